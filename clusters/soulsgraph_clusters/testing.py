@@ -1,0 +1,233 @@
+"""A real Ray cluster on this machine: a head and workers that stand in for game PCs.
+
+Every node is a `ray start --block` of its own with token authentication, its own ports and its own
+processes, so a test may kill a worker as a power cut would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import psutil
+
+from soulsgraph_envs.errors import SoulsGraphError
+
+_RAY = Path(sys.executable).with_name("ray")
+_OBJECT_STORE_BYTES = 100 * 2**20
+#: Notice a dead node within seconds; Ray's own defaults take about a minute.
+_HEALTH_CHECK = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+
+def free_port() -> int:
+    """Give a TCP port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Ask `condition` until it holds.
+
+    Raises:
+        SoulsGraphError: if it does not hold in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SoulsGraphError(f"expected {what} within {timeout_s:g} s, found none; look into the logs.")
+        time.sleep(0.2)
+
+
+class _Program:
+    """One command with its output in a file; it is stopped with everything it started."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the command itself still runs."""
+        return self._process.poll() is None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the command and of all it started, those still alive."""
+        if not self.running:
+            return ()
+        own = psutil.Process(self._process.pid)
+        return (own.pid, *(child.pid for child in own.children(recursive=True)))
+
+    def logs(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end and give the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: if it takes longer.
+        """
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """Kill it and all it started, by process id and without notice."""
+        victims = [psutil.Process(pid) for pid in self.pids if psutil.pid_exists(pid)]
+        for victim in victims:
+            try:
+                victim.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(victims, timeout=10)
+        self._process.wait()
+
+
+class Node(_Program):
+    """One node of the cluster."""
+
+
+class Job(_Program):
+    """A `ray job submit` that waits for its job: its exit code is 0 if the job succeeded."""
+
+
+@dataclass(frozen=True)
+class _Ports:
+    gcs: int
+    dashboard: int
+
+
+_P = TypeVar("_P", bound=_Program)
+
+
+class LocalCluster:
+    """Start a head and `workers` nodes with the resource `game_pc`, and stop them all on leaving.
+
+    `address` is what `--address` takes, `environment` what a client of the cluster needs.
+    """
+
+    def __init__(self, workers: int = 2, worker_cpus: int = 1, head_cpus: int = 2) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="soulsgraph-"))
+        self._ports = _Ports(free_port(), free_port())
+        self._first_workers, self._worker_cpus, self._head_cpus = workers, worker_cpus, head_cpus
+        self._programs: list[_Program] = []
+        self.workers: list[Node] = []
+        self.token_file = self._folder / "token"
+        self.token_file.touch(mode=0o600)
+        self.token_file.write_text(secrets.token_hex(32))
+
+    @property
+    def address(self) -> str:
+        """Address of the cluster, host:port."""
+        return f"127.0.0.1:{self._ports.gcs}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of a client: this process's own, with the cluster's token and no other address."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        return ours | {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token_file),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            # A job finds `python` and `soulsgraph` on the PATH that `ray start` ran with.
+            "PATH": f"{_RAY.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self._start_head()
+            # One after another: two nodes that start at once on one machine take each other's files.
+            for _ in range(self._first_workers):
+                self.add_worker()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start_head(self) -> None:
+        command = [
+            *("--head", f"--port={self._ports.gcs}", "--node-ip-address=127.0.0.1"),
+            *("--dashboard-host=127.0.0.1", f"--dashboard-port={self._ports.dashboard}"),
+            *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}"),
+            f"--num-cpus={self._head_cpus}",
+        ]
+        self._head = self._start(Node, "head", self._node(command), _HEALTH_CHECK)
+        self._wait_for(self._head)
+
+    def add_worker(self, resources: Mapping[str, float] | None = None) -> Node:
+        """Join one more node and wait until it has joined; by default it offers one `game_pc`."""
+        command = [
+            f"--address={self.address}",
+            "--node-ip-address=127.0.0.1",
+            f"--num-cpus={self._worker_cpus}",
+            f"--resources={json.dumps(dict(resources or {'game_pc': 1}))}",
+        ]
+        node = self._start(Node, f"worker-{len(self.workers)}", self._node(command), {})
+        self._wait_for(node)
+        self.workers.append(node)
+        return node
+
+    def kill_worker(self, index: int) -> None:
+        """Kill every process of a worker at once, as a power cut would."""
+        self.workers[index].kill()
+
+    def job_submit(self, command: Sequence[str]) -> Job:
+        """Run a command as a job of the cluster; its first word is a program on the head's PATH."""
+        submit = ["job", "submit", f"--address=http://127.0.0.1:{self._ports.dashboard}", "--", *command]
+        return self._start(Job, f"job-{len(self._programs)}", submit, {"RAY_DEDUP_LOGS": "0"})
+
+    def close(self) -> None:
+        """Stop jobs, workers and the head by process id and remove their files."""
+        for program in reversed(self._programs):
+            program.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _node(self, command: Sequence[str]) -> list[str]:
+        # The agents' default ports are fixed numbers: a second node of one machine needs others.
+        agents = ("dashboard-agent-listen-port", "metrics-export-port", "runtime-env-agent-port")
+        return [
+            *("start", "--block", "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
+            *("--min-worker-port=0", "--max-worker-port=0"),
+            *(f"--{name}={free_port()}" for name in agents),
+            *command,
+        ]
+
+    def _start(
+        self, kind: type[_P], name: str, command: Sequence[str], extra: Mapping[str, str]
+    ) -> _P:
+        program = kind([str(_RAY), *command], self.environment | dict(extra), self._folder / f"{name}.log")
+        self._programs.append(program)
+        return program
+
+    def _wait_for(self, node: Node) -> None:
+        def arrived() -> bool:
+            if not node.running:
+                raise SoulsGraphError(f"expected a Ray node, found that it ended: {node.logs()[-500:]!r}")
+            return "Ray runtime started" in node.logs()
+
+        wait_until(arrived, "a Ray node to start", timeout_s=60.0)

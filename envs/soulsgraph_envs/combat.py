@@ -1,0 +1,229 @@
+"""The combat loop: many lanes of one fight under the decision clocks of a set of skills.
+
+One call of `step` is one control tick. A skill decides on the ticks at which it is `due`; its
+action then occupies a whole number of ticks while the other skills go on deciding. Rewards and
+ends come from the State rows at a decision's start and end and from the action really sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs.composition import Actions, ActionTables, Flags, merge_controls
+from soulsgraph_envs.errors import GameError, UnknownNameError
+from soulsgraph_envs.game import ActiveLanes, Game, LaneIndices, SavableGame
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills.skill import Decisions, Skill
+from soulsgraph_envs.state import STATE_SIZE, Column, StateRows, fill_state
+from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
+
+_CLOCK_STREAM = 1
+_SAVED = ("rows", "due", "latest", "decisions", "ticks", "_remaining", "_before")
+_H, _H_E, _FLASKS = int(Column.PLAYER_HP), int(Column.BOSS_HP), int(Column.FLASKS)
+
+
+class Controller(Protocol):
+    """Decides for some or all skills of every lane: networks, random, scripted."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Take note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        ...
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write an action wherever `combat.due` (lanes, skills) holds for a skill it plays."""
+        ...
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """An episode is truncated after `decisions` finished decisions of `skill`."""
+
+    skill: str
+    decisions: int
+
+
+@njit(cache=True)
+def _decide(
+    actions: Actions,
+    latest: Actions,
+    remaining: Actions,
+    due: Flags,
+    tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    rows: StateRows,
+    before: StateRows,
+) -> None:
+    ticks, ticks_when_empty = tables
+    for lane in range(due.shape[0]):
+        empty = rows[lane, _FLASKS] < 1.0
+        for skill in range(due.shape[1]):
+            if due[lane, skill]:
+                action = actions[lane, skill]
+                latest[lane, skill] = action
+                remaining[lane, skill] = ticks_when_empty[skill, action] if empty else ticks[skill, action]
+                before[skill, lane, :] = rows[lane, :]
+
+
+@njit(cache=True)
+def _finish(
+    latest: Actions,
+    remaining: Actions,
+    active: Flags,
+    completed: Flags,
+    decisions: Actions,
+    ends: tuple[int, int],
+    marks: tuple[Flags, Flags, Flags, Flags],
+    rows: StateRows,
+    thresholds: tuple[float, float],
+) -> None:
+    """Count the tick down, close decisions that are over, and mark the lanes whose episode ended."""
+    horizon_skill, horizon = ends
+    died, won, terminated, truncated = marks
+    for lane in range(rows.shape[0]):
+        died[lane] = won[lane] = terminated[lane] = truncated[lane] = False
+        completed[lane, :] = False
+        if not active[lane]:
+            continue
+        died[lane] = rows[lane, _H] < thresholds[0]
+        won[lane] = not died[lane] and rows[lane, _H_E] < thresholds[1]
+        terminated[lane] = died[lane] or won[lane]
+        for skill in range(latest.shape[1]):
+            remaining[lane, skill] -= 1
+            decided = latest[lane, skill] >= 0
+            if decided and (remaining[lane, skill] == 0 or terminated[lane]):
+                completed[lane, skill] = True
+                decisions[lane, skill] += 1
+        truncated[lane] = not terminated[lane] and decisions[lane, horizon_skill] >= horizon
+        if truncated[lane]:
+            for skill in range(latest.shape[1]):
+                if latest[lane, skill] >= 0 and not completed[lane, skill]:
+                    completed[lane, skill] = True
+                    decisions[lane, skill] += 1
+
+
+class Combat:
+    """Advance every lane of a game one control tick at a time, composing the skills' actions.
+
+    After `step`: `completed` (lanes, skills) marks the decisions that ended with this tick (cut
+    ones included), `terminated`, `truncated`, `died` and `won` (lanes,) how episodes ended, and
+    `rows` (lanes, 25) the State. Ended lanes wait for `begin`; stepping them is the caller's error.
+    """
+
+    def __init__(self, game: Game, skills: Sequence[Skill], scenario: Scenario, horizon: Horizon) -> None:
+        names = [skill.name for skill in skills]
+        if horizon.skill not in names:
+            raise UnknownNameError("skill of the horizon", horizon.skill, names)
+        self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
+        self.lanes = game.lanes
+        self._tables = ActionTables.of(skills)
+        self._ends = (names.index(horizon.skill), horizon.decisions)
+        end = np.float32(scenario.boss_hp_ratios[1])
+        mortal = (float(np.float32(scenario.death_hp_ratio)), float(end))
+        self._thresholds = (-1.0, -1.0) if scenario.refill else mortal
+        self._allocate(len(names))
+
+    def _allocate(self, count: int) -> None:
+        lanes = self.lanes
+        self.rows: StateRows = np.zeros((lanes, STATE_SIZE), np.float32)
+        self.due: Flags = np.zeros((lanes, count), np.bool_)
+        self.completed: Flags = np.zeros((lanes, count), np.bool_)
+        self.latest: Actions = np.full((lanes, count), -1, np.int64)
+        self.decisions: Actions = np.zeros((lanes, count), np.int64)
+        self.ticks: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
+        self.died, self.won, self.terminated, self.truncated = (np.zeros(lanes, np.bool_) for _ in range(4))
+        self._marks = (self.died, self.won, self.terminated, self.truncated)
+        self._remaining: Actions = np.zeros((lanes, count), np.int64)
+        self._before: StateRows = np.zeros((count, lanes, STATE_SIZE), np.float32)
+        self._controls = np.zeros(lanes, np.uint32)
+        self._everyone = np.ones(lanes, np.bool_)
+
+    def position(self, skill: str) -> int:
+        """Give the skill's index among the combat's skills.
+
+        Raises:
+            UnknownNameError: if the skill takes no part.
+        """
+        names = [s.name for s in self.skills]
+        if skill not in names:
+            raise UnknownNameError("skill of this fight", skill, names)
+        return names.index(skill)
+
+    @property
+    def ended(self) -> Flags:
+        """Whether each lane's episode ended with the last tick, (lanes,)."""
+        return self.terminated | self.truncated
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin new episodes in `lanes` (n,) from `seeds` (n,), each skill at a random phase of its clock."""
+        self.raw = self.game.reset(lanes, self.scenario, seeds)
+        fill_state(self.raw, self.rows)
+        streams = derive_seeds(seeds, _CLOCK_STREAM)
+        every = np.arange(len(lanes))
+        for index, skill in enumerate(self.skills):
+            self._remaining[lanes, index] = (uniforms(streams, every) * skill.longest_ticks).astype(np.int64)
+        self.latest[lanes] = -1
+        self.decisions[lanes] = 0
+        self.ticks[lanes] = 0
+        self.completed[lanes] = False
+        for mark in self._marks:
+            mark[lanes] = False
+        self.due[lanes] = self._remaining[lanes] == 0
+
+    def step(self, actions: Actions, active: ActiveLanes | None = None) -> None:
+        """Advance one tick; `actions` (lanes, skills) is read where `due` holds.
+
+        Lanes that are not `active` (lanes,) stand still, clocks included.
+        """
+        moving = self._everyone if active is None else active
+        fresh = self.due if active is None else self.due & active[:, None]
+        durations = (self._tables.ticks, self._tables.ticks_when_empty)
+        _decide(actions, self.latest, self._remaining, fresh, durations, self.rows, self._before)
+        merge_controls(self.latest, fresh, self._tables.holds, self._tables.presses, self._controls)
+        self.raw = self.game.step(self._controls, active)
+        fill_state(self.raw, self.rows)
+        _finish(
+            self.latest,
+            self._remaining,
+            moving,
+            self.completed,
+            self.decisions,
+            self._ends,
+            self._marks,
+            self.rows,
+            self._thresholds,
+        )
+        self.ticks += moving
+        np.equal(self._remaining, 0, out=self.due)
+
+    def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
+        """Give the decisions of one skill that ended with the last tick in `lanes` (n,)."""
+        return Decisions(
+            before=self._before[skill, lanes],
+            after=self.rows[lanes],
+            actions=self.latest[lanes, skill],
+            died=self.died[lanes],
+            won=self.won[lanes],
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Give everything that the next tick depends on, as arrays; the game's state included."""
+        return {
+            "game": self._savable_game().get_state(),
+            **{name.strip("_"): getattr(self, name).copy() for name in _SAVED},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state` of a combat of the same make."""
+        self._savable_game().set_state(state["game"])
+        for name in _SAVED:
+            getattr(self, name)[...] = state[name.strip("_")]
+
+    def _savable_game(self) -> SavableGame:
+        if isinstance(self.game, SavableGame):
+            return self.game
+        raise GameError("expected a game whose state can be saved, found a real-time driver: begin new episodes.")

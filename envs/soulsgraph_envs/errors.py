@@ -1,0 +1,31 @@
+"""One error family: everything a user can cause is a `SoulsGraphError`, told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SoulsGraphError(Exception):
+    """Tell what was expected, what was found and what to do, in one line."""
+
+
+class DataError(SoulsGraphError):
+    """A data file holds a missing, misspelt or out-of-range value."""
+
+    def __init__(self, file: object, key: str, expected: str, actual: object) -> None:
+        super().__init__(f"{file}: {key}: expected {expected}, found {actual}. Correct the file and try again.")
+
+
+class UnknownNameError(SoulsGraphError):
+    """A name is not among those offered."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        choices = list(known)
+        close = get_close_matches(str(name), choices, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"unknown {kind}: expected one of {', '.join(choices)}; found {name!r}.{hint}")
+
+
+class GameError(SoulsGraphError):
+    """A game could not be reset, stepped or read."""

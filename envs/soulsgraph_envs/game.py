@@ -1,0 +1,70 @@
+"""The driver contract: what a game must answer, whatever stands behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.controls import Controls
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.state import RawValues
+from soulsgraph_envs.streams import Seeds
+
+LaneIndices = npt.NDArray[np.int64]
+ActiveLanes = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a driver can do; the loop asks this and never who the driver is."""
+
+    #: Raw values the driver supplies; a skill that needs another is refused.
+    supplies: frozenset[str]
+    can_pause: bool = False
+    can_seed: bool = False
+    can_set_speed: bool = False
+    can_render: bool = False
+
+
+@runtime_checkable
+class Game(Protocol):
+    """Drive `lanes` fights at a fixed control tick.
+
+    `raw` is the driver's own array, overwritten by `reset` and `step`: copy what must last.
+    """
+
+    lanes: int
+    tick_s: float
+    capabilities: Capabilities
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Begin a new episode in `lanes` (n,), each from its own seed (n,); give raw (all lanes, 25)."""
+        ...
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Apply one tick's controls (lanes,) and give the raw values (lanes, 25) at its end.
+
+        Lanes that are not `active` (lanes,) stand still for this tick: only a game that can pause
+        is asked for that; None means every lane.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release every key and resource; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class SavableGame(Game, Protocol):
+    """A game that can be continued exactly where it was: the simulator, never a real one."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Give everything the next tick depends on, as arrays and plain values."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state` of a game with as many lanes."""
+        ...

@@ -1,0 +1,105 @@
+"""The RLlib face: the skill graph over one lane as a MultiAgentEnv, one agent a skill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skill_env import action_space, observation_space
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
+from soulsgraph_envs.streams import episode_seeds
+
+MultiAgentDict = dict[str, Any]
+
+
+class SkillGraphEnv(MultiAgentEnv):
+    """All skills of a graph as agents; a skill acts only on ticks at which it is due.
+
+    One step is one control tick, or as many as it takes until some skill is due. A skill is given
+    its next observation and its decision's reward on the tick at which the decision ends. The last
+    of `skills` is the one in training: its practice ground and horizon are the episode's.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[str] = SKILL_NAMES,
+        scenario: str | Scenario = "iudex-phase1",
+        options: SkillOptions | None = None,
+    ) -> None:
+        super().__init__()
+        self.skills = {name: make_skill(name, options) for name in skills}
+        trained = self.skills[skills[-1]]
+        loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
+        horizon = Horizon(trained.name, trained.horizon)
+        self.combat = Combat(make_game(), tuple(self.skills.values()), practice_ground(loaded, trained), horizon)
+        self.possible_agents = list(skills)
+        self.agents = list(skills)
+        self.observation_spaces = {name: observation_space(skill) for name, skill in self.skills.items()}
+        self.action_spaces = {name: action_space(skill) for name, skill in self.skills.items()}
+        self._actions = np.zeros((1, len(skills)), np.int64)
+        self._lane = np.zeros(1, np.int64)
+        self._seed, self._episode = 0, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[MultiAgentDict, MultiAgentDict]:
+        """Begin an episode and give the observations of the skills due first."""
+        if seed is not None:
+            self._seed, self._episode = seed, 0
+        self.combat.begin(self._lane, episode_seeds(self._seed, 0, self._episode))
+        self._episode += 1
+        self.agents = list(self.possible_agents)
+        self._run_until_due()
+        return self._observations(self.combat.due[0]), {}
+
+    def step(
+        self, action_dict: MultiAgentDict
+    ) -> tuple[MultiAgentDict, MultiAgentDict, MultiAgentDict, MultiAgentDict, MultiAgentDict]:
+        """Take the due skills' actions and run to the next tick at which a skill is due."""
+        for index, name in enumerate(self.skills):
+            if self.combat.due[0, index]:
+                self._actions[0, index] = action_dict[name]
+        self.combat.step(self._actions)
+        self._run_until_due()
+        terminated, truncated = bool(self.combat.terminated[0]), bool(self.combat.truncated[0])
+        closing = self.combat.completed[0]
+        rewards = self._rewards(closing)
+        shown = closing if terminated or truncated else self.combat.due[0]
+        if terminated or truncated:
+            self.agents = []
+        flags = dict.fromkeys(self.skills, terminated) | {"__all__": terminated}
+        cut = dict.fromkeys(self.skills, truncated) | {"__all__": truncated}
+        return self._observations(shown), rewards, flags, cut, {}
+
+    def _run_until_due(self) -> None:
+        # Nothing is due on this tick: no decision ends before the next due tick either, for a
+        # decision's end is the tick at which its skill is due again.
+        while not self.combat.due[0].any() and not self.combat.ended[0]:
+            self.combat.step(self._actions)
+
+    def _observations(self, shown: Any) -> MultiAgentDict:
+        scenario = self.combat.scenario
+        return {
+            name: skill.observation(self.combat.rows, scenario)[0]
+            for (name, skill), wanted in zip(self.skills.items(), shown, strict=True)
+            if wanted
+        }
+
+    def _rewards(self, closing: Any) -> MultiAgentDict:
+        return {
+            name: float(skill.reward.evaluate(self.combat.finished(index, self._lane)).sum())
+            for index, (name, skill) in enumerate(self.skills.items())
+            if closing[index]
+        }
+
+    def close(self) -> None:
+        """Close the game."""
+        self.combat.game.close()

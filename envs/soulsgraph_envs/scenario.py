@@ -1,0 +1,55 @@
+"""A scenario: which boss data, which start, how many flasks, which HP window. A TOML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from soulsgraph_envs.schema import bounded
+
+#: The ways an episode can begin; a scenario gives each its ranges.
+START_NAMES = ("scattered", "mid", "long")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where an episode begins: the distance range, and whether poses are random or face the boss."""
+
+    distance_m: tuple[float, float] = bounded(0.0, 100.0)
+    facing: bool
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The flat disc on which the fight takes place, in the game's coordinates (x, y; z is up)."""
+
+    centre_m: tuple[float, float] = bounded(-1e6, 1e6, default=(0.0, 0.0))
+    height_m: float = bounded(-1e6, 1e6, default=0.0)
+    radius_m: float = bounded(2.0, 1000.0, default=14.0)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One encounter, validated at load by `catalogue.load_scenario`.
+
+    The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
+    below `death_hp_ratio` of full HP. With `refill` both are made whole after every tick and
+    nobody dies or wins: the practice ground of the upstream skills.
+    """
+
+    name: str
+    boss: str
+    player: str
+    flasks: int = bounded(0, 99)
+    boss_hp: tuple[float, float] = bounded(0.0, 1e6)
+    #: Points that the boss HP column is measured against in every phase; the boss data's `hp_max`.
+    boss_hp_full: float = bounded(1.0, 1e6)
+    death_hp_ratio: float = bounded(0.0, 0.99)
+    arena: Arena = field(default_factory=Arena)
+    starts: dict[str, Start] = field(default_factory=dict)
+    start: str = "mid"
+    refill: bool = False
+
+    @property
+    def boss_hp_ratios(self) -> tuple[float, float]:
+        """Give the HP window as values of the boss HP column: (at the start, at the end)."""
+        return self.boss_hp[0] / self.boss_hp_full, self.boss_hp[1] / self.boss_hp_full

@@ -1,0 +1,206 @@
+"""The boss's frame: keep the distance, turn, choose a move, wind up, strike, recover. Data only."""
+
+from __future__ import annotations
+
+from math import cos, floor, sin
+
+from numba import njit
+
+from soulsgraph_envs.simulator.geometry import heading_to, turned, wrapped
+from soulsgraph_envs.simulator.layout import (
+    APPROACH,
+    BACK_OFF,
+    FRAME_S,
+    KNOCKDOWN,
+    NO_MOVE,
+    NOTHING,
+    STAGGER,
+    STAND,
+    TURN,
+    Boss,
+    Lane,
+    Move,
+    Player,
+    Records,
+    Window,
+)
+from soulsgraph_envs.simulator.player import open_to_counter
+from soulsgraph_envs.streams import Seeds, uniform
+
+
+@njit
+def draw_frames(low: int, high: int, streams: Seeds, index: int) -> int:
+    """Draw a whole number of frames from [low, high]."""
+    return low + int((high - low + 1) * uniform(streams, index))
+
+
+@njit
+def stance_frame(
+    lane: Lane, boss: Boss, moves: Records, target: tuple[float, float], streams: Seeds, index: int
+) -> None:
+    """Advance a boss between moves by one frame; `target` is (heading to the player, distance)."""
+    behind = abs(wrapped(target[0] - lane.boss_heading)) > boss.rear_angle_rad and target[1] < boss.rear_distance_m
+    lane.wait -= 1
+    if lane.turn_frames > 0:
+        lane.turn_frames -= 1
+        _stand(lane, TURN)
+    elif behind and uniform(streams, index) < boss.rear_counter_chance:
+        start_move(lane, boss.rear_counter_move)
+        return
+    elif behind:
+        lane.turn_frames = boss.rear_turn_frames
+        _stand(lane, TURN)
+    elif lane.wait <= 0 and _attack(lane, boss, moves, target[1], streams, index):
+        return
+    else:
+        _keep_distance(lane, boss, target[1])
+    lane.boss_heading = turned(lane.boss_heading, target[0], boss.motion_turn_rad_s * FRAME_S)
+
+
+@njit
+def start_move(lane: Lane, move: int) -> None:
+    """Begin a move at its first frame."""
+    lane.move = move
+    lane.move_frame = 0
+    lane.struck = 0
+    lane.stance = STAND
+    lane.stance_frame = 0
+
+
+@njit
+def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, bearing: float) -> None:
+    """Turn, lunge or fly for one frame of a move; draws no random number."""
+    frame = lane.move_frame
+    if frame < move.tracks_frames:
+        most = boss.motion_turn_rad_s * boss.motion_tracking_factor * FRAME_S
+        lane.boss_heading = turned(lane.boss_heading, bearing, most)
+    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+    if move.lunge_min_frames <= frame < move.lunge_max_frames and dx * dx + dy * dy > contact_m * contact_m:
+        lane.boss_x -= sin(lane.boss_heading) * move.lunge_m_s * FRAME_S
+        lane.boss_y -= cos(lane.boss_heading) * move.lunge_m_s * FRAME_S
+    take_off = first_window.time_min_frames - move.leap_frames
+    if move.leap_frames > 0 and take_off <= frame < first_window.time_min_frames:
+        if frame == take_off:
+            _aim_leap(lane, boss, move, (dx * dx + dy * dy) ** 0.5)
+        lane.boss_x += lane.leap_x
+        lane.boss_y += lane.leap_y
+
+
+@njit
+def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
+    """Give the move's open hit window that reaches the player and has not struck yet, or -1.
+
+    `windows` is (moves, windows).
+    """
+    for number in range(move.windows):
+        window = windows[lane.move, number]
+        if window.time_min_frames <= lane.move_frame < window.time_max_frames and not (lane.struck >> number) & 1:
+            dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+            if dx * dx + dy * dy > window.reach_m * window.reach_m:
+                return -1
+            offset = abs(wrapped(heading_to(dx, dy) - lane.boss_heading))
+            return number if offset <= window.half_arc_rad else -1
+    return -1
+
+
+@njit
+def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seeds, index: int) -> None:
+    """Hurt the player: damage, stagger or knock-down, a push away from the boss."""
+    damage = window.damage * (1.0 + boss.damage_spread * (2.0 * uniform(streams, index) - 1.0))
+    if open_to_counter(lane):
+        damage *= player.hurt_counter_factor
+    lane.player_hp = max(lane.player_hp - floor(damage + 0.5), 0.0)
+    lane.animation = KNOCKDOWN if window.knockdown else STAGGER
+    lane.animation_frame = 0
+    lane.buffered = NOTHING
+    push = player.hurt_push_max_m_s if window.knockdown else player.hurt_push_min_m_s
+    away = heading_to(lane.player_x - lane.boss_x, lane.player_y - lane.boss_y)
+    lane.push_x, lane.push_y = -sin(away) * push, -cos(away) * push
+    lane.push_frames = player.hurt_push_frames
+    after = player.hurt_invulnerable_max_frames if window.knockdown else player.hurt_invulnerable_min_frames
+    lane.invulnerable = after
+
+
+@njit
+def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
+    """End a move: chain the next one by chance, or wait."""
+    lane.move = NO_MOVE
+    if lane.chain_left > 0 and uniform(streams, index) < boss.aggression_chain_chance:
+        following = _choose(boss, moves, distance_m, streams, index)
+        if following != NO_MOVE:
+            lane.chain_left -= 1
+            start_move(lane, following)
+            return
+    lane.wait = draw_wait(boss, distance_m, streams, index)
+
+
+@njit
+def draw_wait(boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
+    """Draw the frames until the next attack; a player nearby may be given longer."""
+    wait = draw_frames(boss.aggression_wait_min_frames, boss.aggression_wait_max_frames, streams, index)
+    if distance_m < boss.aggression_near_m:
+        low, high = boss.aggression_near_wait_min_frames, boss.aggression_near_wait_max_frames
+        wait += draw_frames(low, high, streams, index)
+    return wait
+
+
+@njit
+def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
+    move = _choose(boss, moves, distance_m, streams, index)
+    if move == NO_MOVE:
+        return False
+    start_move(lane, move)
+    lane.chain_left = boss.aggression_chain_most
+    return True
+
+
+@njit
+def _choose(boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
+    total = 0.0
+    for number in range(boss.moves):
+        if moves[number].distance_min_m <= distance_m <= moves[number].distance_max_m:
+            total += moves[number].weight
+    if total <= 0.0:
+        return NO_MOVE
+    left, chosen = total * uniform(streams, index), NO_MOVE
+    for number in range(boss.moves):
+        move = moves[number]
+        if move.weight > 0.0 and move.distance_min_m <= distance_m <= move.distance_max_m:
+            chosen = number
+            left -= move.weight
+            if left < 0.0:
+                break
+    return chosen
+
+
+@njit
+def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
+    speed = 0.0
+    if distance_m > boss.motion_approach_beyond_m:
+        speed = boss.motion_walk_m_s
+        _stand(lane, APPROACH)
+    elif distance_m < boss.motion_back_off_within_m:
+        speed = -boss.motion_back_off_m_s
+        _stand(lane, BACK_OFF)
+    else:
+        _stand(lane, STAND)
+    lane.boss_x -= sin(lane.boss_heading) * speed * FRAME_S
+    lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S
+
+
+@njit
+def _stand(lane: Lane, stance: int) -> None:
+    if lane.stance == stance:
+        lane.stance_frame += 1
+    else:
+        lane.stance = stance
+        lane.stance_frame = 0
+
+
+@njit
+def _aim_leap(lane: Lane, boss: Boss, move: Move, distance_m: float) -> None:
+    lane.leap_x = lane.leap_y = 0.0
+    if distance_m > boss.motion_leap_short_m:
+        share = (1.0 - boss.motion_leap_short_m / distance_m) / move.leap_frames
+        lane.leap_x = (lane.player_x - lane.boss_x) * share
+        lane.leap_y = (lane.player_y - lane.boss_y) * share

@@ -1,0 +1,154 @@
+"""The simulator as a game driver: many lanes, one call a tick."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.controls import Control, Controls
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.game import ActiveLanes, Capabilities, LaneIndices
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.schema import Where, read_table
+from soulsgraph_envs.simulator.fight import KERNELS
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S, Lane, as_bytes, dtype_of
+from soulsgraph_envs.simulator.tables import pack
+from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
+from soulsgraph_envs.streams import Seeds
+
+
+class Simulator:
+    """Fight in `lanes` lanes at once, at 60 frames a second inside each tick of `tick_s`.
+
+    It never ends an episode: HP stays at 0 and the fight goes on until `reset`. A press bit
+    (roll, attack, item, lock-on) set in a tick is one press in the tick's first frame; movement and
+    camera bits are held for the tick. Same seeds and controls give bit-identical lanes.
+
+    Raises:
+        GameError: if `lanes` is below 1 or `tick_s` is not a whole number of frames.
+    """
+
+    capabilities = Capabilities(supplies=frozenset(column.name for column in Raw), can_pause=True, can_seed=True)
+
+    def __init__(self, lanes: int, tick_s: float = 0.1) -> None:
+        frames = round(tick_s * FRAMES_PER_S)
+        if lanes < 1:
+            raise GameError(f"expected at least 1 lane, found {lanes}: ask for more.")
+        if frames < 1 or abs(frames - tick_s * FRAMES_PER_S) > 1e-6:
+            raise GameError(f"expected a tick of whole frames of 1/{FRAMES_PER_S} s, found {tick_s} s: use 0.1.")
+        self.lanes, self.tick_s = lanes, tick_s
+        self._frames = frames
+        self._fights = np.zeros(lanes, dtype_of(Lane))
+        self._fights["scenario"] = -1
+        self._fight_bytes = as_bytes(self._fights)
+        self._streams = np.zeros(lanes, np.uint64)
+        self._raw = np.zeros((lanes, RAW_SIZE))
+        self._everyone = np.ones(lanes, np.bool_)
+        self._scenarios: list[Scenario] = []
+        self._begun = False
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Begin a new episode in `lanes` (n,), each from its own seed (n,); give raw (all lanes, 25).
+
+        Raises:
+            GameError: for a lane that is not there, or another number of seeds than of lanes.
+        """
+        which, seeds = np.asarray(lanes, np.int64), np.asarray(seeds, np.uint64)
+        if which.ndim != 1 or which.shape != seeds.shape:
+            raise GameError(f"expected one seed a lane, found {which.shape} lanes and {seeds.shape} seeds.")
+        if which.size and not (0 <= which.min() and which.max() < self.lanes):
+            raise GameError(f"expected lanes from 0 to {self.lanes - 1}, found {which.min()} to {which.max()}.")
+        number = self._number(scenario)
+        KERNELS.begin(self._fight_bytes, self._tables, self._streams, self._raw, which, number, seeds)
+        self._begun = bool((self._fights["scenario"] >= 0).all())
+        return self._raw
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Apply one tick's controls (lanes,) and give the raw values (lanes, 25) at its end.
+
+        Raises:
+            GameError: for lanes never reset, controls of another shape or type, or an unknown bit.
+        """
+        if not self._begun:
+            raise GameError("expected every lane to be reset before the first step: reset the others too.")
+        self._check(controls, np.uint32, "controls")
+        if active is None:
+            active = self._everyone
+        else:
+            self._check(active, np.bool_, "active")
+        wrong = KERNELS.advance(
+            self._fight_bytes, self._tables, self._streams, self._raw, controls, active, self._frames
+        )
+        if wrong >= 0:
+            known = ", ".join(control.name or "" for control in Control if control)
+            raise GameError(f"lane {wrong}: expected bits of {known}; found {int(controls[wrong]):#x}.")
+        return self._raw
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+    def hits_ahead_s(self) -> npt.NDArray[np.float64]:
+        """Peek at the boss's current move: when it next reaches the player if neither changes course.
+
+        Simulator only, for oracles and tests: no real game answers this. Gives (lanes, 2): seconds
+        until the first frame of the next window that would reach the player standing where they
+        stand now, and until it no longer does; inf where none would. Invulnerability is not looked at.
+        """
+        out = np.empty((self.lanes, 2))
+        KERNELS.look_ahead(self._fight_bytes, self._tables, as_bytes(np.zeros(1, self._fights.dtype)), out)
+        return out
+
+    def get_state(self) -> dict[str, Any]:
+        """Give everything the next tick depends on: arrays over lanes, and the scenarios as plain values."""
+        fields = {name: self._fights[name].copy() for name in self._fights.dtype.names or ()}
+        return {
+            "fights": fields,
+            "streams": self._streams.copy(),
+            "raw": self._raw.copy(),
+            "scenarios": [asdict(scenario) for scenario in self._scenarios],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue bit for bit from `get_state` of a simulator with as many lanes.
+
+        Raises:
+            GameError: if the number of lanes differs.
+        """
+        found = len(state["streams"])
+        if found != self.lanes:
+            raise GameError(f"expected the state of {self.lanes} lanes, found {found}: open as many.")
+        self._scenarios = [_scenario(values) for values in state["scenarios"]]
+        if self._scenarios:
+            self._tables = pack(self._scenarios)
+        for name, values in state["fights"].items():
+            self._fights[name] = values
+        self._streams[:] = state["streams"]
+        self._raw[:] = state["raw"]
+        self._begun = bool((self._fights["scenario"] >= 0).all())
+
+    def _number(self, scenario: Scenario) -> int:
+        for number, known in enumerate(self._scenarios):
+            if known is scenario or known == scenario:
+                return number
+        self._scenarios.append(scenario)
+        self._tables = pack(self._scenarios)
+        return len(self._scenarios) - 1
+
+    def _check(self, values: npt.NDArray[Any], dtype: type[np.generic], what: str) -> None:
+        if values.shape != (self.lanes,) or values.dtype != dtype:
+            expected = f"{np.dtype(dtype).name} of shape ({self.lanes},)"
+            raise GameError(f"{what}: expected {expected}, found {values.dtype} of shape {values.shape}.")
+
+
+def _scenario(values: dict[str, Any]) -> Scenario:
+    """Make a scenario from `asdict`, whose tuples may have become lists on disk."""
+    return read_table(Scenario, _as_toml(values), Where("saved simulator state"))
+
+
+def _as_toml(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_toml(item) for key, item in value.items()}
+    return [_as_toml(item) for item in value] if isinstance(value, list | tuple) else value

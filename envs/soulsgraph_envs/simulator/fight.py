@@ -1,0 +1,236 @@
+"""The compiled fight: begin lanes, advance them by a tick, look ahead; plain scalar code over lanes.
+
+Nothing of a lane is read from another, so a lane's course never depends on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs import controls as controls_module
+from soulsgraph_envs import state as state_module
+from soulsgraph_envs import streams as streams_module
+from soulsgraph_envs.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.simulator.boss import finish_move, move_motion, stance_frame, strike, window_reaching_player
+from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
+from soulsgraph_envs.simulator.geometry import clamped, heading_to
+from soulsgraph_envs.simulator import layout
+from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
+from soulsgraph_envs.simulator.player import invulnerable, player_frame, press
+from soulsgraph_envs.simulator.readout import write_raw
+from soulsgraph_envs.simulator.start import begin_lane
+from soulsgraph_envs.streams import Seeds
+
+_LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
+_LANE, _ENCOUNTER, _PLAYER, _ACTION, _BOSS, _MOVE, _WINDOW = (
+    layout.dtype_of(record)
+    for record in (
+        layout.Lane, layout.Encounter, layout.Player, layout.Action, layout.Boss, layout.Move, layout.Window
+    )
+)
+Bytes = npt.NDArray[np.uint8]
+Kernel = Callable[..., Any]
+#: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
+FightData = tuple[Encounter, Player, Records, Boss, Records, Records]
+
+
+class Kernels(NamedTuple):
+    """The compiled entry points: `begin`, `advance`, `look_ahead`."""
+
+    begin: Kernel
+    advance: Kernel
+    look_ahead: Kernel
+
+
+@njit
+def _records(data: Tables) -> Tables:
+    """Look at byte tables as records, `layout.as_bytes` undone."""
+    return Tables(
+        data.encounters.view(_ENCOUNTER),
+        data.players.view(_PLAYER),
+        data.actions.view(_ACTION),
+        data.bosses.view(_BOSS),
+        data.stances.view(_ACTION),
+        data.moves.view(_MOVE),
+        data.windows.view(_WINDOW),
+    )
+
+
+@njit
+def _bearing(lane: Lane) -> tuple[float, float]:
+    dx, dy = lane.boss_x - lane.player_x, lane.boss_y - lane.player_y
+    return heading_to(dx, dy), sqrt(dx * dx + dy * dy)
+
+
+@njit
+def _opposite(target: tuple[float, float]) -> tuple[float, float]:
+    heading = target[0] - np.pi if target[0] > 0.0 else target[0] + np.pi
+    return heading, target[1]
+
+
+@njit
+def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss) -> None:
+    """Keep both inside the arena and the player out of the boss."""
+    cx, cy = encounter.centre_x, encounter.centre_y
+    x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
+    lane.boss_x, lane.boss_y = cx + x, cy + y
+    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+    contact = player.body_radius_m + boss.radius_m
+    squared = dx * dx + dy * dy
+    if 0.0 < squared < contact * contact:
+        factor = contact / sqrt(squared)
+        lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
+    x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
+    lane.player_x, lane.player_y = cx + x, cy + y
+
+
+@njit
+def _boss_blow(
+    lane: Lane, player: Player, boss: Boss, moves: Records, windows: Records, streams: Seeds, index: int
+) -> None:
+    """Let an open window strike, then pass on to the move's next frame or past its end."""
+    number = window_reaching_player(lane, moves[lane.move], windows)
+    if number >= 0 and not invulnerable(lane, player):
+        strike(lane, player, boss, windows[lane.move, number], streams, index)
+        lane.struck |= 1 << number
+    lane.move_frame += 1
+    if lane.move_frame >= moves[lane.move].length_frames:
+        finish_move(lane, boss, moves, _bearing(lane)[1], streams, index)
+
+
+@njit
+def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
+    encounter, player, actions, boss, moves, windows = data
+    target = _bearing(lane)
+    player_frame(lane, player, actions, bits, target, streams, index)
+    if lane.move == NO_MOVE:
+        stance_frame(lane, boss, moves, _opposite(target), streams, index)
+    if lane.move != NO_MOVE:
+        contact = player.body_radius_m + boss.radius_m
+        move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, _opposite(target)[0])
+    _keep_apart(lane, encounter, player, boss)
+    if lane.move != NO_MOVE:
+        _boss_blow(lane, player, boss, moves, windows, streams, index)
+    camera_frame(lane, player, bits, target)
+
+
+@njit
+def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, index: int) -> None:
+    scenario = lane.scenario
+    encounter, player, boss = tables.encounters[scenario], tables.players[scenario], tables.bosses[scenario]
+    data = (encounter, player, tables.actions[scenario], boss, tables.moves[scenario], tables.windows[scenario])
+    press(lane, player, bits)
+    if bits & _LOCK_ON:
+        toggle_lock(lane, player, _bearing(lane))
+    for _ in range(frames):
+        _fight_frame(lane, data, bits, streams, index)
+    if lane.refill:
+        lane.player_hp = player.body_hp
+        lane.boss_hp = encounter.boss_hp
+
+
+@njit
+def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
+    """Run the move on to its end with the player standing: (first, last) second of the next hit."""
+    player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
+    contact = player.body_radius_m + boss.radius_m
+    move, windows = tables.moves[lane.scenario, lane.move], tables.windows[lane.scenario]
+    begins = -1
+    started = lane.move_frame
+    while lane.move_frame < move.length_frames:
+        bearing = _opposite(_bearing(lane))[0]
+        move_motion(lane, boss, move, windows[lane.move, 0], contact, bearing)
+        _keep_apart(lane, tables.encounters[lane.scenario], player, boss)
+        reaches = window_reaching_player(lane, move, windows) >= 0
+        if begins < 0 and reaches:
+            begins = lane.move_frame
+        if begins >= 0 and not reaches:
+            return (begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S
+        lane.move_frame += 1
+    return (inf, inf) if begins < 0 else ((begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S)
+
+
+def build_kernels(sources: int) -> Kernels:
+    """Compile the entry points, cached on disk.
+
+    numba's cache looks at an entry point's own file alone. `sources`, a checksum of every file the
+    code comes from, is read by each of them and so becomes part of the cache's key. Records are
+    handed over as bytes, whose types numba recognises about ten times as fast in a call.
+    """
+    options = {"cache": True, "error_model": "numpy", "_nrt": False}
+
+    @njit(**options)
+    def begin(
+        fights: Bytes,
+        data: Tables,
+        streams: Seeds,
+        raw: npt.NDArray[np.float64],
+        which: npt.NDArray[np.int64],
+        scenario: int,
+        seeds: Seeds,
+    ) -> int:
+        lanes, tables = fights.view(_LANE), _records(data)
+        for i in range(len(which)):
+            index = which[i]
+            lane = lanes[index]
+            streams[index] = seeds[i]
+            lane.scenario = scenario
+            begin_lane(
+                lane, tables.encounters[scenario], tables.players[scenario], tables.bosses[scenario], streams, index
+            )
+            write_raw(lane, tables, raw, index)
+        return sources
+
+    @njit(**options)
+    def advance(
+        fights: Bytes,
+        data: Tables,
+        streams: Seeds,
+        raw: npt.NDArray[np.float64],
+        controls: npt.NDArray[np.uint32],
+        active: npt.NDArray[np.bool_],
+        frames: int,
+    ) -> int:
+        """Advance every active lane; give the first lane with an unknown control, nothing advanced, or -1."""
+        lanes, tables = fights.view(_LANE), _records(data)
+        for index in range(len(lanes)):
+            if controls[index] & ~_KNOWN:
+                return index
+        for index in range(len(lanes)):
+            if active[index]:
+                _tick(lanes[index], tables, controls[index], frames, streams, index)
+                write_raw(lanes[index], tables, raw, index)
+        return -1 if sources >= 0 else 0
+
+    @njit(**options)
+    def look_ahead(fights: Bytes, data: Tables, scratch_fight: Bytes, out: npt.NDArray[np.float64]) -> int:
+        lanes, scratch, tables = fights.view(_LANE), scratch_fight.view(_LANE), _records(data)
+        for index in range(len(lanes)):
+            out[index, 0] = out[index, 1] = inf
+            if lanes[index].move != NO_MOVE:
+                scratch[0] = lanes[index]
+                out[index, 0], out[index, 1] = _next_hit(scratch[0], tables)
+        return sources
+
+    return Kernels(begin, advance, look_ahead)
+
+
+def sources_checksum() -> int:
+    """Give a checksum of every source file that goes into the compiled code."""
+    modules = (controls_module, state_module, streams_module)
+    files = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)]
+    checksum = 0
+    for file in sorted(files):
+        checksum = crc32(file.read_bytes(), checksum)
+    return checksum
+
+
+KERNELS = build_kernels(sources_checksum())

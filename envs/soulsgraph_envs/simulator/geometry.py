@@ -1,0 +1,44 @@
+"""Plane geometry in the game's headings: heading a faces (-sin a, -cos a), and grows to the right."""
+
+from __future__ import annotations
+
+from math import atan2, pi, sqrt
+
+from numba import njit
+
+
+@njit
+def heading_to(dx: float, dy: float) -> float:
+    """Give the heading that faces along (dx, dy), in [-pi, pi]."""
+    return atan2(-dx, -dy)
+
+
+@njit
+def wrapped(angle_rad: float) -> float:
+    """Wrap the sum or difference of two headings into [-pi, pi]."""
+    if angle_rad > pi:
+        return angle_rad - 2.0 * pi
+    if angle_rad < -pi:
+        return angle_rad + 2.0 * pi
+    return angle_rad
+
+
+@njit
+def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
+    """Turn a heading towards another by at most so much."""
+    offset = wrapped(goal_rad - heading_rad)
+    if offset > most_rad:
+        offset = most_rad
+    elif offset < -most_rad:
+        offset = -most_rad
+    return wrapped(heading_rad + offset)
+
+
+@njit
+def clamped(x: float, y: float, radius: float) -> tuple[float, float]:
+    """Give the nearest point of the disc of that radius around the origin."""
+    squared = x * x + y * y
+    if squared <= radius * radius:
+        return x, y
+    factor = radius / sqrt(squared)
+    return x * factor, y * factor

@@ -1,0 +1,228 @@
+"""The player's frame: buffered input, animations, stamina, blows, drinks and steps."""
+
+from __future__ import annotations
+
+from math import cos, floor, sin, sqrt
+
+import numpy as np
+from numba import njit
+
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.simulator.geometry import heading_to, wrapped
+from soulsgraph_envs.simulator.layout import (
+    BACKSTEP,
+    ESTUS,
+    ESTUS_EMPTY,
+    FRAME_S,
+    IDLE,
+    LIGHT_1,
+    LIGHT_3,
+    NOTHING,
+    ROLL,
+    ROLLING_ATTACK,
+    RUN,
+    WANT_ATTACK,
+    WANT_ITEM,
+    WANT_ROLL,
+    Action,
+    Lane,
+    Player,
+    Records,
+)
+from soulsgraph_envs.streams import Seeds, uniform
+
+_FORWARD, _BACK = np.uint32(Control.FORWARD), np.uint32(Control.BACK)
+_LEFT, _RIGHT = np.uint32(Control.LEFT), np.uint32(Control.RIGHT)
+_ROLL, _ATTACK = np.uint32(Control.ROLL), np.uint32(Control.LIGHT_ATTACK)
+_ITEM = np.uint32(Control.USE_ITEM)
+_STEPS = np.uint32(Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT)
+_DIAGONAL = sqrt(0.5)
+
+
+@njit
+def press(lane: Lane, player: Player, bits: int) -> None:
+    """Put a tick's press into the one-slot buffer; a waiting roll gives way to nothing but a roll."""
+    want = NOTHING
+    if bits & _ROLL:
+        want = WANT_ROLL
+    elif bits & _ATTACK:
+        want = WANT_ATTACK
+    elif bits & _ITEM:
+        want = WANT_ITEM
+    if want == NOTHING or (lane.buffered == WANT_ROLL and want != WANT_ROLL):
+        return
+    lane.buffered = want
+    lane.buffer_frames = player.body_buffer_frames
+
+
+@njit
+def step_direction(bits: int, yaw: float) -> tuple[float, float, bool]:
+    """Give the unit vector that the movement controls mean at this yaw, and whether it leads forward."""
+    ahead = int((bits & _FORWARD) != 0) - int((bits & _BACK) != 0)
+    aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
+    scale = _DIAGONAL if ahead != 0 and aside != 0 else 1.0
+    forward_x, forward_y = -sin(yaw), -cos(yaw)
+    x = scale * (ahead * forward_x + aside * forward_y)
+    y = scale * (ahead * forward_y - aside * forward_x)
+    return x, y, ahead > 0
+
+
+@njit
+def invulnerable(lane: Lane, player: Player) -> bool:
+    """Tell whether a blow would pass through the player in this frame."""
+    rolling = lane.animation == ROLL and lane.animation_frame < player.roll_invulnerable_frames
+    return rolling or lane.invulnerable > 0
+
+
+@njit
+def open_to_counter(lane: Lane) -> bool:
+    """Tell whether the player is caught striking or drinking."""
+    return LIGHT_1 <= lane.animation <= ESTUS_EMPTY
+
+
+@njit
+def player_frame(
+    lane: Lane, player: Player, actions: Records, bits: int, target: tuple[float, float], streams: Seeds, index: int
+) -> None:
+    """Advance the player by one frame; `target` is (heading to the boss, distance)."""
+    _count_down(lane, player)
+    yaw = target[0] if lane.locked else lane.camera_yaw
+    if lane.buffered != NOTHING:
+        _start_buffered(lane, player, actions, bits, yaw)
+    action = actions[lane.animation]
+    if lane.animation_frame == action.hit_frames:
+        _take_effect(lane, player, target, streams, index)
+    _move(lane, player, action, bits, yaw)
+    lane.animation_frame += 1
+    if lane.animation_frame >= actions[lane.animation].length_frames:
+        lane.animation_frame = 0
+        if lane.animation != RUN:
+            lane.animation = IDLE
+
+
+@njit
+def _count_down(lane: Lane, player: Player) -> None:
+    if lane.invulnerable > 0:
+        lane.invulnerable -= 1
+    if lane.regeneration_wait > 0:
+        lane.regeneration_wait -= 1
+    elif not ROLL <= lane.animation <= ROLLING_ATTACK:
+        rate = player.body_regeneration_per_s
+        if lane.animation == ESTUS or lane.animation == ESTUS_EMPTY:
+            rate *= player.body_regeneration_drinking
+        lane.stamina = min(lane.stamina + rate * FRAME_S, player.body_stamina)
+
+
+@njit
+def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, yaw: float) -> None:
+    action, frame = actions[lane.animation], lane.animation_frame
+    if lane.buffered == WANT_ROLL:
+        if frame >= action.roll_frames and lane.stamina > 0.0:
+            _start_roll(lane, player, bits, yaw)
+    elif frame >= action.attack_frames:
+        if lane.buffered == WANT_ITEM:
+            _start(lane, ESTUS if lane.flasks > 0 else ESTUS_EMPTY)
+        elif lane.stamina > 0.0:
+            _start_attack(lane, player, yaw)
+    lane.buffer_frames -= 1
+    if lane.buffer_frames <= 0:
+        lane.buffered = NOTHING
+
+
+@njit
+def _start(lane: Lane, animation: int) -> None:
+    lane.animation = animation
+    lane.animation_frame = 0
+    lane.buffered = NOTHING
+
+
+@njit
+def _pay(lane: Lane, player: Player, cost: float) -> None:
+    lane.stamina -= cost
+    lane.regeneration_wait = player.body_regeneration_delay_frames
+
+
+@njit
+def _start_roll(lane: Lane, player: Player, bits: int, yaw: float) -> None:
+    x, y, _ = step_direction(bits, yaw)
+    if x != 0.0 or y != 0.0:
+        _start(lane, ROLL)
+        lane.player_heading = heading_to(x, y)
+    else:
+        _start(lane, BACKSTEP)
+        if lane.locked:
+            lane.player_heading = yaw
+        x, y = sin(lane.player_heading), cos(lane.player_heading)
+    lane.roll_x, lane.roll_y = x, y
+    _pay(lane, player, player.roll_cost)
+
+
+@njit
+def _start_attack(lane: Lane, player: Player, yaw: float) -> None:
+    if lane.animation == ROLL:
+        following = ROLLING_ATTACK
+    elif LIGHT_1 <= lane.animation < LIGHT_3:
+        following = lane.animation + 1
+    else:
+        following = LIGHT_1
+    _start(lane, following)
+    if lane.locked:
+        lane.player_heading = yaw
+    _pay(lane, player, player.attack_cost)
+
+
+@njit
+def _take_effect(lane: Lane, player: Player, target: tuple[float, float], streams: Seeds, index: int) -> None:
+    if lane.animation == ESTUS:
+        lane.flasks -= 1
+        lane.player_hp = min(lane.player_hp + player.estus_heal, player.body_hp)
+        return
+    facing = abs(wrapped(target[0] - lane.player_heading)) <= player.attack_facing_rad
+    if facing and target[1] <= player.attack_reach_m:
+        spread = player.attack_damage_max - player.attack_damage_min
+        damage = floor(player.attack_damage_min + spread * uniform(streams, index) + 0.5)
+        lane.boss_hp = max(lane.boss_hp - damage, 0.0)
+
+
+@njit
+def _move(lane: Lane, player: Player, action: Action, bits: int, yaw: float) -> None:
+    if lane.push_frames > 0:
+        lane.push_frames -= 1
+        lane.player_x += lane.push_x * FRAME_S
+        lane.player_y += lane.push_y * FRAME_S
+    if lane.animation == ROLL or lane.animation == BACKSTEP:
+        speed = player.roll_speed_m_s if lane.animation == ROLL else player.roll_backstep_m_s
+        if lane.animation_frame >= player.roll_slow_after_frames:
+            speed *= player.roll_slow_factor
+        lane.player_x += lane.roll_x * speed * FRAME_S
+        lane.player_y += lane.roll_y * speed * FRAME_S
+    if lane.animation_frame >= action.move_frames:
+        _run(lane, player, bits, yaw)
+
+
+@njit
+def _run(lane: Lane, player: Player, bits: int, yaw: float) -> None:
+    x, y, forward = 0.0, 0.0, False
+    if bits & _STEPS:
+        x, y, forward = step_direction(bits, yaw)
+    if x == 0.0 and y == 0.0:
+        if lane.animation == RUN:
+            _rest(lane)
+        if lane.locked and lane.animation == IDLE:
+            lane.player_heading = yaw
+        return
+    if lane.animation != RUN:
+        lane.animation = RUN
+        lane.animation_frame = 0
+    speed = player.run_speed_m_s
+    if lane.locked and not forward:
+        speed *= player.run_locked_factor
+    lane.player_heading = yaw if lane.locked else heading_to(x, y)
+    lane.player_x += x * speed * FRAME_S
+    lane.player_y += y * speed * FRAME_S
+
+
+@njit
+def _rest(lane: Lane) -> None:
+    lane.animation = IDLE
+    lane.animation_frame = 0

@@ -1,0 +1,122 @@
+"""Every skill by name, with the options of its reward and of the boss HP column."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills.camera import CameraReward, camera
+from soulsgraph_envs.skills.dodge import DodgeReward, dodge
+from soulsgraph_envs.skills.end_to_end import end_to_end
+from soulsgraph_envs.skills.heal_attack import HealAttackReward, heal_attack
+from soulsgraph_envs.skills.lock_on import LockOnReward, lock_on
+from soulsgraph_envs.skills.movement import MovementReward, movement
+from soulsgraph_envs.skills.skill import Skill
+from soulsgraph_envs.skills.stamina import StaminaTerm
+
+#: The five skills in the order of the paper's chain, Eq. 2.
+SKILL_NAMES = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+END_TO_END = "end_to_end"
+
+
+@dataclass(frozen=True)
+class SkillOptions:
+    """Every weight and optional term of Appendix A.3; the defaults are the `paper` preset's.
+
+    `hp_window` rescales the boss HP column that heal-attack and the baseline observe to the
+    scenario's HP window; without it (the literal HP / 1037) a later phase shows them values they
+    never trained on, and zero-shot transfer collapses.
+    """
+
+    camera: CameraReward = field(default_factory=CameraReward)
+    lock_on: LockOnReward = field(default_factory=LockOnReward)
+    movement: MovementReward = field(default_factory=MovementReward)
+    dodge: DodgeReward = field(default_factory=DodgeReward)
+    heal_attack: HealAttackReward = field(default_factory=HealAttackReward)
+    hp_window: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the options as plain nested values."""
+        return asdict(self)
+
+
+def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
+    """Make one skill, or the baseline `end_to_end`.
+
+    Raises:
+        UnknownNameError: if no skill has that name.
+    """
+    chosen = options or SkillOptions()
+    window = chosen.hp_window
+    makers = {
+        "camera": lambda: camera(chosen.camera, window),
+        "lock_on": lambda: lock_on(chosen.lock_on, window),
+        "movement": lambda: movement(chosen.movement, window),
+        "dodge": lambda: dodge(chosen.dodge, window),
+        "heal_attack": lambda: heal_attack(chosen.heal_attack, window),
+        END_TO_END: lambda: end_to_end(chosen.heal_attack, window),
+    }
+    if name not in makers:
+        raise UnknownNameError("skill", name, makers)
+    return makers[name]()
+
+
+def skill_options(values: dict[str, Any], source: object = "skill options") -> SkillOptions:
+    """Make options from nested plain values, as TOML or a saved plan holds them.
+
+    Raises:
+        DataError: for a misspelt key or a value of another type.
+    """
+    options = SkillOptions()
+    for key, value in values.items():
+        known = [f.name for f in fields(options)]
+        if key not in known:
+            raise DataError(source, key, f"one of {', '.join(known)}", "an unknown key")
+        current = getattr(options, key)
+        if isinstance(current, bool):
+            options = replace(options, **{key: _checked(source, key, current, value)})
+        elif not isinstance(value, dict):
+            raise DataError(source, key, "a table of reward weights", repr(value))
+        else:
+            options = replace(options, **{key: _reward(source, key, current, value)})
+    return options
+
+
+def _reward(source: object, key: str, current: Any, values: dict[str, Any]) -> Any:
+    known = [f.name for f in fields(current)]
+    for name, value in values.items():
+        if name not in known:
+            raise DataError(source, f"{key}.{name}", f"one of {', '.join(known)}", "an unknown key")
+        current = replace(current, **{name: _checked(source, f"{key}.{name}", getattr(current, name), value)})
+    return current
+
+
+def _checked(source: object, key: str, current: object, value: object) -> object:
+    if isinstance(current, bool):
+        if isinstance(value, bool):
+            return value
+        raise DataError(source, key, "true or false", repr(value))
+    if isinstance(current, str):
+        if value in get_args(StaminaTerm):
+            return value
+        raise DataError(source, key, f"one of {', '.join(get_args(StaminaTerm))}", repr(value))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    raise DataError(source, key, "a number of at least 0", repr(value))
+
+
+def load_skill_options(path: Path | str) -> SkillOptions:
+    """Read options from a TOML file with one table a skill.
+
+    Raises:
+        DataError: for a misspelt key or a value of another type.
+        SoulsGraphError: if the file cannot be read or is not TOML.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SoulsGraphError(f"{path}: expected a readable TOML file of skill options, found: {error}.") from error
+    return skill_options(values, path)

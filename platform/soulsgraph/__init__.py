@@ -1,0 +1,1 @@
+"""Plan, train, judge and adapt agents made of skills."""

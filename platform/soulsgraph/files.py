@@ -1,0 +1,72 @@
+"""Write text, JSON and Parquet whole or not at all, and read them back with clear errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.atomic import whole_file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file.
+
+    Raises:
+        WriteError: if the place cannot be written; what was there before stays.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values as indented JSON.
+
+    Raises:
+        WriteError: as `write_text`.
+    """
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        SoulsGraphError: if it is missing, unreadable or no JSON; ends with `remedy`.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SoulsGraphError(f"{path}: expected a readable JSON file, found: {error}; {remedy}.") from error
+
+
+def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write equally long columns as Parquet; None is a missing value.
+
+    Raises:
+        WriteError: as `write_text`.
+    """
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary)
+
+
+def read_parquet(path: Path) -> dict[str, list[Any]]:
+    """Read the columns of a Parquet file.
+
+    Raises:
+        SoulsGraphError: if it is missing or no Parquet file.
+    """
+    try:
+        columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
+    except (OSError, pa.ArrowException) as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; "
+            "remove it and write the results anew."
+        ) from error
+    return columns

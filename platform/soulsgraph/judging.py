@@ -1,0 +1,72 @@
+"""Judge an agent: greedy, whole episodes, the same seeds for every setting.
+
+An episode ends at a win, at death, or after the horizon of the judged skill (1,024 heal-attack
+decisions). Not winning is losing, and so is a win and a death on one tick. A randomised skill
+keeps its own step durations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from soulsgraph_envs.combat import Combat, Controller, Horizon
+from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill
+from soulsgraph_envs.streams import Seeds, derive_seeds, episode_seeds
+from soulsgraph_policies.controllers import Agent, NetworkController, RandomController
+from soulsgraph_policies.episodes import Episodes
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.play import EpisodePlayer
+
+#: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
+LANES = 256
+
+_EVALUATION_STREAM = 20
+
+
+def evaluation_seeds(seed: int, episodes: int) -> Seeds:
+    """Give the seeds of `episodes` evaluation episodes, disjoint from every training stream."""
+    return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
+
+
+@dataclass(frozen=True)
+class Match:
+    """Who plays what: a scenario, the skills in it, their networks, and those replaced by random.
+
+    The last of `skills` is the one whose return, length and horizon count.
+
+    Raises:
+        UnknownNameError: if a skill to randomise takes no part.
+    """
+
+    scenario: Scenario
+    skills: tuple[Skill, ...]
+    networks: tuple[FrozenNetwork, ...]
+    randomize: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [skill.name for skill in self.skills]
+        for name in self.randomize:
+            if name not in names:
+                raise UnknownNameError("skill to randomize", name, names)
+
+    def controller(self, lanes: int) -> Controller:
+        """Make the agent for so many lanes."""
+        names = [skill.name for skill in self.skills]
+        played = [network for network in self.networks if network.skill not in self.randomize]
+        chance = [RandomController(self.skills[names.index(name)], names.index(name), lanes) for name in self.randomize]
+        fused = FusedNetworks(played, positions=[names.index(network.skill) for network in played])
+        return Agent([NetworkController(fused), *chance])
+
+
+def play_match(match: Match, seeds: Seeds, on_finished: Callable[[int], None] | None = None) -> Episodes:
+    """Play one episode a seed and give them in the order of the seeds."""
+    lanes = min(LANES, len(seeds))
+    judged = match.skills[-1]
+    combat = Combat(make_game(lanes=lanes), match.skills, match.scenario, Horizon(judged.name, judged.horizon))
+    return EpisodePlayer(combat, match.controller(lanes)).play(seeds, on_finished)

@@ -1,0 +1,1 @@
+"""What a run tells: TensorBoard, Parquet, and tables of win rates."""

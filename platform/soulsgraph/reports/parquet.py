@@ -1,0 +1,75 @@
+"""Results of a run in columns: episodes, and rows that grow while a stage runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soulsgraph.files import read_parquet, write_parquet
+from soulsgraph_policies.episodes import Episodes
+
+Row = Mapping[str, str | int | float | bool | None]
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as Parquet; a name that a row lacks is a missing value there.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    write_parquet(path, {name: [row.get(name) for row in rows] for name in names})
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read rows that `write_rows` wrote.
+
+    Raises:
+        SoulsGraphError: if the file is missing or no Parquet file.
+    """
+    columns = read_parquet(path)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str]) -> None:
+    """Write finished episodes, one row each, of every named setting; reward terms as `term/<name>`.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    write_rows(path, [row for name, episodes in settings.items() for row in _episode_rows(name, episodes, terms)])
+
+
+def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str]) -> list[Row]:
+    columns = {name: values.tolist() for name, values in vars(episodes).items() if name not in ("lanes", "terms")}
+    columns |= {"return": episodes.returns.tolist()}
+    columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
+    return [
+        {"setting": setting, "episode": i} | dict(zip(columns, values, strict=True))
+        for i, values in enumerate(zip(*columns.values(), strict=True))
+    ]
+
+
+class GrowingTable:
+    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[Row] = [*read_rows(path)] if path.exists() else []
+
+    def add(self, row: Row) -> None:
+        """Add one row; it is on disk after the next `flush`."""
+        self.rows.append(row)
+
+    def forget(self, stage: str, after_step: int) -> None:
+        """Drop the rows of `stage` beyond a step: the checkpoint resumed from is older than they are."""
+        self.rows = [row for row in self.rows if row["stage"] != stage or int(row["step"] or 0) <= after_step]
+
+    def flush(self) -> None:
+        """Write every row.
+
+        Raises:
+            WriteError: if the place cannot be written.
+        """
+        write_rows(self._path, self.rows)

@@ -1,0 +1,79 @@
+"""Tables of win rates: in the terminal, as Markdown and as plain values, with the paper's beside ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from soulsgraph.intervals import Interval, wilson_interval
+
+_HEADINGS = ("setting", "wins", "episodes", "win rate", "95 % interval", "paper")
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """One row: how often a setting of the agent won, and what the paper reports for it in percent."""
+
+    setting: str
+    wins: int
+    episodes: int
+    paper_percent: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Share of episodes won; 0 without an episode."""
+        return self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson 95 % interval of the rate."""
+        return wilson_interval(self.wins, self.episodes)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, one cell a heading."""
+        low, high = self.interval
+        paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
+        interval = f"{100 * low:.1f} - {100 * high:.1f} %"
+        return (self.setting, str(self.wins), str(self.episodes), f"{100 * self.rate:.1f} %", interval, paper)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
+        return {
+            "setting": self.setting,
+            "wins": self.wins,
+            "episodes": self.episodes,
+            "rate": self.rate,
+            "low": self.interval.low,
+            "high": self.interval.high,
+            "paper_percent": self.paper_percent,
+        }
+
+
+@dataclass(frozen=True)
+class WinRateTable:
+    """Rows under one title."""
+
+    title: str
+    rows: tuple[WinRate, ...]
+
+    def to_rich(self) -> Table:
+        """Give the table for the terminal."""
+        table = Table(title=self.title, title_justify="left")
+        for heading in _HEADINGS:
+            table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right")
+        for row in self.rows:
+            table.add_row(*row.cells)
+        return table
+
+    def to_markdown(self) -> str:
+        """Give the table as Markdown, for TensorBoard's text and for notes."""
+        ruler = ("---",) + ("---:",) * (len(_HEADINGS) - 1)
+        lines = [_HEADINGS, ruler, *(row.cells for row in self.rows)]
+        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the table as plain values, for machines."""
+        return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}

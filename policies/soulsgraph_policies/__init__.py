@@ -1,0 +1,1 @@
+"""Learn and compose the skills: graph, Q-networks, replay, learner, library."""

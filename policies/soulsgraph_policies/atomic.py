@@ -1,0 +1,99 @@
+"""Write files and folders whole or not at all: a temporary neighbour first, then a rename."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from soulsgraph_envs.errors import SoulsGraphError
+
+_REMEDIES = {
+    errno.ENOSPC: "free some disk space and try again",
+    errno.EDQUOT: "free some of your disk quota and try again",
+    errno.EFBIG: "raise the file size limit (ulimit -f) and try again",
+    errno.EROFS: "choose a folder on a writable disk",
+    errno.EACCES: "choose another folder, or allow writing to it",
+    errno.EPERM: "choose another folder, or allow writing to it",
+    errno.ENOTDIR: "choose a path that leads through folders only",
+}
+
+
+class WriteError(SoulsGraphError):
+    """A file or folder could not be written; nothing of it was left behind."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
+        super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}; {remedy}.")
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Turn the operating system's refusal to write into a `WriteError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error) from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write; at the end it becomes `path`, on any error it vanishes.
+
+    Raises:
+        WriteError: if the disk is full, the folder read-only, or the path not to be made.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; at the end it becomes `path`, which must not exist before.
+
+    Raises:
+        WriteError: if `path` exists by then, or cannot be written.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            for file in temporary.rglob("*"):
+                _sync(file)
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
+            temporary.rename(path)
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,119 @@
+"""How a skill learns: the numbers of the paper's DQN and the clocks that follow from them.
+
+Every clock counts decisions of the trained skill that the learner has received, never control
+ticks. Values are the paper's (Appendix C) and, where it names none, stable-baselines3's defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class DQNHyperparameters:
+    """Vanilla DQN for a budget of decisions; double, dueling and prioritised variants are not offered.
+
+    Raises:
+        SoulsGraphError: if a value is out of range.
+    """
+
+    #: Decisions of the trained skill to learn from in all.
+    budget: int
+    #: Transitions kept, the oldest overwritten first.
+    replay_capacity: int
+    learning_rate: float = 3e-4
+    batch_size: int = 256
+    #: Discount of a decision, however many ticks it takes.
+    discount: float = 0.99
+    decisions_per_update: int = 4
+    #: No update before this many decisions.
+    learning_starts: int = 100
+    #: Decisions between two copies of the network into the target network.
+    target_period: int = 10_000
+    exploration_initial: float = 1.0
+    exploration_final: float = 0.05
+    #: Part of the budget over which exploration falls.
+    exploration_fraction: float = 0.1
+    #: Gradients are scaled down to this global norm.
+    max_gradient_norm: float = 10.0
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    #: Normalised observations are clipped to plus and minus this.
+    observation_clip: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "replay_capacity", "batch_size", "decisions_per_update", "target_period"):
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("learning_rate", "max_gradient_norm", "observation_clip"):
+            self._require(name, getattr(self, name) > 0.0, "above 0")
+        for name in ("discount", "exploration_initial", "exploration_final"):
+            self._require(name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
+        self._require("exploration_fraction", 0.0 < self.exploration_fraction <= 1.0, "in (0, 1]")
+        self._require("learning_starts", self.learning_starts >= 0, "at least 0")
+        sizes = self.hidden_sizes
+        self._require("hidden_sizes", bool(sizes) and min(sizes) >= 1, "one or more layers of at least 1 unit")
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise SoulsGraphError(
+                f"hyperparameter {name}: expected {expected}, found {getattr(self, name)}; correct the value."
+            )
+
+    def exploration_rate(self, decisions: int) -> float:
+        """Give epsilon after so many decisions: a line over the first part of the budget, then flat."""
+        progress = decisions / self.budget
+        if progress > self.exploration_fraction:
+            return self.exploration_final
+        fall = self.exploration_final - self.exploration_initial
+        return self.exploration_initial + progress * fall / self.exploration_fraction
+
+    def updates_owed(self, decisions: int, updates: int) -> int:
+        """Give how many updates are still owed when `updates` were done for `decisions` received."""
+        return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
+
+    def copies_target(self, before: int, after: int) -> bool:
+        """Tell whether a target copy falls in (before, after], two counts of decisions."""
+        return after // self.target_period > before // self.target_period
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a stage is stepped: lanes beside each other and the most decisions between two rounds of updates."""
+
+    name: str
+    lanes: int
+    decisions_per_round: int
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset("paper", lanes=1, decisions_per_round=4),
+        Preset("fast", lanes=32, decisions_per_round=128),
+    )
+}
+
+
+def find_preset(name: str) -> Preset:
+    """Give a preset by its name.
+
+    Raises:
+        UnknownNameError: if there is none of that name.
+    """
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+_BASELINE_CAPACITY = 100_000
+
+
+def skill_hyperparameters(budget: int) -> DQNHyperparameters:
+    """Give a skill's hyperparameters: the replay holds a third of the budget (paper, Appendix C)."""
+    return DQNHyperparameters(budget=budget, replay_capacity=max(budget // 3, 1))
+
+
+def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
+    """Give the end-to-end baseline's: the replay holds 100,000 transitions (paper, Appendix C)."""
+    return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)

@@ -1,0 +1,171 @@
+"""The skill library: every version of every trained skill, with its lineage; loading never unpickles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from soulsgraph_envs.errors import DataError, SoulsGraphError
+from soulsgraph_policies.artifact import Artifact, SkillCard, artifact_from, card_from, tensors_of
+from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_policies.graph import SkillGraph
+
+_WEIGHTS, _CARD = "weights.safetensors", "card.json"
+
+
+class LibraryError(SoulsGraphError):
+    """An artifact is missing, damaged, or not what it is taken for."""
+
+    def __init__(self, file: Path, expected: str, found: str, remedy: str) -> None:
+        super().__init__(f"{file}: expected {expected}, found {found}; {remedy}.")
+
+
+class SkillLibrary:
+    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` beside `card.json`.
+
+    A version, once saved, is never overwritten.
+    """
+
+    def __init__(self, folder: Path, graph: SkillGraph) -> None:
+        self.folder, self.graph = folder, graph
+
+    def save(self, artifact: Artifact) -> SkillCard:
+        """Save an artifact as the next version of its skill and give the finished card.
+
+        The card's version and sha256 are filled in here.
+
+        Raises:
+            LibraryError: if the artifact is of another graph.
+            DataError: if the card and the tensors contradict each other.
+            WriteError: if the folder cannot be written; nothing half-written is left.
+        """
+        version = (self.versions(artifact.card.skill) or [0])[-1] + 1
+        folder = self._version_folder(artifact.card.skill, version)
+        weights = save(tensors_of(artifact))
+        card = replace(artifact.card, version=version, sha256=hashlib.sha256(weights).hexdigest())
+        self._expect(card, card.skill, version, folder / _CARD)
+        text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
+        artifact_from(card_from(json.loads(text), folder / _CARD), tensors_of(artifact), folder / _WEIGHTS)
+        with whole_folder(folder) as temporary:
+            (temporary / _WEIGHTS).write_bytes(weights)
+            (temporary / _CARD).write_text(text, encoding="utf-8")
+        return card
+
+    def load(self, skill: str, version: int | None = None) -> Artifact:
+        """Load one version of a skill, the latest by default.
+
+        Raises:
+            LibraryError: if it is missing, damaged, or of another skill, version or graph.
+            DataError: if a value of the card or a tensor is not what it must be.
+        """
+        number = self.latest(skill) if version is None else version
+        card = self.card(skill, number)
+        path = self._version_folder(skill, number) / _WEIGHTS
+        return artifact_from(card, _read_weights(path, card.sha256), path)
+
+    def card(self, skill: str, version: int) -> SkillCard:
+        """Read the card of one version, without its weights.
+
+        Raises:
+            LibraryError: as `load`.
+            DataError: as `load`.
+        """
+        path = self._version_folder(skill, version) / _CARD
+        card = card_from(_read_json(path), path)
+        self._expect(card, skill, version, path)
+        return card
+
+    def versions(self, skill: str) -> list[int]:
+        """Give the versions of a skill, oldest first."""
+        folders = (self.folder / skill).glob("v*")
+        return sorted(int(path.name[1:]) for path in folders if path.name[1:].isdecimal())
+
+    def latest(self, skill: str) -> int:
+        """Give the newest version of a skill.
+
+        Raises:
+            LibraryError: if there is none.
+        """
+        versions = self.versions(skill)
+        if not versions:
+            raise LibraryError(
+                self.folder / skill, f"a trained {skill}", "none", f"train it first: soulsgraph train {skill}"
+            )
+        return versions[-1]
+
+    def lineage(self, skill: str, version: int) -> list[SkillCard]:
+        """Give the cards of a version and of all it continues, newest first.
+
+        Raises:
+            LibraryError: as `load`; also if a card names itself or a later version as its parent.
+            DataError: as `load`.
+        """
+        cards = [self.card(skill, version)]
+        while (parent := cards[-1].parent) is not None:
+            if parent >= cards[-1].version:
+                path = self._version_folder(skill, cards[-1].version) / _CARD
+                raise LibraryError(path, "an earlier version as parent", f"v{parent}", _RESTORE)
+            cards.append(self.card(skill, parent))
+        return cards
+
+    def check_upstream(self, card: SkillCard) -> None:
+        """Make sure that the skills a version was trained on are here, unchanged.
+
+        Raises:
+            LibraryError: if one is missing or another than it was.
+        """
+        for upstream in card.upstream:
+            found = self.card(upstream.skill, upstream.version)
+            if found.digest != upstream.digest:
+                path = self._version_folder(upstream.skill, upstream.version) / _CARD
+                expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
+                raise LibraryError(path, expected, found.digest[:16], _RESTORE)
+
+    def _version_folder(self, skill: str, version: int) -> Path:
+        return self.folder / skill / f"v{version}"
+
+    def _expect(self, card: SkillCard, skill: str, version: int, path: Path) -> None:
+        if card.graph_digest != self.graph.digest:
+            expected = f"a skill of the graph {self.graph.name!r} ({self.graph.digest[:16]})"
+            raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
+        if (card.skill, card.version) != (skill, version):
+            raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}", _RESTORE)
+        if skill not in self.graph.skills:
+            raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)
+
+
+_RESTORE = "restore the file from a copy, or train the skill again"
+_OTHER_RUN = "use a run of this graph, or begin a new one"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LibraryError(path, "a file of a trained skill", str(error.strerror), _RESTORE) from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(_read(path))
+    except ValueError as error:
+        raise LibraryError(path, "a JSON card", str(error), _RESTORE) from error
+
+
+def _read_weights(path: Path, sha256: str) -> Mapping[str, npt.NDArray[Any]]:
+    content = _read(path)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise LibraryError(path, f"sha256 {sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)", _RESTORE)
+    try:
+        return load(content)
+    except (SafetensorError, ValueError) as error:
+        raise DataError(path, "content", "safetensors", error) from error

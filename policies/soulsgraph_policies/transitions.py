@@ -1,0 +1,44 @@
+"""What a sampler hands to the learner: the trained skill's transitions, in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_policies.episodes import Episodes
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Finished decisions of the trained skill, (n,) or (n, size) each; observations are raw.
+
+    `next_observations` are true last observations where an episode ended. `terminated` marks deaths
+    and wins only: a horizon bootstraps.
+    """
+
+    observations: npt.NDArray[np.float32]
+    next_observations: npt.NDArray[np.float32]
+    actions: npt.NDArray[np.int64]
+    rewards: npt.NDArray[np.float32]
+    terminated: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def first(self, count: int) -> Transitions:
+        """Give the first `count` transitions."""
+        return Transitions(*(getattr(self, field.name)[:count] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile."""
+
+    transitions: Transitions
+    episodes: Episodes
+
+    def env_steps(self) -> int:
+        """Count the steps, under the name by which RLlib asks: decisions of the trained skill."""
+        return len(self.transitions)

@@ -1,0 +1,234 @@
+"""The hand-derived DQN update on the CPU: k updates of two hidden layers in one compiled call.
+
+It computes what autograd would (target, Huber loss, gradients, global-norm clip, Adam) on the very
+memory of the torch parameters and Adam moments. Matrix products go to BLAS, everything between
+them is fused, and a gradient flows only from the chosen action's Q-value. Equal inputs give equal
+results as long as BLAS keeps to one thread, which `CpuUpdater` asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg  # noqa: F401 - numba's np.dot calls the BLAS that scipy brings
+from numba import njit
+from threadpoolctl import threadpool_limits
+
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.replay import Batch
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+# torch.optim.Adam's defaults, and what clip_grad_norm_ adds to the norm.
+_BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
+_NORM_EPSILON = np.float32(1e-6)
+
+
+@dataclass(frozen=True)
+class FlatMemory:
+    """Parameters, target parameters and Adam's two moments as flat float32 vectors, all (parameters,)."""
+
+    network: Floats
+    target: Floats
+    first_moment: Floats
+    second_moment: Floats
+
+
+@dataclass(frozen=True)
+class UpdateFigures:
+    """Means over every row of every update of one call."""
+
+    loss: float
+    q_mean: float
+    td_error: float
+
+
+Sizes = tuple[int, int, int, int]
+Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
+Rows = tuple[Floats, Floats, Integers, Floats, Floats]
+Memory = tuple[Floats, Floats, Floats, Floats]
+Work = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]
+
+
+@njit(cache=True)
+def _layers(flat: Floats, sizes: Sizes) -> Layers:
+    """Cut a flat vector into (W1, b1, W2, b2, W3, b3), in torch's order and layout."""
+    inputs, first, second, actions = sizes
+    a = first * inputs
+    b = a + first
+    c = b + second * first
+    d = c + second
+    e = d + actions * second
+    return (
+        flat[:a].reshape((first, inputs)),
+        flat[a:b],
+        flat[b:c].reshape((second, first)),
+        flat[c:d],
+        flat[d:e].reshape((actions, second)),
+        flat[e:],
+    )
+
+
+@njit(cache=True)
+def _rectify(values: Floats, bias: Floats) -> None:
+    zero = np.float32(0.0)
+    for row in range(values.shape[0]):
+        for unit in range(values.shape[1]):
+            value = values[row, unit] + bias[unit]
+            values[row, unit] = value if value > zero else zero
+
+
+@njit(cache=True)
+def _forward(layers: Layers, inputs: Floats, h1: Floats, h2: Floats, values: Floats) -> None:
+    """Write both hidden layers and the output, the last without its bias."""
+    w1, b1, w2, b2, w3, _ = layers
+    np.dot(inputs, w1.T, h1)
+    _rectify(h1, b1)
+    np.dot(h1, w2.T, h2)
+    _rectify(h2, b2)
+    np.dot(h2, w3.T, values)
+
+
+@njit(cache=True)
+def _targets(values: Floats, bias: Floats, batch: Rows, discount: float, targets: Floats) -> None:
+    _, _, _, rewards, terminated = batch
+    one, gamma = np.float32(1.0), np.float32(discount)
+    for row in range(values.shape[0]):
+        best = values[row, 0] + bias[0]
+        for action in range(1, values.shape[1]):
+            best = max(best, values[row, action] + bias[action])
+        targets[row] = rewards[row] + (one - terminated[row]) * gamma * best
+
+
+@njit(cache=True, error_model="numpy")
+def _output_gradients(
+    layers: Layers, gradients: Layers, actions: Integers, work: tuple[Floats, Floats, Floats, Floats], sums: Doubles
+) -> None:
+    """Go from the TD errors to the gradients of the output layer and of the second layer's sums."""
+    w3, b3, g2_bias, g3, g3_bias = layers[4], layers[5], gradients[3], gradients[4], gradients[5]
+    h2, values, targets, delta2 = work
+    one, zero, half = np.float32(1.0), np.float32(0.0), np.float32(0.5)
+    scale = one / np.float32(len(actions))
+    g2_bias[:], g3_bias[:] = zero, zero
+    g3[:, :] = zero
+    for row in range(len(actions)):
+        action = actions[row]
+        value = values[row, action] + b3[action]
+        error = value - targets[row]
+        size = abs(error)
+        sums[0] += half * error * error if size < one else size - half
+        sums[1] += value
+        sums[2] += size
+        slope = min(max(error, -one), one) * scale
+        g3_bias[action] += slope
+        for unit in range(h2.shape[1]):
+            active = h2[row, unit]
+            g3[action, unit] += slope * active
+            gradient = slope * w3[action, unit] if active > zero else zero
+            delta2[row, unit] = gradient
+            g2_bias[unit] += gradient
+
+
+@njit(cache=True)
+def _mask(delta: Floats, activations: Floats, bias_gradient: Floats) -> None:
+    """Stop gradients at inactive units, in place, and sum the rest over the rows."""
+    zero = np.float32(0.0)
+    bias_gradient[:] = zero
+    for row in range(delta.shape[0]):
+        for unit in range(delta.shape[1]):
+            gradient = delta[row, unit] if activations[row, unit] > zero else zero
+            delta[row, unit] = gradient
+            bias_gradient[unit] += gradient
+
+
+@njit(cache=True, error_model="numpy")
+def _adam(
+    memory: tuple[Floats, Floats, Floats], gradient: Floats, step: int, learning_rate: float, max_norm: float
+) -> None:
+    """Clip the gradient by its norm and take one Adam step in place; `step` counts from 1."""
+    network, first, second = memory
+    one = np.float32(1.0)
+    norm = np.sqrt(np.dot(gradient, gradient))
+    scale = min(np.float32(max_norm) / (norm + _NORM_EPSILON), one)
+    keep_1, keep_2 = np.float32(1.0 - _BETA_1), np.float32(1.0 - _BETA_2)
+    decay_2, epsilon = np.float32(_BETA_2), np.float32(_ADAM_EPSILON)
+    rate = np.float32(learning_rate / (1.0 - _BETA_1**step))
+    correction = np.float32(np.sqrt(1.0 - _BETA_2**step))
+    for i in range(network.shape[0]):
+        slope = gradient[i] * scale
+        first[i] += keep_1 * (slope - first[i])
+        second[i] = second[i] * decay_2 + keep_2 * slope * slope
+        network[i] -= rate * first[i] / (np.sqrt(second[i]) / correction + epsilon)
+
+
+@njit(cache=True)
+def _update(
+    memory: Memory,
+    sizes: Sizes,
+    batch: Rows,
+    work: Work,
+    numbers: tuple[int, float, float, float],
+    sums: Doubles,
+) -> None:
+    network, target, first_moment, second_moment = memory
+    observations, following, actions, _, _ = batch
+    gradient, h1, h2, back, delta, values, targets = work
+    step, learning_rate, discount, max_norm = numbers
+    layers, target_layers, gradients = _layers(network, sizes), _layers(target, sizes), _layers(gradient, sizes)
+    _forward(target_layers, following, h1, h2, values)
+    _targets(values, target_layers[5], batch, discount, targets)
+    _forward(layers, observations, h1, h2, values)
+    _output_gradients(layers, gradients, actions, (h2, values, targets, delta), sums)
+    np.dot(delta.T, h1, gradients[2])
+    np.dot(delta, layers[2], back)
+    _mask(back, h1, gradients[1])
+    np.dot(back.T, observations, gradients[0])
+    _adam((network, first_moment, second_moment), gradient, step, learning_rate, max_norm)
+
+
+@njit(cache=True)
+def _updates(
+    memory: Memory,
+    sizes: Sizes,
+    batch: Rows,
+    work: Work,
+    numbers: tuple[int, float, float, float],
+    sums: Doubles,
+) -> None:
+    observations, following, actions, rewards, terminated = batch
+    steps, learning_rate, discount, max_norm = numbers
+    size = work[6].shape[0]
+    for update in range(len(actions) // size):
+        rows = slice(update * size, (update + 1) * size)
+        part = (observations[rows], following[rows], actions[rows], rewards[rows], terminated[rows])
+        _update(memory, sizes, part, work, (steps + update + 1, learning_rate, discount, max_norm), sums)
+
+
+class CpuUpdater:
+    """Run DQN updates on shared memory for a network of two hidden layers.
+
+    `sizes` are (inputs, first hidden, second hidden, actions). Constructing one keeps this
+    process's BLAS to a single thread: small products gain nothing from more, and results stay equal.
+    """
+
+    def __init__(self, memory: FlatMemory, sizes: Sizes, hyperparameters: DQNHyperparameters) -> None:
+        threadpool_limits(limits=1, user_api="blas")
+        self._memory = (memory.network, memory.target, memory.first_moment, memory.second_moment)
+        self._sizes, self._hyperparameters = sizes, hyperparameters
+        rows, (_, first, second, actions) = hyperparameters.batch_size, sizes
+        shapes = ((rows, first), (rows, second), (rows, first), (rows, second), (rows, actions), (rows,))
+        self._work = (np.empty_like(memory.network), *(np.empty(shape, np.float32) for shape in shapes))
+
+    def update(self, batch: Batch, steps: int) -> UpdateFigures:
+        """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
+        numbers = self._hyperparameters
+        sums = np.zeros(3)
+        rows = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.terminated)
+        constants = (steps, numbers.learning_rate, numbers.discount, numbers.max_gradient_norm)
+        _updates(self._memory, self._sizes, rows, self._work, constants, sums)
+        loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
+        return UpdateFigures(loss, q_mean, td_error)

@@ -1,0 +1,165 @@
+"""Tables 2 and 3, Eq. 10-14 and Appendix C, against the skills."""
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
+from soulsgraph_envs.state import STATE_SIZE, Column
+
+PHASE_1 = Scenario("p1", "boss", "player", 1, (1037.0, 622.0), 1037.0, 0.05)
+
+
+def decisions(before=None, after=None, action=0, died=False, won=False) -> Decisions:
+    rows = np.zeros((2, 1, STATE_SIZE), np.float32)
+    for row, values in zip(rows, (before or {}, after or {}), strict=True):
+        for column, value in values.items():
+            row[0, column] = value
+    return Decisions(rows[0], rows[1], np.array([action]), np.array([died]), np.array([won]))
+
+
+def reward(name: str, options: SkillOptions | None = None, **kwargs) -> float:
+    return float(make_skill(name, options).reward.evaluate(decisions(**kwargs)).sum())
+
+
+def options(**values) -> SkillOptions:
+    from soulsgraph_envs.skills.registry import skill_options
+
+    return skill_options(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions", "horizon"),
+    [
+        ("camera", 7, 5, 128),
+        ("lock_on", 2, 2, 64),
+        ("movement", 6, 9, 128),
+        ("dodge", 7, 2, 512),
+        ("heal_attack", 11, 3, 1024),
+        ("end_to_end", 25, 16, 2048),
+    ],
+)
+def test_dimensions_and_horizons_of_tables_2_and_3_and_appendix_c(name, observations, actions, horizon):
+    skill = make_skill(name)
+    assert (skill.observation.size, len(skill.actions), skill.horizon) == (observations, actions, horizon)
+
+
+@pytest.mark.parametrize(
+    ("name", "durations"),
+    [
+        ("camera", [1] * 5),
+        ("lock_on", [1] * 2),
+        ("movement", [1] * 9),
+        ("dodge", [5, 1]),
+        ("heal_attack", [2, 3, 1]),
+        ("end_to_end", [1] * 4 + [5] * 4 + [1] * 4 + [1, 2, 3, 1]),
+    ],
+)
+def test_step_durations_of_appendix_c_in_ticks(name, durations):
+    assert [action.ticks for action in make_skill(name).actions] == durations
+
+
+def test_drinking_with_no_flask_left_occupies_half_a_second():
+    empty = [action.ticks_when_empty for action in make_skill("heal_attack").actions]
+    assert empty == [None, 5, None]
+
+
+def test_camera_reward_is_equation_10_with_the_bonus_inside_the_tolerance():
+    assert reward("camera", after={Column.CAMERA_TARGET_ANGLE: 1.5}) == pytest.approx(-1.5)
+    assert reward("camera", after={Column.CAMERA_TARGET_ANGLE: 0.5}) == pytest.approx(1 - 0.5)
+    assert reward("camera", options(camera={"bonus": 0}), after={Column.CAMERA_TARGET_ANGLE: 0.5}) == -0.5
+
+
+def test_lock_on_reward_is_equation_11():
+    assert reward("lock_on", after={Column.LOCKED: 1}) == 1.0
+    assert reward("lock_on", before={Column.LOCKED: 1}, after={Column.LOCKED: 0}) == -1.0
+
+
+def test_movement_reward_is_equation_12_and_circling_is_an_option():
+    near = {Column.DISTANCE: 3.0}
+    circling = options(movement={"circling": 1.0})
+    left, forward = 2, 0
+    assert reward("movement", after=near, action=left) == pytest.approx(-0.3)
+    assert reward("movement", circling, after=near, action=left) == pytest.approx(0.7)
+    assert reward("movement", circling, after=near, action=forward) == pytest.approx(-0.3)
+    assert reward("movement", circling, after={Column.DISTANCE: 9.0}, action=left) == pytest.approx(-0.9)
+
+
+def test_one_dodge_decision_worked_by_hand():
+    # A dodge of five ticks: HP falls from 1.0 to 0.8 and stamina from 1.0 to 0.9. Once, over the whole
+    # decision: 0.02 + 5 x (-0.2) + (-0.1) = -1.08; and 5 less if it ended in death.
+    start = {Column.PLAYER_HP: 1.0, Column.STAMINA: 1.0}
+    end = {Column.PLAYER_HP: 0.8, Column.STAMINA: 0.9}
+    assert reward("dodge", before=start, after=end) == pytest.approx(-1.08, abs=1e-6)
+    assert reward("dodge", before=start, after=end, died=True) == pytest.approx(-6.08, abs=1e-6)
+
+
+def test_dodge_stamina_indicator_of_equation_13_is_an_option():
+    low = {Column.STAMINA: 0.04}
+    indicator = options(dodge={"stamina": "indicator"})
+    assert reward("dodge", indicator, before=low, after=low) == pytest.approx(0.02 - 1)
+    assert reward("dodge", options(dodge={"stamina": "none"}), before=low, after=low) == pytest.approx(0.02)
+
+
+def test_stated_maximum_of_dodge_is_512_alive_bonuses():
+    assert 512 * reward("dodge") == pytest.approx(10.24)
+
+
+def test_heal_attack_reward_is_equation_14_with_boss_hp_over_1037():
+    # A whole won Phase 1 fight without a scratch: 15 x (1037 - 622) / 1037 + 5 = 11.0.
+    start, end = {Column.BOSS_HP: 1.0}, {Column.BOSS_HP: 622 / 1037}
+    assert reward("heal_attack", before=start, after=end, won=True) == pytest.approx(11.003, abs=1e-3)
+    hurt = {Column.PLAYER_HP: 0.5}
+    assert reward("heal_attack", before=hurt, after={Column.PLAYER_HP: 1.0}) == pytest.approx(2.5)
+    assert reward("heal_attack", before=hurt, died=True) == pytest.approx(-2.5 - 5)
+    assert reward("end_to_end", before=hurt, died=True) == reward("heal_attack", before=hurt, died=True)
+
+
+def test_boss_hp_is_observed_in_the_scenario_window_by_default_and_literally_on_request():
+    skill, literal = make_skill("heal_attack"), make_skill("heal_attack", options(hp_window=False))
+    column = skill.observation.columns.index(Column.BOSS_HP)
+    for points, expected in ((1037, 1.0), (829.5, 0.5), (622, 0.0)):
+        rows = np.zeros((1, STATE_SIZE), np.float32)
+        rows[0, Column.BOSS_HP] = points / 1037
+        assert skill.observation(rows, PHASE_1)[0, column] == pytest.approx(expected, abs=1e-6)
+        assert literal.observation(rows, PHASE_1)[0, column] == pytest.approx(points / 1037)
+
+
+@pytest.mark.parametrize("name", [*SKILL_NAMES, "end_to_end"])
+def test_every_skill_observes_what_it_says_and_rewards_by_named_terms(name):
+    skill = make_skill(name)
+    rows = np.random.default_rng(0).uniform(size=(4, STATE_SIZE)).astype(np.float32)
+    assert skill.observation(rows, PHASE_1).shape == (4, skill.observation.size)
+    assert len(set(skill.reward.names)) == len(skill.reward.terms)
+    assert skill.actions[-1].name == "idle"
+    assert skill.longest_ticks == max([a.ticks for a in skill.actions] + [a.ticks_when_empty or 0 for a in skill.actions])
+
+
+def test_unknown_skill_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+        make_skill("doge")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[dodge]\nalife = 1.0", "dodge.alife"),
+        ("[doge]\nalive = 1.0", "doge"),
+        ("[dodge]\nalive = 'much'", "a number of at least 0"),
+        ("[dodge]\nstamina = 'dense'", "one of change, indicator, none"),
+        ("hp_window = 1", "true or false"),
+        ("dodge = 3", "a table of reward weights"),
+    ],
+)
+def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, message):
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    with pytest.raises(DataError, match="options.toml") as caught:
+        load_skill_options(path)
+    assert message in str(caught.value)
+
+
+def test_options_file_that_is_missing_or_not_toml_is_refused(tmp_path):
+    with pytest.raises(SoulsGraphError, match="readable TOML"):
+        load_skill_options(tmp_path / "none.toml")
