@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-# Before ray: a driver that imports torch only after ray.init() may die in the loader of oneMKL.
+import ray
+
+# A driver that imports torch only after ray.init() may die in the loader of oneMKL.
 import torch  # noqa: F401
 
-import ray
 from soulsgraph_envs.errors import SoulsGraphError
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.

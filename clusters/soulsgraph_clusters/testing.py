@@ -217,9 +217,7 @@ class LocalCluster:
             *command,
         ]
 
-    def _start(
-        self, kind: type[_P], name: str, command: Sequence[str], extra: Mapping[str, str]
-    ) -> _P:
+    def _start(self, kind: type[_P], name: str, command: Sequence[str], extra: Mapping[str, str]) -> _P:
         program = kind([str(_RAY), *command], self.environment | dict(extra), self._folder / f"{name}.log")
         self._programs.append(program)
         return program

@@ -1,4 +1,4 @@
-"""Registration with Gymnasium, called by Gymnasium itself through the package's entry point."""
+"""Registration with Gymnasium, as names only: nothing is imported before an environment is made."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import gymnasium
 
 
 def register_environments() -> None:
-    """Register the faces under Gymnasium's namespace `soulsgraph` (the entry point's name)."""
+    """Register the faces under the namespace `soulsgraph`."""
     gymnasium.register(
-        "Skill-v0",
+        "soulsgraph/Skill-v0",
         entry_point="soulsgraph_envs.skill_env:SkillEnv",
         vector_entry_point="soulsgraph_envs.skill_env:SkillVectorEnv",
     )
-    gymnasium.register("EndToEnd-v0", entry_point="soulsgraph_envs.skill_env:EndToEndEnv")
+    gymnasium.register("soulsgraph/EndToEnd-v0", entry_point="soulsgraph_envs.skill_env:EndToEndEnv")

@@ -19,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Controller
 from soulsgraph_envs.games import make_game
-from soulsgraph_envs.oracles import scripted_upstream
+from soulsgraph_envs.oracles import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import Outcome, SkillTask, practice_ground
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill
@@ -49,7 +49,8 @@ def make_task(
     upstream = tuple(make_skill(name, options) for name in upstream_of(skill))
     loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
     if controller is None and upstream:
-        controller = scripted_upstream(upstream)
+        scripts = engaging() | {"dodge": OracleDodge()}
+        controller = ScriptedPlay({name: scripts[name] for name in upstream_of(skill)})
     return SkillTask(make_game(lanes=lanes), agent, upstream, controller, practice_ground(loaded, agent))
 
 

@@ -74,4 +74,4 @@ def _pair(seed: int, lanes: Seeds, episodes: Seeds) -> Seeds:
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
     """Give the seed of each (lane, episode) pair of a run, (n,)."""
     pairs = np.broadcast_arrays(np.atleast_1d(np.asarray(lanes, np.uint64)), np.asarray(episodes, np.uint64))
-    return _pair(np.uint64(seed), *(np.ascontiguousarray(array) for array in pairs))
+    return _pair(np.uint64(seed), *(array.copy() for array in pairs))

@@ -26,7 +26,8 @@ def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Inter
     rate, scale = wins / episodes, 1.0 + z * z / episodes
     centre = (rate + z * z / (2.0 * episodes)) / scale
     half = z * math.sqrt(rate * (1.0 - rate) / episodes + (z / (2.0 * episodes)) ** 2) / scale
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    # At 0 and 1 the interval ends at the rate itself, which rounding may miss.
+    return Interval(min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half)))
 
 
 def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:

@@ -58,10 +58,10 @@ class Match:
     def controller(self, lanes: int) -> Controller:
         """Make the agent for so many lanes."""
         names = [skill.name for skill in self.skills]
-        played = [network for network in self.networks if network.skill not in self.randomize]
+        played = {network.skill: network for network in self.networks if network.skill not in self.randomize}
+        plays = [list(played).index(name) if name in played else -1 for name in names]
         chance = [RandomController(self.skills[names.index(name)], names.index(name), lanes) for name in self.randomize]
-        fused = FusedNetworks(played, positions=[names.index(network.skill) for network in played])
-        return Agent([NetworkController(fused), *chance])
+        return Agent([NetworkController(FusedNetworks(list(played.values()), plays)), *chance])
 
 
 def play_match(match: Match, seeds: Seeds, on_finished: Callable[[int], None] | None = None) -> Episodes:

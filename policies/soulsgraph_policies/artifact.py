@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,18 @@ class Training:
     packages: Mapping[str, str]
 
 
+def package_versions() -> dict[str, str]:
+    """Give the installed versions of what a training depends on."""
+    return {name: version(name) for name in ("soulsgraph", "numba", "numpy", "ray", "torch")}
+
+
 @dataclass(frozen=True)
 class SkillCard:
     """What is known of one version of a skill.
 
-    `observation` names the State columns it reads, `layer_sizes` counts inputs, hidden units and
-    actions; `sha256` is that of the weights file; `results` holds figures by name.
+    `observation` names the State columns it reads; a normalised observation is clipped at
+    +-`observation_clip`. `layer_sizes` counts inputs, hidden units and actions; `sha256` is that
+    of the weights file; `results` holds figures by name.
     """
 
     skill: str
@@ -71,6 +78,7 @@ class SkillCard:
     observation: tuple[str, ...]
     normalizer: NormalizerStatistics
     layer_sizes: tuple[int, ...]
+    observation_clip: float
     training: Training
     upstream: tuple[UpstreamArtifact, ...] = ()
     parent: int | None = None
@@ -169,6 +177,7 @@ def card_from(values: object, source: object) -> SkillCard:
             statistics.tuple_of("mean", float), statistics.tuple_of("variance", float), statistics.take("count", float)
         ),
         layer_sizes=reader.tuple_of("layer_sizes", int),
+        observation_clip=reader.take("observation_clip", float),
         training=Training(**{f.name: training.take(f.name, _TRAINING[f.name]) for f in fields(Training)}),
         upstream=tuple(_upstream(value, source) for value in reader.take("upstream", list)),
         parent=None if reader.values.get("parent") is None else reader.take("parent", int),
@@ -178,7 +187,7 @@ def card_from(values: object, source: object) -> SkillCard:
     reader.expect_no_other(SkillCard)
     _check(card, source)
     if card.digest != written_digest:
-        raise DataError(source, "digest", f"{card.digest[:16]}... as of the card's content", f"{written_digest[:16]}...")
+        raise DataError(source, "digest", f"{card.digest[:16]}, as the card's content has", written_digest[:16])
     return card
 
 
@@ -199,7 +208,8 @@ class _Reader:
         value = self.values.get(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if not isinstance(value, kind) or isinstance(value, bool) or (kind is float and not math.isfinite(value)):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, kind) or isinstance(value, bool) or not finite:
             raise DataError(self._source, key, f"a {kind.__name__}", repr(value)[:80])
         return value
 
@@ -232,5 +242,7 @@ def _check(card: SkillCard, source: object) -> None:
     for name, values in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
         if len(values) != size:
             raise DataError(source, f"normalizer.{name}", f"{size} values", f"{len(values)}")
+    if card.observation_clip <= 0.0:
+        raise DataError(source, "observation_clip", "a positive number", card.observation_clip)
     if min(card.normalizer.variance) < 0.0 or card.normalizer.count < 0.0:
         raise DataError(source, "normalizer", "no negative variance or count", card.normalizer)

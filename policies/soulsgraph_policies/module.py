@@ -17,12 +17,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
-
-#: A module's parameters and normaliser by name, as numpy arrays.
-Weights = dict[str, npt.NDArray[Any]]
-
-MEAN, DEVIATION = "observation_mean", "observation_deviation"
-NETWORK, TARGET = "q_network", "target_network"
+from soulsgraph_policies.weights import DEVIATION, MEAN, TARGET, Weights
 
 
 def make_network(sizes: Sequence[int]) -> nn.Sequential:

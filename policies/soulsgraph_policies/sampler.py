@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.games import make_game
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import Skill
-from soulsgraph_envs.streams import derive_seeds, episode_seeds
-from soulsgraph_policies.controllers import NetworkController
+from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.episodes import EpisodeTally
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.transitions import Chunk, Transitions
 
 #: Maps decisions of the trained skill made so far to the share of random actions.
 Exploration = Callable[[int], float]
-
-
-@dataclass(frozen=True)
-class SamplingTask:
-    """What an env runner samples: the fight, the skills in it (the trained one last), and how.
-
-    `upstream` holds the frozen networks of every skill but the trained one; `max_transitions`
-    bounds the decisions between two rounds of updates.
-    """
-
-    scenario: Scenario
-    skills: tuple[Skill, ...]
-    upstream: tuple[FrozenNetwork, ...]
-    hyperparameters: DQNHyperparameters
-    lanes: int
-    max_transitions: int
-    seed: int
-    driver: str = "simulator"
-
-    @property
-    def trained(self) -> Skill:
-        """The skill in training."""
-        return self.skills[-1]
-
-    def make_sampler(self, worker: int = 0) -> Sampler:
-        """Open the game and make the sampler of one env runner; each worker has streams of its own."""
-        horizon = Horizon(self.trained.name, self.trained.horizon)
-        combat = Combat(make_game(self.driver, self.lanes), self.skills, self.scenario, horizon)
-        seed = int(derive_seeds(self.seed, worker)[0])
-        return Sampler(combat, seed, self.hyperparameters.exploration_rate)
 
 
 class Sampler:
@@ -70,13 +34,23 @@ class Sampler:
         self._random = np.random.default_rng([seed, 1])
         self._episodes = np.zeros(combat.lanes, np.int64)
         self._actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
-        self._controller: NetworkController | None = None
+        self._networks: FusedNetworks | None = None
         self._began = False
         self.decisions = 0
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
-        """Play by these networks from the next tick on, one for each skill of the combat."""
-        self._controller = NetworkController(FusedNetworks(networks))
+        """Play skills by these networks from the next tick on: all of them first, later any of them.
+
+        Raises:
+            UnknownNameError: if a skill takes no part.
+            SoulsGraphError: if a network is of other sizes than before.
+        """
+        if self._networks is None:
+            ordered = sorted(networks, key=lambda network: self._combat.position(network.skill))
+            self._networks = FusedNetworks(ordered)
+            return
+        for network in networks:
+            self._networks.replace(self._combat.position(network.skill), network)
 
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring more than `max_transitions`."""
@@ -99,8 +73,8 @@ class Sampler:
         return Chunk(Transitions.join(parts), self._tally.drain(), ticks * self._combat.lanes)
 
     def _tick(self) -> None:
-        assert self._controller is not None, "set_networks comes before sample"
-        self._controller.act(self._combat, self._actions)
+        assert self._networks is not None, "set_networks comes before sample"
+        self._networks.act(self._combat.rows, self._combat.due, self._actions)
         due = np.flatnonzero(self._combat.due[:, self._trained])
         if due.size:
             explores, choices = self._random.random((2, len(due)))
@@ -145,3 +119,7 @@ class Sampler:
         self._tally.sums[:] = state["sums"]
         self._began = bool(state["began"])
         self.decisions = int(state["decisions"])
+
+    def close(self) -> None:
+        """Close the game."""
+        self._combat.game.close()

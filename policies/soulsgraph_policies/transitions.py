@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -31,13 +32,22 @@ class Transitions:
         """Give the first `count` transitions."""
         return Transitions(*(getattr(self, field.name)[:count] for field in fields(self)))
 
+    @classmethod
+    def join(cls, parts: Sequence[Transitions]) -> Transitions:
+        """Put one or more parts one after another."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile."""
+    """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile.
+
+    `lane_ticks` counts the control ticks it took, summed over the lanes.
+    """
 
     transitions: Transitions
     episodes: Episodes
+    lane_ticks: int
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of the trained skill."""

@@ -1,4 +1,5 @@
 import pytest
+
 from soulsgraph_clusters.placement import env_runner_placement
 from soulsgraph_clusters.session import ClusterError
 

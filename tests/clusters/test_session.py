@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from soulsgraph_clusters.session import ClusterError, check_cluster
 from soulsgraph_clusters.testing import LocalCluster, free_port
 

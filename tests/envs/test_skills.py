@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
 
-PHASE_1 = Scenario("p1", "boss", "player", 1, (1037.0, 622.0), 1037.0, 0.05)
+PHASE_1 = load_scenario("iudex-phase1")
 
 
 def decisions(before=None, after=None, action=0, died=False, won=False) -> Decisions:

@@ -6,7 +6,7 @@ from math import cos, floor, sin
 
 from numba import njit
 
-from soulsgraph_envs.simulator.geometry import heading_to, turned, wrapped
+from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
     APPROACH,
     BACK_OFF,
@@ -36,10 +36,10 @@ def draw_frames(low: int, high: int, streams: Seeds, index: int) -> int:
 
 @njit
 def stance_frame(
-    lane: Lane, boss: Boss, moves: Records, target: tuple[float, float], streams: Seeds, index: int
+    lane: Lane, boss: Boss, moves: Records, target: Sight, streams: Seeds, index: int
 ) -> None:
-    """Advance a boss between moves by one frame; `target` is (heading to the player, distance)."""
-    behind = abs(wrapped(target[0] - lane.boss_heading)) > boss.rear_angle_rad and target[1] < boss.rear_distance_m
+    """Advance a boss between moves by one frame; `target` is the player as the boss sees them."""
+    behind = abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad and target.distance < boss.rear_distance_m
     lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
@@ -50,11 +50,11 @@ def stance_frame(
     elif behind:
         lane.turn_frames = boss.rear_turn_frames
         _stand(lane, TURN)
-    elif lane.wait <= 0 and _attack(lane, boss, moves, target[1], streams, index):
+    elif lane.wait <= 0 and _attack(lane, boss, moves, target.distance, streams, index):
         return
     else:
-        _keep_distance(lane, boss, target[1])
-    lane.boss_heading = turned(lane.boss_heading, target[0], boss.motion_turn_rad_s * FRAME_S)
+        _keep_distance(lane, boss, target.distance)
+    lane.boss_heading = turned(lane.boss_heading, target.heading, boss.motion_turn_rad_s * FRAME_S)
 
 
 @njit
@@ -68,20 +68,19 @@ def start_move(lane: Lane, move: int) -> None:
 
 
 @njit
-def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, bearing: float) -> None:
+def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, target: Sight) -> None:
     """Turn, lunge or fly for one frame of a move; draws no random number."""
     frame = lane.move_frame
     if frame < move.tracks_frames:
         most = boss.motion_turn_rad_s * boss.motion_tracking_factor * FRAME_S
-        lane.boss_heading = turned(lane.boss_heading, bearing, most)
-    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    if move.lunge_min_frames <= frame < move.lunge_max_frames and dx * dx + dy * dy > contact_m * contact_m:
+        lane.boss_heading = turned(lane.boss_heading, target.heading, most)
+    if move.lunge_min_frames <= frame < move.lunge_max_frames and target.distance > contact_m:
         lane.boss_x -= sin(lane.boss_heading) * move.lunge_m_s * FRAME_S
         lane.boss_y -= cos(lane.boss_heading) * move.lunge_m_s * FRAME_S
     take_off = first_window.time_min_frames - move.leap_frames
     if move.leap_frames > 0 and take_off <= frame < first_window.time_min_frames:
         if frame == take_off:
-            _aim_leap(lane, boss, move, (dx * dx + dy * dy) ** 0.5)
+            _aim_leap(lane, boss, move, target)
         lane.boss_x += lane.leap_x
         lane.boss_y += lane.leap_y
 
@@ -198,9 +197,6 @@ def _stand(lane: Lane, stance: int) -> None:
 
 
 @njit
-def _aim_leap(lane: Lane, boss: Boss, move: Move, distance_m: float) -> None:
-    lane.leap_x = lane.leap_y = 0.0
-    if distance_m > boss.motion_leap_short_m:
-        share = (1.0 - boss.motion_leap_short_m / distance_m) / move.leap_frames
-        lane.leap_x = (lane.player_x - lane.boss_x) * share
-        lane.leap_y = (lane.player_y - lane.boss_y) * share
+def _aim_leap(lane: Lane, boss: Boss, move: Move, target: Sight) -> None:
+    step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
+    lane.leap_x, lane.leap_y = target.x * step, target.y * step

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.simulator.geometry import turned, wrapped
+from soulsgraph_envs.simulator.geometry import Sight, turned, wrapped
 from soulsgraph_envs.simulator.layout import FRAME_S, Lane, Player
 
 _UP, _DOWN = np.uint32(Control.CAMERA_UP), np.uint32(Control.CAMERA_DOWN)
@@ -23,11 +23,11 @@ def view_angle(lane: Lane, bearing: float) -> float:
 
 
 @njit
-def toggle_lock(lane: Lane, player: Player, target: tuple[float, float]) -> None:
+def toggle_lock(lane: Lane, player: Player, target: Sight) -> None:
     """Release the lock, take it where view and range allow, or else look where the player faces."""
     if lane.locked:
         lane.locked = 0
-    elif target[1] < player.camera_lock_range_m and view_angle(lane, target[0]) < player.camera_lock_view_rad:
+    elif target.distance < player.camera_lock_range_m and view_angle(lane, target.heading) < player.camera_lock_view_rad:
         lane.locked = 1
     else:
         lane.camera_yaw = lane.player_heading
@@ -35,13 +35,13 @@ def toggle_lock(lane: Lane, player: Player, target: tuple[float, float]) -> None
 
 
 @njit
-def camera_frame(lane: Lane, player: Player, bits: int, target: tuple[float, float]) -> None:
-    """Advance the camera by one frame; `target` is (heading to the boss, distance)."""
-    if lane.locked and target[1] > player.camera_lock_break_m:
+def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+    """Advance the camera by one frame; `target` is the boss as the player sees it."""
+    if lane.locked and target.distance > player.camera_lock_break_m:
         lane.locked = 0
     if lane.locked:
         most = player.camera_follow_rad_s * FRAME_S
-        lane.camera_yaw = turned(lane.camera_yaw, target[0], most)
+        lane.camera_yaw = turned(lane.camera_yaw, target.heading, most)
         lane.camera_pitch = turned(lane.camera_pitch, 0.0, most)
     elif bits & _KEYS:
         _turn(lane, player, bits)

@@ -59,7 +59,7 @@ class Simulator:
         which, seeds = np.asarray(lanes, np.int64), np.asarray(seeds, np.uint64)
         if which.ndim != 1 or which.shape != seeds.shape:
             raise GameError(f"expected one seed a lane, found {which.shape} lanes and {seeds.shape} seeds.")
-        if which.size and not (0 <= which.min() and which.max() < self.lanes):
+        if which.size and not (which.min() >= 0 and which.max() < self.lanes):
             raise GameError(f"expected lanes from 0 to {self.lanes - 1}, found {which.min()} to {which.max()}.")
         number = self._number(scenario)
         KERNELS.begin(self._fight_bytes, self._tables, self._streams, self._raw, which, number, seeds)

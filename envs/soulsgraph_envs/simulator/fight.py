@@ -19,10 +19,16 @@ from soulsgraph_envs import controls as controls_module
 from soulsgraph_envs import state as state_module
 from soulsgraph_envs import streams as streams_module
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
-from soulsgraph_envs.simulator.boss import finish_move, move_motion, stance_frame, strike, window_reaching_player
-from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
-from soulsgraph_envs.simulator.geometry import clamped, heading_to
 from soulsgraph_envs.simulator import layout
+from soulsgraph_envs.simulator.boss import (
+    finish_move,
+    move_motion,
+    stance_frame,
+    strike,
+    window_reaching_player,
+)
+from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
+from soulsgraph_envs.simulator.geometry import Sight, clamped, seen_back, sight
 from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
 from soulsgraph_envs.simulator.player import invulnerable, player_frame, press
 from soulsgraph_envs.simulator.readout import write_raw
@@ -65,15 +71,8 @@ def _records(data: Tables) -> Tables:
 
 
 @njit
-def _bearing(lane: Lane) -> tuple[float, float]:
-    dx, dy = lane.boss_x - lane.player_x, lane.boss_y - lane.player_y
-    return heading_to(dx, dy), sqrt(dx * dx + dy * dy)
-
-
-@njit
-def _opposite(target: tuple[float, float]) -> tuple[float, float]:
-    heading = target[0] - np.pi if target[0] > 0.0 else target[0] + np.pi
-    return heading, target[1]
+def _boss_seen(lane: Lane) -> Sight:
+    return sight(lane.boss_x - lane.player_x, lane.boss_y - lane.player_y)
 
 
 @njit
@@ -103,19 +102,19 @@ def _boss_blow(
         lane.struck |= 1 << number
     lane.move_frame += 1
     if lane.move_frame >= moves[lane.move].length_frames:
-        finish_move(lane, boss, moves, _bearing(lane)[1], streams, index)
+        finish_move(lane, boss, moves, _boss_seen(lane).distance, streams, index)
 
 
 @njit
 def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
     encounter, player, actions, boss, moves, windows = data
-    target = _bearing(lane)
+    target = _boss_seen(lane)
     player_frame(lane, player, actions, bits, target, streams, index)
     if lane.move == NO_MOVE:
-        stance_frame(lane, boss, moves, _opposite(target), streams, index)
+        stance_frame(lane, boss, moves, seen_back(target), streams, index)
     if lane.move != NO_MOVE:
         contact = player.body_radius_m + boss.radius_m
-        move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, _opposite(target)[0])
+        move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, seen_back(target))
     _keep_apart(lane, encounter, player, boss)
     if lane.move != NO_MOVE:
         _boss_blow(lane, player, boss, moves, windows, streams, index)
@@ -129,7 +128,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
     data = (encounter, player, tables.actions[scenario], boss, tables.moves[scenario], tables.windows[scenario])
     press(lane, player, bits)
     if bits & _LOCK_ON:
-        toggle_lock(lane, player, _bearing(lane))
+        toggle_lock(lane, player, _boss_seen(lane))
     for _ in range(frames):
         _fight_frame(lane, data, bits, streams, index)
     if lane.refill:
@@ -146,8 +145,7 @@ def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
     begins = -1
     started = lane.move_frame
     while lane.move_frame < move.length_frames:
-        bearing = _opposite(_bearing(lane))[0]
-        move_motion(lane, boss, move, windows[lane.move, 0], contact, bearing)
+        move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(_boss_seen(lane)))
         _keep_apart(lane, tables.encounters[lane.scenario], player, boss)
         reaches = window_reaching_player(lane, move, windows) >= 0
         if begins < 0 and reaches:

@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 from math import atan2, pi, sqrt
+from typing import NamedTuple
 
 from numba import njit
+
+
+class Sight(NamedTuple):
+    """Where one fighter sees the other: heading, distance in metres, unit vector."""
+
+    heading: float
+    distance: float
+    x: float
+    y: float
+
+
+@njit
+def sight(dx: float, dy: float) -> Sight:
+    """Look along (dx, dy)."""
+    distance = sqrt(dx * dx + dy * dy)
+    scale = 1.0 / distance if distance > 0.0 else 0.0
+    return Sight(heading_to(dx, dy), distance, dx * scale, dy * scale)
+
+
+@njit
+def seen_back(seen: Sight) -> Sight:
+    """Give the same line looked along from its other end."""
+    return Sight(wrapped(seen.heading + pi), seen.distance, -seen.x, -seen.y)
 
 
 @njit

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import cos, floor, sin, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.simulator.geometry import heading_to, wrapped
+from soulsgraph_envs.simulator.geometry import Sight, wrapped
 from soulsgraph_envs.simulator.layout import (
     BACKSTEP,
     ESTUS,
@@ -35,8 +36,18 @@ _FORWARD, _BACK = np.uint32(Control.FORWARD), np.uint32(Control.BACK)
 _LEFT, _RIGHT = np.uint32(Control.LEFT), np.uint32(Control.RIGHT)
 _ROLL, _ATTACK = np.uint32(Control.ROLL), np.uint32(Control.LIGHT_ATTACK)
 _ITEM = np.uint32(Control.USE_ITEM)
-_STEPS = np.uint32(Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT)
 _DIAGONAL = sqrt(0.5)
+#: How far right of straight ahead a step leads: rows back, none, ahead; columns left, none, right.
+_HEADINGS = np.pi * np.array([[-0.75, 1.0, 0.75], [-0.5, 0.0, 0.5], [-0.25, 0.0, 0.25]])
+
+
+class Step(NamedTuple):
+    """A unit step, the heading it leads to, and whether there is one at all."""
+
+    x: float
+    y: float
+    heading: float
+    taken: bool
 
 
 @njit
@@ -56,15 +67,19 @@ def press(lane: Lane, player: Player, bits: int) -> None:
 
 
 @njit
-def step_direction(bits: int, yaw: float) -> tuple[float, float, bool]:
-    """Give the unit vector that the movement controls mean at this yaw, and whether it leads forward."""
+def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
+    """Give the step the movement controls mean: ahead is the boss under lock, else where the camera looks."""
     ahead = int((bits & _FORWARD) != 0) - int((bits & _BACK) != 0)
     aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
+    if ahead == 0 and aside == 0:
+        return Step(0.0, 0.0, 0.0, False)
+    if lane.locked:
+        yaw, x, y = target.heading, target.x, target.y
+    else:
+        yaw, x, y = lane.camera_yaw, -sin(lane.camera_yaw), -cos(lane.camera_yaw)
     scale = _DIAGONAL if ahead != 0 and aside != 0 else 1.0
-    forward_x, forward_y = -sin(yaw), -cos(yaw)
-    x = scale * (ahead * forward_x + aside * forward_y)
-    y = scale * (ahead * forward_y - aside * forward_x)
-    return x, y, ahead > 0
+    heading = wrapped(yaw + _HEADINGS[1 + ahead, 1 + aside])
+    return Step(scale * (ahead * x + aside * y), scale * (ahead * y - aside * x), heading, True)
 
 
 @njit
@@ -82,17 +97,16 @@ def open_to_counter(lane: Lane) -> bool:
 
 @njit
 def player_frame(
-    lane: Lane, player: Player, actions: Records, bits: int, target: tuple[float, float], streams: Seeds, index: int
+    lane: Lane, player: Player, actions: Records, bits: int, target: Sight, streams: Seeds, index: int
 ) -> None:
-    """Advance the player by one frame; `target` is (heading to the boss, distance)."""
+    """Advance the player by one frame; `target` is the boss as the player sees it."""
     _count_down(lane, player)
-    yaw = target[0] if lane.locked else lane.camera_yaw
     if lane.buffered != NOTHING:
-        _start_buffered(lane, player, actions, bits, yaw)
+        _start_buffered(lane, player, actions, bits, target)
     action = actions[lane.animation]
     if lane.animation_frame == action.hit_frames:
         _take_effect(lane, player, target, streams, index)
-    _move(lane, player, action, bits, yaw)
+    _move(lane, player, action, bits, target)
     lane.animation_frame += 1
     if lane.animation_frame >= actions[lane.animation].length_frames:
         lane.animation_frame = 0
@@ -114,16 +128,16 @@ def _count_down(lane: Lane, player: Player) -> None:
 
 
 @njit
-def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, yaw: float) -> None:
+def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, target: Sight) -> None:
     action, frame = actions[lane.animation], lane.animation_frame
     if lane.buffered == WANT_ROLL:
         if frame >= action.roll_frames and lane.stamina > 0.0:
-            _start_roll(lane, player, bits, yaw)
+            _start_roll(lane, player, bits, target)
     elif frame >= action.attack_frames:
         if lane.buffered == WANT_ITEM:
             _start(lane, ESTUS if lane.flasks > 0 else ESTUS_EMPTY)
         elif lane.stamina > 0.0:
-            _start_attack(lane, player, yaw)
+            _start_attack(lane, player, target)
     lane.buffer_frames -= 1
     if lane.buffer_frames <= 0:
         lane.buffered = NOTHING
@@ -143,22 +157,22 @@ def _pay(lane: Lane, player: Player, cost: float) -> None:
 
 
 @njit
-def _start_roll(lane: Lane, player: Player, bits: int, yaw: float) -> None:
-    x, y, _ = step_direction(bits, yaw)
-    if x != 0.0 or y != 0.0:
+def _start_roll(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+    step = step_towards(lane, bits, target)
+    if step.taken:
         _start(lane, ROLL)
-        lane.player_heading = heading_to(x, y)
+        lane.player_heading = step.heading
+        lane.roll_x, lane.roll_y = step.x, step.y
     else:
         _start(lane, BACKSTEP)
         if lane.locked:
-            lane.player_heading = yaw
-        x, y = sin(lane.player_heading), cos(lane.player_heading)
-    lane.roll_x, lane.roll_y = x, y
+            lane.player_heading = target.heading
+        lane.roll_x, lane.roll_y = sin(lane.player_heading), cos(lane.player_heading)
     _pay(lane, player, player.roll_cost)
 
 
 @njit
-def _start_attack(lane: Lane, player: Player, yaw: float) -> None:
+def _start_attack(lane: Lane, player: Player, target: Sight) -> None:
     if lane.animation == ROLL:
         following = ROLLING_ATTACK
     elif LIGHT_1 <= lane.animation < LIGHT_3:
@@ -167,25 +181,25 @@ def _start_attack(lane: Lane, player: Player, yaw: float) -> None:
         following = LIGHT_1
     _start(lane, following)
     if lane.locked:
-        lane.player_heading = yaw
+        lane.player_heading = target.heading
     _pay(lane, player, player.attack_cost)
 
 
 @njit
-def _take_effect(lane: Lane, player: Player, target: tuple[float, float], streams: Seeds, index: int) -> None:
+def _take_effect(lane: Lane, player: Player, target: Sight, streams: Seeds, index: int) -> None:
     if lane.animation == ESTUS:
         lane.flasks -= 1
         lane.player_hp = min(lane.player_hp + player.estus_heal, player.body_hp)
         return
-    facing = abs(wrapped(target[0] - lane.player_heading)) <= player.attack_facing_rad
-    if facing and target[1] <= player.attack_reach_m:
+    facing = abs(wrapped(target.heading - lane.player_heading)) <= player.attack_facing_rad
+    if facing and target.distance <= player.attack_reach_m:
         spread = player.attack_damage_max - player.attack_damage_min
         damage = floor(player.attack_damage_min + spread * uniform(streams, index) + 0.5)
         lane.boss_hp = max(lane.boss_hp - damage, 0.0)
 
 
 @njit
-def _move(lane: Lane, player: Player, action: Action, bits: int, yaw: float) -> None:
+def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) -> None:
     if lane.push_frames > 0:
         lane.push_frames -= 1
         lane.player_x += lane.push_x * FRAME_S
@@ -197,32 +211,23 @@ def _move(lane: Lane, player: Player, action: Action, bits: int, yaw: float) -> 
         lane.player_x += lane.roll_x * speed * FRAME_S
         lane.player_y += lane.roll_y * speed * FRAME_S
     if lane.animation_frame >= action.move_frames:
-        _run(lane, player, bits, yaw)
+        _run(lane, player, bits, target)
 
 
 @njit
-def _run(lane: Lane, player: Player, bits: int, yaw: float) -> None:
-    x, y, forward = 0.0, 0.0, False
-    if bits & _STEPS:
-        x, y, forward = step_direction(bits, yaw)
-    if x == 0.0 and y == 0.0:
-        if lane.animation == RUN:
-            _rest(lane)
-        if lane.locked and lane.animation == IDLE:
-            lane.player_heading = yaw
-        return
-    if lane.animation != RUN:
-        lane.animation = RUN
+def _run(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+    step = step_towards(lane, bits, target)
+    if lane.locked and (step.taken or lane.animation == IDLE):
+        lane.player_heading = target.heading
+    if (lane.animation == RUN) != step.taken and (step.taken or lane.animation == RUN):
+        lane.animation = RUN if step.taken else IDLE
         lane.animation_frame = 0
+    if not step.taken:
+        return
     speed = player.run_speed_m_s
-    if lane.locked and not forward:
+    if not lane.locked:
+        lane.player_heading = step.heading
+    elif not bits & _FORWARD:
         speed *= player.run_locked_factor
-    lane.player_heading = yaw if lane.locked else heading_to(x, y)
-    lane.player_x += x * speed * FRAME_S
-    lane.player_y += y * speed * FRAME_S
-
-
-@njit
-def _rest(lane: Lane) -> None:
-    lane.animation = IDLE
-    lane.animation_frame = 0
+    lane.player_x += step.x * speed * FRAME_S
+    lane.player_y += step.y * speed * FRAME_S

@@ -12,7 +12,14 @@ from soulsgraph_envs.catalogue import load_boss, load_player
 from soulsgraph_envs.encounter import BossData, PlayerData
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import layout
-from soulsgraph_envs.simulator.layout import BOSS_STANCES, FRAMES_PER_S, PLAYER_ANIMATIONS, Records, Tables, as_bytes
+from soulsgraph_envs.simulator.layout import (
+    BOSS_STANCES,
+    FRAMES_PER_S,
+    PLAYER_ANIMATIONS,
+    Records,
+    Tables,
+    as_bytes,
+)
 
 
 def frames(seconds: float) -> int:

@@ -1,7 +1,21 @@
 """The five skills of the graph and the end-to-end baseline, each one file, all alike."""
 
-from soulsgraph_envs.skills.registry import END_TO_END, SKILL_NAMES, SkillOptions, load_skill_options, make_skill
-from soulsgraph_envs.skills.skill import Action, Decisions, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.registry import (
+    END_TO_END,
+    SKILL_NAMES,
+    SkillOptions,
+    load_skill_options,
+    make_skill,
+)
+from soulsgraph_envs.skills.skill import (
+    Action,
+    Decisions,
+    ObservationMap,
+    Practice,
+    Reward,
+    RewardTerm,
+    Skill,
+)
 
 __all__ = [
     "END_TO_END",

@@ -46,7 +46,7 @@ def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str]) -> lis
     columns |= {"return": episodes.returns.tolist()}
     columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
     return [
-        {"setting": setting, "episode": i} | dict(zip(columns, values, strict=True))
+        {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
         for i, values in enumerate(zip(*columns.values(), strict=True))
     ]
 

@@ -1,0 +1,207 @@
+"""Scripted play: controllers that need no learning, some of which peek at the simulator's future.
+
+They measure the fight itself: how long random dodging lasts, whether attack spam wins, how far
+above any learner perfect timing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.composition import Actions
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.game import LaneIndices
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_envs.state import Column
+from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
+
+Choices = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT, CAMERA_IDLE = range(5)
+TOGGLE, LOCK_IDLE = range(2)
+FORWARD, MOVE_IDLE = 0, 8
+DODGE, DODGE_IDLE = range(2)
+STRIKE, DRINK, FIGHT_IDLE = range(3)
+
+_RANDOM_STREAM = 11
+_ALIGNED_RAD = 0.1
+_LOCKABLE_RAD = 0.55
+#: A roll pressed now covers a window that is over by then; with less lead than the second, it is now or never.
+_COVERED_S, _LAST_CALL_S = 0.42, 0.15
+#: A light attack binds until its roll cancel at 0.8 s, a drink until 1.4 s.
+_STRIKE_SAFE_S, _DRINK_SAFE_S = 0.9, 1.5
+_STRIKE_REACH_M, _DRINK_BELOW = 2.35, 0.45
+
+
+class Script(Protocol):
+    """Plays one skill in every lane."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Take note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        ...
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose an action for every lane, (lanes,); used where the skill is due."""
+        ...
+
+
+class Stateless:
+    """A script that looks at nothing but the present."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Have nothing to remember."""
+
+
+@dataclass
+class Always(Stateless):
+    """Choose one action for ever."""
+
+    action: int
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the one action."""
+        return np.full(combat.lanes, self.action)
+
+
+class Uniform:
+    """Choose uniformly at random, from a stream of each lane's own."""
+
+    def __init__(self, lanes: int, actions: int) -> None:
+        self._actions = actions
+        self._streams = np.zeros(lanes, np.uint64)
+        self._lanes = np.arange(lanes)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Start the lanes' streams from their seeds."""
+        self._streams[lanes] = derive_seeds(seeds, _RANDOM_STREAM, self._actions)
+
+    def choose(self, combat: Combat) -> Choices:
+        """Draw one action a lane."""
+        return (uniforms(self._streams, self._lanes) * self._actions).astype(np.int64)
+
+
+class AlignCamera(Stateless):
+    """Turn the camera to the boss: yaw first, then pitch."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the key that reduces the larger error."""
+        rows = combat.rows.astype(np.float64)
+        dx, dy = rows[:, Column.DIRECTION_X], rows[:, Column.DIRECTION_Y]
+        cx, cy, cz = (rows[:, Column.CAMERA_X + i] for i in range(3))
+        # Positive when the boss lies to the right: headings grow to the right.
+        aside = np.arctan2(cy * dx - cx * dy, cx * dx + cy * dy)
+        level = np.where(cz > _ALIGNED_RAD, CAMERA_DOWN, np.where(cz < -_ALIGNED_RAD, CAMERA_UP, CAMERA_IDLE))
+        turned = np.where(aside > 0, CAMERA_RIGHT, CAMERA_LEFT)
+        choice = np.where(np.abs(aside) > _ALIGNED_RAD, turned, level)
+        return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
+
+
+class TakeLock(Stateless):
+    """Toggle the lock on as soon as the boss is in view, and leave it."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Toggle where the lock would take."""
+        view, locked = combat.rows[:, Column.CAMERA_TARGET_ANGLE], combat.rows[:, Column.LOCKED]
+        return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
+
+
+class OracleDodge(Stateless):
+    """Roll exactly when the roll's invulnerability covers the next hit."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Peek at the hit windows and roll through them."""
+        begins, ends = _peek(combat)
+        return np.where((ends < _COVERED_S) | (begins < _LAST_CALL_S), DODGE, DODGE_IDLE)
+
+
+@dataclass
+class OracleFight(Stateless):
+    """Strike when no hit comes within `clear_s`, drink when there is time for it.
+
+    The default leaves time to roll away from the blow; who never rolls needs only the time to land it.
+    """
+
+    clear_s: float = _STRIKE_SAFE_S
+
+    def choose(self, combat: Combat) -> Choices:
+        """Peek at the hit windows and use the gaps."""
+        rows = combat.rows
+        begins, _ = _peek(combat)
+        recovering = np.isinf(begins) & (rows[:, Column.BOSS_PROGRESS] > 0.5)
+        drinks = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
+        drinks &= recovering | (np.isfinite(begins) & (begins > _DRINK_SAFE_S))
+        strikes = (rows[:, Column.DISTANCE] < _STRIKE_REACH_M) & (begins > self.clear_s)
+        return np.where(drinks, DRINK, np.where(strikes, STRIKE, FIGHT_IDLE))
+
+
+def _peek(combat: Combat) -> tuple[Floats, Floats]:
+    if not isinstance(combat.game, Simulator):
+        raise GameError("expected the simulator, found a game that cannot tell its future: use another script.")
+    hits = combat.game.hits_ahead_s()
+    return hits[:, 0], hits[:, 1]
+
+
+class ScriptedPlay:
+    """A controller made of one script a skill; skills without one are left to others."""
+
+    def __init__(self, scripts: Mapping[str, Script]) -> None:
+        self._scripts = dict(scripts)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Tell every script."""
+        for script in self._scripts.values():
+            script.begin(lanes, seeds)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write each script's choice where its skill is due."""
+        for name, script in self._scripts.items():
+            column = combat.position(name)
+            due = combat.due[:, column]
+            if due.any():
+                actions[due, column] = script.choose(combat)[due]
+
+
+def engaging() -> dict[str, Script]:
+    """Give scripts of camera, lock-on and movement: look at the boss, lock, walk at it."""
+    return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
+
+
+@dataclass(frozen=True)
+class Fights:
+    """One fight a lane, all arrays (lanes,): ticks it took, HP ratios left, how it ended."""
+
+    ticks: npt.NDArray[np.int64]
+    player_hp: npt.NDArray[np.float32]
+    boss_hp: npt.NDArray[np.float32]
+    died: npt.NDArray[np.bool_]
+    won: npt.NDArray[np.bool_]
+
+
+def scripted_fights(scenario: Scenario, scripts: Mapping[str, Script], seeds: Seeds, most_ticks: int = 900) -> Fights:
+    """Fight once from each seed (n,), to the end or the given number of ticks."""
+    lanes = len(seeds)
+    skills = [make_skill(name) for name in SKILL_NAMES if name in scripts]
+    combat = Combat(Simulator(lanes), skills, scenario, Horizon(skills[0].name, 10**9))
+    play, actions = ScriptedPlay(scripts), np.zeros((lanes, len(skills)), np.int64)
+    combat.begin(np.arange(lanes), seeds)
+    play.begin(np.arange(lanes), seeds)
+    died, won = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    for _ in range(most_ticks):
+        going = ~(died | won)
+        if not going.any():
+            break
+        play.act(combat, actions)
+        combat.step(actions, going)
+        died |= combat.died
+        won |= combat.won
+    hp, boss_hp = combat.rows[:, Column.PLAYER_HP], combat.rows[:, Column.BOSS_HP]
+    return Fights(combat.ticks.copy(), hp.copy(), boss_hp.copy(), died, won)

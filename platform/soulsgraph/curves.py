@@ -1,0 +1,139 @@
+"""Learning curves as in Figures 2 and 3: every checkpoint over a few episodes, beside training.
+
+Training drops the trained skill's weights as small files about every 1,000 decisions; Ray tasks
+play many of them in one batch of lanes, each lane with its own weights, while training goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from safetensors.numpy import load_file, save_file
+
+from soulsgraph.intervals import mean_interval
+from soulsgraph.judging import evaluation_seeds
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.controllers import NetworkController
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.play import EpisodePlayer
+from soulsgraph_policies.weights import Weights
+
+#: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
+CHECKPOINT_INTERVAL = 1_000
+EPISODES = 5
+#: The same evaluation episodes for every checkpoint of every run.
+CURVE_SEED = 1_000_003
+
+_BATCH = 20
+
+
+@dataclass(frozen=True)
+class CurveTask:
+    """What every checkpoint of a stage plays: the stage's own fight, the upstream skills frozen."""
+
+    scenario: Scenario
+    skills: tuple[Skill, ...]
+    upstream: tuple[FrozenNetwork, ...]
+    observation_clip: float
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One checkpoint on its learning curve: the mean return and its 95 % t interval over episodes."""
+
+    step: int
+    episode_return: float
+    low: float
+    high: float
+    length: float
+    win_rate: float
+
+
+def evaluate_checkpoints(task: CurveTask, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
+    """Play every checkpoint (step, weights) of the task's last skill greedily, all in one batch."""
+    skill, clip = task.skills[-1], task.observation_clip
+    trained = [FrozenNetwork.of(skill, task.scenario, weights, clip) for _, weights in checkpoints]
+    upstream = len(task.upstream)
+    plays = np.tile(np.arange(upstream + 1), (len(checkpoints) * EPISODES, 1))
+    plays[:, upstream] += np.repeat(np.arange(len(checkpoints)), EPISODES)
+    horizon = Horizon(skill.name, skill.horizon)
+    combat = Combat(make_game(lanes=len(plays)), task.skills, task.scenario, horizon)
+    player = EpisodePlayer(combat, NetworkController(FusedNetworks([*task.upstream, *trained], plays)))
+    episodes = player.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
+    points = []
+    for index, (step, _) in enumerate(checkpoints):
+        rows = slice(index * EPISODES, (index + 1) * EPISODES)
+        returns = episodes.returns[rows]
+        low, high = mean_interval(returns)
+        points.append(
+            CurvePoint(
+                step=step,
+                episode_return=float(returns.mean()),
+                low=low,
+                high=high,
+                length=float(episodes.lengths[rows].mean()),
+                win_rate=float(episodes.won[rows].mean()),
+            )
+        )
+    return points
+
+
+class CurveEvaluator:
+    """Keep a stage's checkpoints on disk and have them played by Ray tasks.
+
+    `known` are the steps whose points are known already: a resumed stage submits only the others.
+    """
+
+    def __init__(self, folder: Path, task: CurveTask, known: set[int], reached: int) -> None:
+        self._folder = folder
+        self._task = ray.put(task)
+        self._evaluate = ray.remote(num_cpus=1)(evaluate_checkpoints)
+        self._waiting: list[tuple[int, Weights]] = []
+        self._running: list[Any] = []
+        for path in sorted(folder.glob("step-*.safetensors")):
+            step = int(path.stem.removeprefix("step-"))
+            if step > reached:
+                path.unlink()
+            elif step not in known:
+                self._waiting.append((step, load_file(path)))
+
+    def add(self, step: int, weights: Weights) -> None:
+        """Keep a checkpoint, and have it played once a batch is full.
+
+        Raises:
+            WriteError: if the folder cannot be written.
+        """
+        kept = {name: np.array(values) for name, values in weights.items()}
+        with whole_file(self._folder / f"step-{step:09d}.safetensors") as temporary:
+            save_file(kept, temporary)
+        self._waiting.append((step, kept))
+        if len(self._waiting) >= _BATCH:
+            self._submit()
+
+    def collect(self) -> list[CurvePoint]:
+        """Give the points that are ready, without waiting."""
+        if not self._running:
+            return []
+        ready, self._running = ray.wait(self._running, num_returns=len(self._running), timeout=0)
+        return [point for points in ray.get(ready) for point in points]
+
+    def finish(self) -> list[CurvePoint]:
+        """Wait for every point that is still out and give them."""
+        if self._waiting:
+            self._submit()
+        points = [point for points in ray.get(self._running) for point in points]
+        self._running = []
+        return points
+
+    def _submit(self) -> None:
+        self._running.append(self._evaluate.remote(self._task, self._waiting))
+        self._waiting = []

@@ -1,0 +1,104 @@
+"""Show how far a stage is: a live bar in a terminal, a line now and then elsewhere, nothing for machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+#: Seconds between two lines where no live bar can be drawn.
+LINE_EVERY_S = 10.0
+
+Display = Literal["auto", "silent"]
+
+
+class StageProgress(Protocol):
+    """What a stage tells while it runs."""
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Tell how many steps are done in all, and the mean return of late."""
+        ...
+
+
+class _Rate:
+    """Count steps a second since the start; steps done before (a resumed stage) do not count."""
+
+    def __init__(self, total: int, clock: Callable[[], float]) -> None:
+        self._total, self._clock = total, clock
+        self._began_s = clock()
+        self._first: int | None = None
+
+    def describe(self, steps: int, mean_return: float | None) -> str:
+        if self._first is None:
+            self._began_s, self._first = self._clock(), steps
+        elapsed_s = self._clock() - self._began_s
+        rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
+        left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
+        shown = "-" if mean_return is None else f"{mean_return:.2f}"
+        return f"{steps:,}/{self._total:,} steps  {rate:,.0f} steps/s  return {shown}  left {left}"
+
+
+class _Bar:
+    def __init__(self, progress: Progress, task: TaskID, rate: _Rate) -> None:
+        self._progress, self._task, self._rate = progress, task, rate
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        self._progress.update(self._task, completed=steps, text=self._rate.describe(steps, mean_return))
+
+
+class _Lines:
+    def __init__(self, console: Console, name: str, rate: _Rate, clock: Callable[[], float]) -> None:
+        self._console, self._name, self._rate, self._clock = console, name, rate, clock
+        self._next_s, self._last = clock() + LINE_EVERY_S, ""
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        self._last = f"{self._name}: {self._rate.describe(steps, mean_return)}"
+        if self._clock() >= self._next_s:
+            self._next_s = self._clock() + LINE_EVERY_S
+            self.print_last()
+
+    def print_last(self) -> None:
+        if self._last:
+            self._console.print(self._last, highlight=False, soft_wrap=True)
+        self._last = ""
+
+
+class _Silent:
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def stage_progress(
+    name: str,
+    total: int,
+    display: Display = "auto",
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[StageProgress]:
+    """Give the progress of one stage of `total` steps; a console that is no terminal gets plain lines."""
+    if display == "silent":
+        yield _Silent()
+        return
+    console = console or Console()
+    rate = _Rate(total, clock)
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description:<12}"),
+            BarColumn(24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[text]}"),
+        )
+        with Progress(*columns, console=console) as progress:
+            yield _Bar(progress, progress.add_task(name, total=total, text=""), rate)
+        return
+    lines = _Lines(console, name, rate, clock)
+    try:
+        yield lines
+    finally:
+        lines.print_last()

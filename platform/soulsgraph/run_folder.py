@@ -1,0 +1,127 @@
+"""The folder of one run: its plan, its skill library, checkpoints, TensorBoard events and results."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from soulsgraph.files import read_json, write_json
+from soulsgraph.plan import Plan
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.library import SkillLibrary
+
+_FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
+_PLAN, _LOCK = "plan.json", ".lock"
+_ANOTHER = "name another folder with --run"
+
+
+class RunFolderError(SoulsGraphError):
+    """A folder is not the run it is taken for, or another process writes it."""
+
+    def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
+        super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
+
+
+class RunFolder:
+    """Paths of a run and its plan; make one with `create` or `open`.
+
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `tensorboard/`,
+    `results/<name>.parquet`.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path, self.plan = path, plan
+        self.library = SkillLibrary(path / "library", plan.skill_graph)
+        self.tensorboard = path / "tensorboard"
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan) -> RunFolder:
+        """Begin a run in a folder that is empty or does not exist yet.
+
+        Raises:
+            RunFolderError: if something is in the folder already.
+            WriteError: if it cannot be written.
+        """
+        with writing(path):
+            if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
+                found = "a run" if (path / _PLAN).exists() else "other files"
+                remedy = f"continue it with --resume or {_ANOTHER}" if found == "a run" else _ANOTHER
+                raise RunFolderError(path, "an empty folder for a new run", found, remedy)
+        graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
+        header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
+        write_json(path / _PLAN, {**header, "graph": graph, "plan": plan.to_dict()})
+        return cls(path, plan)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a run that `create` began.
+
+        Raises:
+            RunFolderError: if it is no run, or one of another format or graph version.
+            SoulsGraphError: if its plan does not hold.
+        """
+        file = path / _PLAN
+        if not file.is_file():
+            found = "no plan.json in it" if path.is_dir() else "no such folder"
+            raise RunFolderError(path, "the folder of a run", found, "begin one with: soulsgraph curriculum --run")
+        values = read_json(file, "restore the file from a copy or begin a new run")
+        if not isinstance(values, dict) or values.get("format") != _FORMAT:
+            raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANOTHER)
+        version, graph = values.get("format_version"), _mapping(values, "graph", file)
+        if version != _FORMAT_VERSION:
+            raise RunFolderError(file, f"format version {_FORMAT_VERSION}", f"{version!r}", "use the version it is of")
+        plan = Plan.from_dict(_mapping(values, "plan", file), file)
+        if graph.get("digest") != plan.skill_graph.digest:
+            expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
+            raise RunFolderError(
+                file, expected, f"{graph.get('name')!r} ({graph.get('digest')!s:.16})", "begin a new run"
+            )
+        return cls(path, plan)
+
+    def checkpoints(self, stage: str) -> Path:
+        """Give the folder of a stage's checkpoints."""
+        return self.path / "checkpoints" / stage
+
+    def results(self, name: str) -> Path:
+        """Give the Parquet file of results of that name."""
+        return self.path / "results" / f"{name}.parquet"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process from writing this run; the lock dies with its process.
+
+        Raises:
+            RunFolderError: if another process holds it.
+            WriteError: if the folder cannot be written.
+        """
+        with writing(self.path):
+            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _take(handle, self.path)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _take(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(handle, 20, 0).decode() or "another"
+        remedy = f"wait for it or {_ANOTHER}"
+        raise RunFolderError(folder, "no other process writing this run", f"process {owner}", remedy) from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, str(os.getpid()).encode(), 0)
+
+
+def _mapping(values: dict[str, Any], key: str, file: Path) -> dict[str, Any]:
+    value = values.get(key)
+    if not isinstance(value, dict):
+        raise RunFolderError(file, f"an object named {key!r}", repr(value), "begin a new run")
+    return value

@@ -1,0 +1,265 @@
+"""DQN for one skill of a graph inside RLlib: chunks in, one round of updates, weights out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ray.rllib.algorithms.dqn.dqn import DQN
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.chunk_runner import ChunkRunner
+from soulsgraph_policies.episodes import Episodes
+from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.module import QNetworkModule
+from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.stage_config import SkillDQNConfig
+from soulsgraph_policies.training_state import read_training_state, write_training_state
+from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.weights import Weights
+
+#: A runner that died is asked whether it is back at most this often.
+PROBE_PERIOD_S = 5.0
+#: Without any live runner for so long the stage gives up.
+ABANDONED_AFTER_S = 300.0
+
+
+class SkillDQN(DQN):
+    """Train one skill on a budget of its decisions.
+
+    One training step is one round: every runner gives a chunk, what was received goes into the
+    replay, the updates owed are taken in one call of the learner group, and the runners get the new
+    weights. `decisions` counts what was received, `updates` what was learned.
+    """
+
+    config: SkillDQNConfig
+    local_replay_buffer: ReplayRing
+
+    @classmethod
+    def get_default_config(cls) -> SkillDQNConfig:
+        """Give a configuration without a stage."""
+        return SkillDQNConfig(algo_class=cls)
+
+    def setup(self, config: SkillDQNConfig) -> None:
+        """Build learner, replay and runners, and give the runners the first weights."""
+        self.decisions, self.updates = 0, 0
+        self._episodes: list[Episodes] = []
+        self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
+        super().setup(config)
+        self.normalizer = RunningNormalizer(config.skills[-1].observation.size)
+        self._generator = np.random.Generator(np.random.PCG64(self.config.seed))
+        self._send_weights([skill.name for skill in config.skills])
+
+    def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> ReplayRing:
+        # RLlib would take a class for a string here, and its buffers keep episodes, not columns.
+        return ReplayRing(config.hyperparameters.replay_capacity, config.skills[-1].observation.size)
+
+    @property
+    def learner(self) -> SkillDQNLearner:
+        """The one learner, which stays with the driver."""
+        learner = self.learner_group._learner
+        assert isinstance(learner, SkillDQNLearner)
+        return learner
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole budget was received."""
+        return self.decisions >= self.config.hyperparameters.budget
+
+    @property
+    def exploration_rate(self) -> float:
+        """The share of random actions at this count of decisions."""
+        return self.config.hyperparameters.exploration_rate(self.decisions)
+
+    def step(self) -> dict[str, Any]:
+        """Run one iteration of training steps, a shorter one where the budget ends.
+
+        Raises:
+            SoulsGraphError: if the budget is spent.
+        """
+        left = self.config.hyperparameters.budget - self.decisions
+        if left <= 0:
+            raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
+        if left < (self.config.min_sample_timesteps_per_iteration or 0):
+            self.config = self.config.copy(copy_frozen=False).reporting(min_sample_timesteps_per_iteration=left)
+            self.config.freeze()
+        results: dict[str, Any] = super().step()
+        return results
+
+    def training_step(self) -> None:
+        """Sample, remember, learn, and hand out the new weights."""
+        received = self._receive(self._sample())
+        if not received:
+            return
+        self._learn()
+        self._send_weights([self.config.trained])
+        self.metrics.log_value(
+            (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum"
+        )
+
+    def _sample(self) -> list[Chunk]:
+        chunks: list[Chunk] = synchronous_parallel_sample(
+            worker_set=self.env_runner_group,
+            concat=True,
+            sample_timeout_s=self.config.sample_timeout_s,
+            _uses_new_env_runners=True,
+        )
+        now = time.monotonic()
+        if chunks:
+            self._last_chunk_s = now
+        elif now - self._last_chunk_s > ABANDONED_AFTER_S:
+            raise SoulsGraphError(
+                f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s; "
+                "join a game PC and resume the run."
+            )
+        else:
+            time.sleep(self.config.env_runner_health_probe_timeout_s)
+        return chunks
+
+    def _receive(self, chunks: Sequence[Chunk]) -> int:
+        """Take over chunks up to the budget, the surplus of the last one dropped; give the count."""
+        received = 0
+        for chunk in chunks:
+            self._require_size(chunk)
+            transitions = chunk.transitions.first(self.config.hyperparameters.budget - self.decisions)
+            self.normalizer.update(transitions.observations)
+            self.local_replay_buffer.add(transitions)
+            self.decisions += len(transitions)
+            received += len(transitions)
+            if len(chunk.episodes):
+                self._episodes.append(chunk.episodes)
+        module = self.learner.trained_module
+        module.set_normalizer(self.normalizer.mean, self.normalizer.deviation)
+        return received
+
+    def _require_size(self, chunk: Chunk) -> None:
+        count, most = len(chunk.transitions), self.config.decisions_per_sample
+        if not 1 <= count <= most:
+            raise SoulsGraphError(
+                f"env runner: expected 1 to {most} transitions a sample, found {count}; "
+                "use no more lanes than decisions in a round."
+            )
+
+    def _learn(self) -> None:
+        numbers = self.config.hyperparameters
+        owed = numbers.updates_owed(self.decisions, self.updates)
+        if owed < 1:
+            return
+        batch = self.local_replay_buffer.sample(
+            owed * numbers.batch_size, self._generator, self.normalizer, numbers.observation_clip
+        )
+        results = self.learner_group.update(
+            batch=as_multi_agent_batch(self.config.trained, batch),
+            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions},
+        )
+        self.metrics.aggregate(results, key=LEARNER_RESULTS)
+        self.updates += owed
+
+    def _send_weights(self, skills: Sequence[str]) -> None:
+        weights = {skill: self._module(skill).weights() for skill in skills}
+        state = {COMPONENT_RL_MODULE: weights, NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
+        self._runner.set_state(state)
+        if self.env_runner_group.num_remote_env_runners():
+            self.env_runner_group.foreach_env_runner(
+                "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
+            )
+
+    @property
+    def _runner(self) -> ChunkRunner:
+        runner = self.env_runner_group.local_env_runner
+        assert isinstance(runner, ChunkRunner)
+        return runner
+
+    def _module(self, skill: str) -> QNetworkModule:
+        module = self.learner.module[skill].unwrapped()
+        assert isinstance(module, QNetworkModule)
+        return module
+
+    def weights(self, skill: str) -> Weights:
+        """Give a copy of a skill's weights and normaliser, by name."""
+        return {name: values.copy() for name, values in self._module(skill).weights().items()}
+
+    def load_weights(self, weights: Mapping[str, Weights]) -> None:
+        """Put trained weights in, skill by skill: frozen ones upstream, or the trained skill's to go on from.
+
+        Raises:
+            SoulsGraphError: if a name or shape does not match.
+        """
+        for skill, values in weights.items():
+            self._module(skill).load_weights(values)
+        self._send_weights(list(weights))
+
+    def load_normalizer(self, state: dict[str, Any]) -> None:
+        """Go on from the trained skill's running statistics (`RunningNormalizer.get_state`)."""
+        self.normalizer.set_state(state)
+        self.learner.trained_module.set_normalizer(self.normalizer.mean, self.normalizer.deviation)
+        self._send_weights([self.config.trained])
+
+    def drain_episodes(self) -> Episodes | None:
+        """Give the episodes that ended since the last call; None if there were none."""
+        episodes, self._episodes = self._episodes, []
+        return Episodes.join(episodes) if episodes else None
+
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Ask lost runners whether they are back, but not in every round: asking a dead one takes time."""
+        now = time.monotonic()
+        if now < self._next_probe_s:
+            return []
+        self._next_probe_s = now + PROBE_PERIOD_S
+        restored: list[int] = super().restore_env_runners(env_runner_group)
+        return restored
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Give everything that the rest of the stage depends on, as nested arrays and plain values."""
+        sampling = not self.config.num_env_runners
+        return {
+            "trained": self.config.trained,
+            "decisions": self.decisions,
+            "updates": self.updates,
+            "generator": self._generator.bit_generator.state,
+            "normalizer": self.normalizer.get_state(),
+            "replay": self.local_replay_buffer.get_state(),
+            "learner": self.learner.get_training_state(),
+            "frozen": {skill.name: self.weights(skill.name) for skill in self.config.skills[:-1]},
+            "runner": self._runner.get_training_state() if sampling else {},
+        }
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state` of an algorithm of the same configuration."""
+        self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
+        self._generator.bit_generator.state = state["generator"]
+        self.normalizer.set_state(state["normalizer"])
+        self.local_replay_buffer.set_state(state["replay"])
+        self.learner.set_training_state(state["learner"])
+        for skill, weights in state["frozen"].items():
+            self._module(skill).load_weights(weights)
+        self._send_weights([skill.name for skill in self.config.skills])
+        if state["runner"] and not self.config.num_env_runners:
+            self._runner.set_training_state(state["runner"])
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write RLlib's checkpoint, and beside it the exact training state."""
+        super().save_checkpoint(checkpoint_dir)
+        write_training_state(Path(checkpoint_dir), self.get_training_state())
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """Continue exactly where `save_checkpoint` was called; nothing is unpickled.
+
+        Raises:
+            SoulsGraphError: if the state is missing, damaged or of another stage.
+        """
+        state = read_training_state(Path(checkpoint_dir))
+        if state["trained"] != self.config.trained:
+            raise SoulsGraphError(
+                f"{checkpoint_dir}: expected a checkpoint of {self.config.trained}, found {state['trained']}; "
+                "resume the stage it was written by."
+            )
+        self.set_training_state(state)

@@ -1,0 +1,100 @@
+"""What an env runner of `SkillDQN` is: RLlib's plumbing round a sampler of chunks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+from typing import Any
+
+import gymnasium
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+from soulsgraph_policies.stage_config import SkillDQNConfig
+from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.weights import Weights
+
+
+class ChunkRunner(EnvRunner, Checkpointable):
+    """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
+
+    Beside remote runners the driver keeps a runner of its own that only holds the weights, so the
+    game is opened in `make_env`, which is called where sampling happens and nowhere else.
+    """
+
+    config: SkillDQNConfig
+
+    def __init__(self, *, config: SkillDQNConfig, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        #: Decisions of the trained skill that the learner has received from all runners.
+        self.decisions = 0
+        spaces = self.get_spaces()
+        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True).build()
+        if self.worker_index or not self.config.num_env_runners:
+            self.make_env()
+            self.weights_changed(list(spaces))
+
+    @abstractmethod
+    def make_env(self) -> None:
+        """Open the game and make everything that sampling needs but the networks."""
+
+    @abstractmethod
+    def sample(self, **kwargs: Any) -> list[Chunk]:
+        """Give one chunk of 1 to `config.decisions_per_sample` transitions, in a list as RLlib wants it."""
+
+    @abstractmethod
+    def weights_changed(self, skills: Collection[str]) -> None:
+        """Play `skills` by their new `weights` from now on, exploring as `decisions` tells."""
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Give what the next chunk depends on but networks and `decisions`, as nested arrays and plain values."""
+        raise NotImplementedError
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`."""
+        raise NotImplementedError
+
+    def weights(self, skill: str) -> Weights:
+        """Give a skill's weights and normaliser; the arrays share the module's memory."""
+        weights: Weights = self.module[skill].unwrapped().weights()
+        return weights
+
+    def get_spaces(self) -> dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
+        """Give the observation and action space of every module."""
+        return self.config.skill_spaces()
+
+    def assert_healthy(self) -> None:
+        """Make sure that the runner was built."""
+        assert self.module is not None
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Give what RLlib brings another runner up to date with: modules and the count of decisions."""
+        state: dict[str, Any] = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self.config.skill_spaces()}
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over weights (all or some modules) and the count of decisions."""
+        self.decisions = int(state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions))
+        for skill, weights in state.get(COMPONENT_RL_MODULE, {}).items():
+            self.module[skill].unwrapped().load_weights(weights)
+        if self.worker_index or not self.config.num_env_runners:
+            self.weights_changed(state.get(COMPONENT_RL_MODULE, {}))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Give what makes an equal runner."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Give the parts that RLlib checkpoints by themselves."""
+        return [(COMPONENT_RL_MODULE, self.module)]

@@ -1,0 +1,278 @@
+"""Greedy inference of several small Q-networks at once: State rows in, actions out, one compiled call.
+
+Observation map, normaliser and clip are part of the evaluation, and only the (lane, skill) pairs
+that are due are evaluated. The code is scalar over lanes and sums in one fixed order, so a lane's
+action never depends on how many lanes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs.composition import Actions, Flags
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill
+from soulsgraph_envs.state import STATE_SIZE, StateRows
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+Layers = tuple[tuple[Floats, Floats], ...]
+
+# Rows of a network's integer table: where its observation and parameters begin, and its sizes.
+_OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
+# Rows of the affine table; one column an observed value.
+_COLUMN, _OFFSET, _SCALE, _MEAN, _INVERSE, _CLIP = range(6)
+
+
+@dataclass(frozen=True)
+class FrozenNetwork:
+    """One skill's network as acting needs it.
+
+    The observation is (row[columns] - offset) * scale in float32, (size,); it is normalised with
+    `mean` and `deviation` in float64 and clipped at plus and minus `clip`. `layers` are (W, b) in
+    torch's layout: W is (outputs, inputs).
+
+    Raises:
+        SoulsGraphError: if shapes do not fit each other.
+    """
+
+    skill: str
+    columns: Integers
+    offset: Floats
+    scale: Floats
+    mean: Doubles
+    deviation: Doubles
+    clip: float
+    layers: Layers
+
+    def __post_init__(self) -> None:
+        size = len(self.columns)
+        inputs = size
+        fits = all(len(part) == size for part in (self.offset, self.scale, self.mean, self.deviation))
+        for weight, bias in self.layers:
+            fits = fits and weight.shape == (len(bias), inputs)
+            inputs = len(bias)
+        if not fits or not self.layers or size < 1 or not all(0 <= c < STATE_SIZE for c in self.columns):
+            found = [weight.shape for weight, _ in self.layers]
+            raise SoulsGraphError(
+                f"network of {self.skill}: expected layers and statistics that fit {size} State columns, "
+                f"found layers {found} and {len(self.mean)} means; load the weights of the same skill."
+            )
+
+    @classmethod
+    def of(
+        cls, skill: Skill, scenario: Scenario, weights: Mapping[str, npt.NDArray[np.generic]], clip: float
+    ) -> FrozenNetwork:
+        """Make a skill's network for a scenario from `QNetworkModule.weights`.
+
+        Raises:
+            SoulsGraphError: if a weight is missing or of another shape than the skill's.
+        """
+        offset, scale = skill.observation.affine(scenario)
+        try:
+            mean, deviation = weights["observation_mean"], weights["observation_deviation"]
+            layers = _linear_layers(weights)
+        except KeyError as error:
+            raise SoulsGraphError(
+                f"network of {skill.name}: expected a weight {error}, found {', '.join(weights)}; "
+                "load the weights of a Q-network module."
+            ) from error
+        columns = np.asarray(skill.observation.columns, np.int64)
+        network = cls(skill.name, columns, offset, scale, _double(mean), _double(deviation), clip, layers)
+        if len(layers[-1][1]) != len(skill.actions):
+            raise SoulsGraphError(
+                f"network of {skill.name}: expected {len(skill.actions)} actions, found {len(layers[-1][1])}; "
+                "load the weights of the same skill."
+            )
+        return network
+
+
+def _double(values: npt.NDArray[np.generic]) -> Doubles:
+    return np.array(values, np.float64)
+
+
+def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
+    names = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+    ordered = sorted(names, key=lambda name: int(name.rsplit(".", 1)[-1]))
+    return tuple(
+        (np.array(weights[f"{name}.weight"], np.float32), np.array(weights[f"{name}.bias"], np.float32))
+        for name in ordered
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _observe(row: StateRows, lane: int, affine: Doubles, first: int, size: int, out: Floats) -> None:
+    for i in range(size):
+        column = first + i
+        raw = row[lane, int(affine[_COLUMN, column])]
+        observed = (raw - np.float32(affine[_OFFSET, column])) * np.float32(affine[_SCALE, column])
+        value = (observed - affine[_MEAN, column]) * affine[_INVERSE, column]
+        clip = affine[_CLIP, column]
+        out[i] = min(max(value, -clip), clip)
+
+
+@njit(cache=True, error_model="numpy")
+def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: Floats) -> None:
+    """Write W x + b for W (inputs, outputs), passing over inputs that are 0.
+
+    The inner loops run over units, so the compiler vectorises them without reordering a sum.
+    """
+    inputs, outputs = weight.shape
+    for unit in range(outputs):
+        out[unit] = bias[unit]
+    count = 0
+    for i in range(inputs):
+        active[count] = i
+        count += source[i] != 0.0
+    whole = count - count % 4
+    for n in range(0, whole, 4):
+        a, b, c, d = active[n], active[n + 1], active[n + 2], active[n + 3]
+        x, y, z, w = source[a], source[b], source[c], source[d]
+        for unit in range(outputs):
+            total = out[unit] + x * weight[a, unit]
+            total += y * weight[b, unit]
+            total += z * weight[c, unit]
+            out[unit] = total + w * weight[d, unit]
+    for n in range(whole, count):
+        a = active[n]
+        x = source[a]
+        for unit in range(outputs):
+            out[unit] += x * weight[a, unit]
+
+
+@njit(cache=True, error_model="numpy")
+def _evaluate(
+    rows: StateRows, lane: int, table: Integers, affine: Doubles, parameters: Floats, work: tuple[Floats, Floats, Integers]
+) -> int:
+    """Leave the Q-values of one network in the first array of `work`, and give how many they are."""
+    source, out, active = work
+    _observe(rows, lane, affine, table[_OBSERVATION], table[_INPUTS], source)
+    inputs, start = table[_INPUTS], table[_PARAMETERS]
+    for layer in range(table[_LAYERS]):
+        outputs = table[_SIZES + layer]
+        end = start + inputs * outputs
+        weight = parameters[start:end].reshape((inputs, outputs))
+        _layer(weight, parameters[end : end + outputs], source, active, out)
+        start, inputs = end + outputs, outputs
+        rectified = layer < table[_LAYERS] - 1
+        for unit in range(outputs):
+            source[unit] = max(out[unit], np.float32(0.0)) if rectified else out[unit]
+    return inputs
+
+
+@njit(cache=True)
+def _act(
+    rows: StateRows,
+    due: Flags,
+    actions: Actions,
+    plays: Integers,
+    tables: Integers,
+    affine: Doubles,
+    parameters: Floats,
+    work: tuple[Floats, Floats, Integers],
+) -> None:
+    values = work[0]
+    for lane in range(due.shape[0]):
+        playing = lane if plays.shape[0] > 1 else 0
+        for skill in range(plays.shape[1]):
+            network = plays[playing, skill]
+            if network < 0 or not due[lane, skill]:
+                continue
+            count = _evaluate(rows, lane, tables[network], affine, parameters, work)
+            best = 0
+            for action in range(1, count):
+                if values[action] > values[best]:
+                    best = action
+            actions[lane, skill] = best
+
+
+class FusedNetworks:
+    """Evaluate networks for the skills of many lanes.
+
+    `plays` says which network plays a skill: (skills,) for every lane alike, or (lanes, skills); -1
+    leaves the skill to somebody else. By default network i plays skill i.
+    """
+
+    def __init__(self, networks: Sequence[FrozenNetwork], plays: npt.ArrayLike | None = None) -> None:
+        self.networks = list(networks)
+        chosen = np.arange(len(networks)) if plays is None else np.asarray(plays, np.int64)
+        self._plays = np.atleast_2d(chosen.astype(np.int64))
+        if self._plays.size and (self._plays.max() >= len(networks) or self._plays.min() < -1):
+            raise SoulsGraphError(
+                f"who plays: expected networks 0 to {len(networks) - 1} or -1 for nobody, "
+                f"found {self._plays.min()} to {self._plays.max()}; name networks by their place in the list."
+            )
+        self._pack()
+
+    def _pack(self) -> None:
+        deepest = max((len(network.layers) for network in self.networks), default=0)
+        widest = max((max(len(n.columns), *(len(b) for _, b in n.layers)) for n in self.networks), default=1)
+        self._tables: Integers = np.zeros((len(self.networks), _SIZES + deepest), np.int64)
+        columns = parameters = 0
+        for table, network in zip(self._tables, self.networks, strict=True):
+            sizes = [len(bias) for _, bias in network.layers]
+            table[:_SIZES] = columns, parameters, len(network.columns), len(sizes)
+            table[_SIZES : _SIZES + len(sizes)] = sizes
+            columns += len(network.columns)
+            parameters += sum(weight.size + len(bias) for weight, bias in network.layers)
+        self._affine: Doubles = np.zeros((_CLIP + 1, columns))
+        self._parameters: Floats = np.zeros(parameters, np.float32)
+        self._work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
+        for index in range(len(self.networks)):
+            self._write(index)
+
+    def _write(self, index: int) -> None:
+        network, table = self.networks[index], self._tables[index]
+        size = len(network.columns)
+        part = self._affine[:, table[_OBSERVATION] : table[_OBSERVATION] + size]
+        part[_COLUMN], part[_OFFSET], part[_SCALE] = network.columns, network.offset, network.scale
+        part[_MEAN], part[_INVERSE], part[_CLIP] = network.mean, 1.0 / network.deviation, network.clip
+        start = int(table[_PARAMETERS])
+        for weight, bias in network.layers:
+            outputs, inputs = weight.shape
+            end = start + weight.size
+            self._parameters[start:end].reshape(inputs, outputs)[...] = weight.T
+            self._parameters[end : end + outputs] = bias
+            start = end + outputs
+
+    def replace(self, index: int, network: FrozenNetwork) -> None:
+        """Put newer weights of the same shapes in a network's place.
+
+        Raises:
+            SoulsGraphError: if a shape differs.
+        """
+        old = [weight.shape for weight, _ in self.networks[index].layers]
+        new = [weight.shape for weight, _ in network.layers]
+        if old != new:
+            raise SoulsGraphError(
+                f"network of {network.skill}: expected layers {old}, found {new}; keep the layer sizes of the stage."
+            )
+        self.networks[index] = network
+        self._write(index)
+
+    def act(self, rows: StateRows, due: Flags, actions: Actions) -> None:
+        """Write greedy actions into `actions` (lanes, skills) wherever `due` (lanes, skills) holds.
+
+        `rows` are (lanes, 25). Ties go to the first action.
+        """
+        if self._plays.shape[0] not in (1, len(due)) or self._plays.shape[1] > due.shape[1]:
+            raise SoulsGraphError(
+                f"who plays: expected {due.shape[0]} lanes of at most {due.shape[1]} skills, "
+                f"found {self._plays.shape}; build the networks for this fight."
+            )
+        _act(rows, due, actions, self._plays, self._tables, self._affine, self._parameters, self._work)
+
+    def q_values(self, index: int, rows: StateRows) -> Floats:
+        """Give one network's Q-values of State rows (n, 25), (n, actions)."""
+        values = np.empty((len(rows), len(self.networks[index].layers[-1][1])), np.float32)
+        for lane in range(len(rows)):
+            _evaluate(rows, lane, self._tables[index], self._affine, self._parameters, self._work)
+            values[lane] = self._work[0][: values.shape[1]]
+        return values

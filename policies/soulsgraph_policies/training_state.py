@@ -1,0 +1,115 @@
+"""A stage's exact state on disk: tensors in safetensors, all else as JSON in the same file's header.
+
+Nothing in the file can run code when it is read, and a digest over everything in it tells damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.atomic import whole_file
+
+FILE_NAME = "training_state.safetensors"
+_FORMAT = "1"
+_ARRAY = "array"
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class TrainingStateError(SoulsGraphError):
+    """A training state is missing or damaged."""
+
+    def __init__(self, path: Path, expected: str, found: object) -> None:
+        super().__init__(
+            f"{path}: expected {expected}, found {found}; resume from an earlier checkpoint or train the stage anew."
+        )
+
+
+def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write nested dictionaries of arrays and plain values whole, or not at all.
+
+    Raises:
+        WriteError: if the place cannot be written; an older file stays as it was.
+    """
+    arrays: Arrays = {}
+    plain = json.dumps(_separate(state, "", arrays))
+    metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
+    with whole_file(folder / FILE_NAME) as temporary:
+        save_file(arrays, temporary, metadata)
+
+
+def read_training_state(folder: Path) -> dict[str, Any]:
+    """Read what `write_training_state` wrote.
+
+    Raises:
+        TrainingStateError: if the file is missing, truncated or otherwise damaged.
+    """
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise TrainingStateError(path, "a training state", "none")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError, ValueError) as error:
+        raise TrainingStateError(path, "a safetensors file", error) from error
+    if metadata.get("format") != _FORMAT or "state" not in metadata:
+        raise TrainingStateError(path, f"a training state of format {_FORMAT}", metadata.get("format"))
+    digest = _digest(metadata["state"], arrays)
+    if digest != metadata.get("sha256"):
+        raise TrainingStateError(path, f"content of sha256 {metadata.get('sha256')}", digest)
+    state: dict[str, Any] = _join(json.loads(metadata["state"]), arrays)
+    return state
+
+
+def _separate(value: Any, name: str, arrays: Arrays) -> Any:
+    """Move every array into `arrays`, and give the rest as plain values that name them."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value) or _ARRAY in value:
+            raise SoulsGraphError(
+                f"training state {name}: expected names other than {_ARRAY!r}, found {sorted(map(str, value))}; "
+                "rename them."
+            )
+        return {key: _separate(part, f"{name}/{key}", arrays) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        arrays[name] = np.ascontiguousarray(value)
+        return {_ARRAY: name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_separate(part, f"{name}/{index}", arrays) for index, part in enumerate(value)]
+    return value
+
+
+def _join(value: Any, arrays: Arrays) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_ARRAY}:
+            return arrays[value[_ARRAY]]
+        return {key: _join(part, arrays) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_join(part, arrays) for part in value]
+    return value
+
+
+def _parts(plain: str, arrays: Arrays) -> Iterator[bytes | memoryview]:
+    yield plain.encode()
+    for name, array in sorted(arrays.items()):
+        yield f"{name} {array.dtype} {array.shape}".encode()
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _digest(plain: str, arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for part in _parts(plain, arrays):
+        digest.update(part)
+    return digest.hexdigest()

@@ -1,0 +1,88 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.atomic import WriteError
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunFolder.create(tmp_path / "run", Plan(seed=5, scale=0.5))
+
+
+def _change(run, **changes):
+    file = run.path / "plan.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_a_run_opens_with_its_plan(run):
+    assert RunFolder.open(run.path).plan == Plan(seed=5, scale=0.5)
+
+
+def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
+    with pytest.raises(RunFolderError, match=r"found a run; continue it with --resume or name another"):
+        RunFolder.create(run.path, Plan())
+    assert RunFolder.open(run.path).plan.seed == 5
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(RunFolderError, match="found other files; name another folder"):
+        RunFolder.create(tmp_path / "other", Plan())
+    (tmp_path / "empty").mkdir()
+    RunFolder.create(tmp_path / "empty", Plan())
+
+
+def test_a_run_below_a_file_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "run", tmp_path / "file"):
+        with pytest.raises(WriteError, match="choose a path that leads through folders"):
+            RunFolder.create(path, Plan())
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path):
+    with pytest.raises(RunFolderError, match="no such folder; begin one with: soulsgraph curriculum"):
+        RunFolder.open(tmp_path / "missing")
+    with pytest.raises(RunFolderError, match=r"no plan\.json in it"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(RunFolderError, match="expected a plan of format 'soulsgraph run'"):
+        RunFolder.open(tmp_path)
+
+
+def test_a_run_of_another_version_is_told(run):
+    _change(run, format_version=2)
+    with pytest.raises(RunFolderError, match="expected format version 1, found 2"):
+        RunFolder.open(run.path)
+
+
+def test_a_run_of_another_graph_version_is_told(run):
+    _change(run, graph={"name": "paper", "digest": "0" * 64})
+    with pytest.raises(RunFolderError, match=r"expected the graph 'paper' of this version .*begin a new run"):
+        RunFolder.open(run.path)
+
+
+@pytest.mark.parametrize("plan", [None, {}, {"sede": 1}, {"options": {"camera": 3}}])
+def test_a_plan_that_does_not_hold_is_told(run, plan):
+    _change(run, plan=plan)
+    with pytest.raises(SoulsGraphError, match=r"plan\.json"):
+        RunFolder.open(run.path)
+
+
+def test_two_processes_never_write_one_run(run):
+    code = (
+        "import sys; from pathlib import Path; from soulsgraph.run_folder import RunFolder\n"
+        "with RunFolder.open(Path(sys.argv[1])).locked(): print('locked')"
+    )
+    command = [sys.executable, "-c", code, str(run.path)]
+    with run.locked():
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert "expected no other process writing this run, found process" in refused.stderr
+    free = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert free.stdout.strip() == "locked", free.stderr
+    with run.locked():
+        pass

@@ -1,0 +1,211 @@
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.artifact import (
+    Artifact,
+    NormalizerStatistics,
+    SkillCard,
+    Training,
+    UpstreamArtifact,
+    graph_fields,
+)
+from soulsgraph_policies.atomic import WriteError
+from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
+from soulsgraph_policies.library import LibraryError, SkillLibrary
+
+_OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
+_SIZES = (3, 8, 4)
+_TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-01T00:00:00+00:00", {"ray": "2.60.0"})
+
+
+def _artifact(skill="camera", seed=0, **changes):
+    random = np.random.default_rng(seed)
+    layers = tuple(
+        (random.normal(size=(i, o)).astype(np.float32), random.normal(size=o).astype(np.float32))
+        for i, o in pairwise(_SIZES)
+    )
+    card = SkillCard(
+        skill=skill,
+        version=0,
+        **graph_fields(PAPER_GRAPH),
+        observation=_OBSERVATION,
+        normalizer=NormalizerStatistics((0.1, 1e-300, -3.0), (1.0, 1 / 3, 0.0), 1e6 + 1e-4),
+        layer_sizes=_SIZES,
+        observation_clip=10.0,
+        training=_TRAINING,
+        results={"win_rate": 0.25},
+    )
+    return Artifact(replace(card, **changes), layers, {"target.0.weight": layers[0][0] + 1})
+
+
+@pytest.fixture
+def library(tmp_path):
+    return SkillLibrary(tmp_path / "library", PAPER_GRAPH)
+
+
+def _content(library):
+    return {path: path.read_bytes() for path in library.folder.rglob("*") if path.is_file()}
+
+
+def test_a_saved_skill_comes_back_bit_for_bit(library):
+    saved = _artifact()
+    card = library.save(saved)
+    loaded = library.load("camera")
+    assert loaded.card == card == replace(saved.card, version=1, sha256=card.sha256)
+    for (weights, biases), (w, b) in zip(loaded.layers, saved.layers, strict=True):
+        np.testing.assert_array_equal(weights, w)
+        np.testing.assert_array_equal(biases, b)
+    np.testing.assert_array_equal(loaded.extras["target.0.weight"], saved.extras["target.0.weight"])
+
+
+def test_versions_stand_beside_each_other(library):
+    library.save(_artifact(seed=0))
+    first = _content(library)
+    library.save(_artifact(seed=1, parent=1))
+    assert library.versions("camera") == [1, 2]
+    assert library.latest("camera") == 2
+    assert first.items() <= _content(library).items()
+    assert not np.array_equal(library.load("camera", 1).layers[0][0], library.load("camera").layers[0][0])
+    assert [card.version for card in library.lineage("camera", 2)] == [2, 1]
+
+
+def test_versions_are_in_order_of_number(library):
+    for seed in range(11):
+        library.save(_artifact(seed=seed))
+    assert library.versions("camera") == list(range(1, 12))
+
+
+def test_a_skill_never_trained_says_how_to_train_it(library):
+    with pytest.raises(LibraryError, match=r"train it first: soulsgraph train dodge"):
+        library.load("dodge")
+
+
+def test_upstream_skills_are_recognised_by_their_content(library, tmp_path):
+    camera = library.save(_artifact())
+    lock_on = library.save(_artifact("lock_on", upstream=(UpstreamArtifact("camera", 1, camera.digest),)))
+    library.check_upstream(lock_on)
+    other = SkillLibrary(tmp_path / "other", PAPER_GRAPH)
+    other.save(_artifact(seed=5))
+    with pytest.raises(LibraryError, match="lock_on v1 was trained on"):
+        other.check_upstream(lock_on)
+
+
+def test_the_digest_tells_weights_apart_but_not_results(library):
+    first, second = library.save(_artifact(seed=0)), library.save(_artifact(seed=1))
+    assert replace(first, version=2).digest != second.digest
+    assert replace(first, results={"win_rate": 1.0}).digest == first.digest
+
+
+def test_a_library_of_another_graph_is_refused(library):
+    library.save(_artifact())
+    before = _content(library)
+    other = SkillLibrary(library.folder, SkillGraph("other", PAPER_GRAPH.skills, ()))
+    with pytest.raises(
+        LibraryError, match=r"card.json: expected a skill of the graph 'other'.*use a run of this graph"
+    ):
+        other.load("camera")
+    with pytest.raises(LibraryError, match="expected a skill of the graph 'other'"):
+        other.save(_artifact())
+    assert _content(library) == before
+
+
+def test_a_card_in_the_place_of_another_skill_is_refused(library):
+    library.save(_artifact())
+    (library.folder / "camera").rename(library.folder / "dodge")
+    with pytest.raises(LibraryError, match="expected dodge v1, found camera v1"):
+        library.load("dodge")
+
+
+def test_weights_of_another_version_are_refused(library):
+    library.save(_artifact(seed=0))
+    library.save(_artifact(seed=1))
+    one, two = (library.folder / "camera" / f"v{n}" / "weights.safetensors" for n in (1, 2))
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(LibraryError, match=r"v1/weights.safetensors: expected sha256 .*restore the file"):
+        library.load("camera", 1)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "card.json"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_damage_to_a_file_goes_unnoticed(tmp_path_factory, name, data):
+    library = SkillLibrary(tmp_path_factory.mktemp("library"), PAPER_GRAPH)
+    library.save(_artifact())
+    path = library.folder / "camera" / "v1" / name
+    good = path.read_bytes()
+    if data.draw(st.booleans(), label="truncate"):
+        bad = good[: data.draw(st.integers(0, len(good) - 2), label="length")]
+    else:
+        position = data.draw(st.integers(0, len(good) - 2), label="position")
+        flipped = good[position] ^ data.draw(st.integers(1, 255), label="mask")
+        bad = good[:position] + bytes([flipped]) + good[position + 1 :]
+    path.write_bytes(bad)
+    message = _refusal(library)
+    assert path.read_bytes() == bad
+    if message is None:
+        # The digest leaves out how it was trained and judged, and the layout of the JSON.
+        assert name == "card.json"
+        assert library.load("camera").card.digest == json.loads(good)["digest"]
+    else:
+        assert name in message
+        assert "\n" not in message
+
+
+def _refusal(library):
+    try:
+        library.load("camera")
+    except SoulsGraphError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "format_version: expected 1, found 2"),
+        ({"layer_sizes": [3, 9, 4]}, "digest: expected"),
+        ({"layer_sizes": [2, 8, 4]}, "layer_sizes: expected 3 inputs"),
+        ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "normalizer.mean: expected 3 values"),
+        ({"seed": 3}, "seed: expected no such key"),
+        ({"version": "1"}, "version: expected a int"),
+    ],
+)
+def test_a_card_at_odds_with_itself_names_the_key(library, change, message):
+    library.save(_artifact())
+    path = library.folder / "camera" / "v1" / "card.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(SoulsGraphError, match=message):
+        library.load("camera")
+
+
+def test_tensors_that_contradict_the_card_are_never_saved(library):
+    wrong = replace(_artifact(), layers=_artifact().layers[:1])
+    with pytest.raises(SoulsGraphError, match=r"layer.1.weight: expected a float32 tensor \(8, 4\), found none"):
+        library.save(wrong)
+    assert not library.folder.exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.touch()
+    with pytest.raises(WriteError, match=r"file.*expected a place to write to") as caught:
+        SkillLibrary(blocker / "library", PAPER_GRAPH).save(_artifact())
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_in_the_library_needs_pickle(library, monkeypatch):
+    library.save(_artifact())
+
+    def refuse(*_):
+        raise AssertionError("unpickled")
+
+    monkeypatch.setattr("pickle.loads", refuse)
+    monkeypatch.setattr("pickle.load", refuse)
+    library.load("camera")

@@ -1,0 +1,68 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Package to source root, from the top floor to the ground.
+FLOORS = {
+    "soulsgraph": "platform",
+    "soulsgraph_clusters": "clusters",
+    "soulsgraph_policies": "policies",
+    "soulsgraph_envs": "envs",
+}
+
+
+def _imports(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute, so that this test can read them"
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_imports_only_go_down(package):
+    floors = list(FLOORS)
+    above = floors[: floors.index(package)]
+    files = sorted((ROOT / FLOORS[package] / package).rglob("*.py"))
+    assert files
+    upward = [(str(file.relative_to(ROOT)), name) for file in files for name in _imports(file) if name in above]
+    assert not upward
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_a_source_root_holds_one_typed_package_and_nothing_else(package):
+    root = ROOT / FLOORS[package]
+    assert [path.name for path in root.iterdir() if path.name != "__pycache__"] == [package]
+    assert (root / package / "py.typed").is_file()
+
+
+def test_tests_are_no_packages():
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_each_test_folder_mirrors_a_source_root():
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(FLOORS.values())
+
+
+def _fresh(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    ).stdout.strip()
+
+
+def test_platform_is_the_standard_librarys_beside_our_folder():
+    code = "import sys; sys.path.insert(0, '.'); import platform; print(platform.python_version())"
+    assert _fresh(code) == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_importing_the_world_loads_neither_ray_nor_torch():
+    modules = "controls", "skills", "combat", "games", "skill_env", "simulator", "catalogue", "testing"
+    imports = "; ".join(f"import soulsgraph_envs.{module}" for module in modules)
+    code = f"import sys, soulsgraph_envs; {imports}; print(sorted({{'ray', 'torch'}} & set(sys.modules)))"
+    assert _fresh(code) == "[]"
