@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ray.rllib.algorithms.dqn.dqn import DQN
+from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
@@ -24,12 +26,37 @@ from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.update_kernel import UpdateFigures
 from soulsgraph_policies.weights import Weights
 
 #: A runner that died is asked whether it is back at most this often.
 PROBE_PERIOD_S = 5.0
 #: Without any live runner for so long the stage gives up.
 ABANDONED_AFTER_S = 300.0
+
+
+#: Loss and Q-values are averaged over so many updates before they are logged.
+UPDATES_PER_LOG = 125
+
+
+@dataclass
+class _Figures:
+    """Sums of the learner's figures, weighted by updates."""
+
+    updates: int = 0
+    loss: float = 0.0
+    q_mean: float = 0.0
+    td_error: float = 0.0
+
+    def add(self, figures: UpdateFigures, updates: int) -> None:
+        self.updates += updates
+        self.loss += figures.loss * updates
+        self.q_mean += figures.q_mean * updates
+        self.td_error += figures.td_error * updates
+
+    def means(self) -> dict[str, float]:
+        sums = {QF_LOSS_KEY: self.loss, QF_MEAN_KEY: self.q_mean, TD_ERROR_MEAN_KEY: self.td_error}
+        return {name: value / max(self.updates, 1) for name, value in sums.items()}
 
 
 class SkillDQN(DQN):
@@ -52,6 +79,7 @@ class SkillDQN(DQN):
         """Build learner, replay and runners, and give the runners the first weights."""
         self.decisions, self.updates = 0, 0
         self._episodes: list[Episodes] = []
+        self._figures = _Figures()
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
         super().setup(config)
         self.normalizer = RunningNormalizer(config.skills[-1].observation.size)
@@ -101,9 +129,13 @@ class SkillDQN(DQN):
             return
         self._learn()
         self._send_weights([self.config.trained])
-        self.metrics.log_value(
-            (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum"
-        )
+        self._log(received)
+
+    def _log(self, received: int) -> None:
+        self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
+        if self.finished or self._figures.updates >= UPDATES_PER_LOG:
+            self.metrics.log_dict(self._figures.means(), key=(LEARNER_RESULTS, self.config.trained), window=1)
+            self._figures = _Figures()
 
     def _sample(self) -> list[Chunk]:
         chunks: list[Chunk] = synchronous_parallel_sample(
@@ -156,12 +188,12 @@ class SkillDQN(DQN):
         batch = self.local_replay_buffer.sample(
             owed * numbers.batch_size, self._generator, self.normalizer, numbers.observation_clip
         )
-        results = self.learner_group.update(
+        (figures,) = self.learner_group.update(
             batch=as_multi_agent_batch(self.config.trained, batch),
             timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions},
         )
-        self.metrics.aggregate(results, key=LEARNER_RESULTS)
         self.updates += owed
+        self._figures.add(figures[self.config.trained], owed)
 
     def _send_weights(self, skills: Sequence[str]) -> None:
         weights = {skill: self._module(skill).weights() for skill in skills}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as functional
-from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, QF_PREDS, QF_TARGET_NEXT_PREDS, TD_ERROR_MEAN_KEY
+from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
@@ -146,11 +146,15 @@ class SkillDQNLearner(DQNTorchLearner):
         training_data: TrainingData | None = None,
         timesteps: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> dict[str, UpdateFigures]:
         """Take one update for every `batch_size` rows of the trained skill's batch.
 
         `timesteps` tells how many of its decisions were received so far: the target network is copied
-        first if a target period ended since the last call.
+        first if a target period ended since the last call. The figures come back as they are, by
+        module: RLlib's reduction of logged values would take longer than the updates.
+
+        Raises:
+            SoulsGraphError: if the batch is of anything but the trained skill.
         """
         data = batch if batch is not None else training_data.batch if training_data is not None else None
         if data is None or set(data.policy_batches) != {self._trained}:
@@ -160,9 +164,7 @@ class SkillDQNLearner(DQNTorchLearner):
             )
         self._weights_seq_no += 1
         self._copy_target((timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self._decisions))
-        figures = self._take_updates(_as_batch(data.policy_batches[self._trained]))
-        self._log(figures)
-        return self.metrics.reduce()
+        return {self._trained: self._take_updates(_as_batch(data.policy_batches[self._trained]))}
 
     def _copy_target(self, decisions: int) -> None:
         if self._hyperparameters.copies_target(self._decisions, decisions):
@@ -201,10 +203,6 @@ class SkillDQNLearner(DQNTorchLearner):
         optimizer.step()
         with torch.no_grad():
             return UpdateFigures(loss.item(), values.mean().item(), (values - targets).abs().mean().item())
-
-    def _log(self, figures: UpdateFigures) -> None:
-        logged = {QF_LOSS_KEY: figures.loss, QF_MEAN_KEY: figures.q_mean, TD_ERROR_MEAN_KEY: figures.td_error}
-        self.metrics.log_dict(logged, key=self._trained, window=1)
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Leave the target network alone: `update` copies it by the count of decisions."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import gymnasium
-import numpy as np
 import numpy.typing as npt
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS, QF_TARGET_NEXT_PREDS
@@ -17,7 +17,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.weights import DEVIATION, MEAN, TARGET, Weights
+from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, TARGET, Weights
 
 
 def make_network(sizes: Sequence[int]) -> nn.Sequential:
@@ -93,29 +93,33 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         following = self.forward_target({Columns.OBS: batch[Columns.NEXT_OBS]})
         return self.compute_q_values(batch) | {QF_TARGET_NEXT_PREDS: following[QF_PREDS]}
 
+    @cached_property
+    def _named(self) -> dict[str, Tensor]:
+        # Asking torch for the names takes longer than an update. The tensors stay the same once built.
+        return dict(self.q_network.named_parameters(prefix=NETWORK)) | dict(self.named_buffers(recurse=False))
+
     def weights(self) -> Weights:
         """Give the parameters and the normaliser by name, without the target network.
 
         On a CPU the arrays share the module's memory: copy what must last.
         """
-        named = self.state_dict().items()
-        return {name: value.cpu().numpy() for name, value in named if not name.startswith(TARGET)}
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self._named.items()}
 
+    @torch.no_grad()
     def load_weights(self, weights: Mapping[str, npt.NDArray[Any]]) -> None:
         """Copy weights of the same names and shapes in; the target network becomes equal to the network.
 
         Raises:
             SoulsGraphError: if a name or shape does not match.
         """
-        own = {name: value for name, value in self.state_dict().items() if not name.startswith(TARGET)}
-        expected = {name: tuple(value.shape) for name, value in own.items()}
-        found = {name: tuple(value.shape) for name, value in weights.items()}
-        if expected != found:
+        own = self._named
+        if weights.keys() != own.keys() or any(own[name].shape != weights[name].shape for name in own):
+            expected, found = ({name: tuple(value.shape) for name, value in group.items()} for group in (own, weights))
             raise SoulsGraphError(
                 f"network weights: expected {expected}, found {found}; load those of the same skill and layer sizes."
             )
-        for name, value in own.items():
-            value.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
+        for name, tensor in own.items():
+            tensor.copy_(torch.from_numpy(weights[name]))
         if hasattr(self, TARGET):
             self.target_network.load_state_dict(self.q_network.state_dict())
 

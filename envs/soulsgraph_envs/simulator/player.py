@@ -84,8 +84,8 @@ def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
 
 @njit
 def invulnerable(lane: Lane, player: Player) -> bool:
-    """Tell whether a blow would pass through the player in this frame."""
-    rolling = lane.animation == ROLL and lane.animation_frame < player.roll_invulnerable_frames
+    """Tell whether a blow would pass through the player in the frame that `player_frame` just counted."""
+    rolling = lane.animation == ROLL and lane.animation_frame <= player.roll_invulnerable_frames
     return rolling or lane.invulnerable > 0
 
 

@@ -1,0 +1,225 @@
+"""For tests: the contract every game driver passes, and a small game that checks its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.controls import ALL_CONTROLS, Control, Controls
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.game import ActiveLanes, Capabilities, Game, LaneIndices, SavableGame
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
+from soulsgraph_envs.streams import Seeds, derive_seeds
+
+#: Opens a game with so many lanes.
+MakeGame = Callable[[int], Game]
+
+_TICKS = 40
+_ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
+_LEVELS = ((Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), (Raw.STAMINA, Raw.STAMINA_MAX), (Raw.BOSS_HP, Raw.BOSS_HP_MAX))
+_CLOCKS = (
+    (Raw.BOSS_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_LENGTH_S),
+    (Raw.PLAYER_ANIMATION_TIME_S, Raw.PLAYER_ANIMATION_LENGTH_S),
+)
+
+
+def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int = 3) -> None:
+    """Hold a driver to the contract of `game.Game`; use `lanes=1` for a driver of a single fight.
+
+    Raises:
+        AssertionError: telling the first promise that is not kept.
+    """
+    fought = scenario or load_scenario("iudex-phase1")
+    game = make_game(lanes)
+    try:
+        _check_declaration(game, lanes)
+        _check_values(game, fought)
+        _check_partial_reset(game, fought)
+        _check_unknown_control(game)
+        if game.capabilities.can_pause:
+            _check_standing_still(game)
+    finally:
+        game.close()
+        game.close()
+    if game.capabilities.can_seed:
+        _check_seeds(make_game, fought, lanes)
+    if isinstance(game, SavableGame):
+        _check_resume(make_game, fought, lanes)
+
+
+def sample_controls(lanes: int, ticks: int, seed: int = 0) -> Controls:
+    """Draw valid controls, (ticks, lanes)."""
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, int(ALL_CONTROLS) + 1, (ticks, lanes)) & int(ALL_CONTROLS)).astype(np.uint32)
+
+
+def play(game: Game, scenario: Scenario, seeds: Seeds, controls: Controls) -> RawValues:
+    """Reset every lane and apply controls (ticks, lanes): raw values (ticks + 1, lanes, 25)."""
+    course = [game.reset(np.arange(game.lanes), scenario, seeds).copy()]
+    course += [game.step(tick).copy() for tick in controls]
+    return np.array(course)
+
+
+def _promise(kept: Any, promise: str) -> None:
+    if not kept:
+        raise AssertionError(f"the game contract is not kept: {promise}")
+
+
+def _seeds(lanes: int) -> Seeds:
+    return derive_seeds(np.arange(lanes), 1)
+
+
+def _check_declaration(game: Game, lanes: int) -> None:
+    _promise(isinstance(game, Game), "a game has lanes, tick_s, capabilities, reset, step and close")
+    _promise(game.lanes == lanes, f"lanes is the number asked for, {lanes}")
+    _promise(game.tick_s > 0, "tick_s is above 0")
+    unknown = game.capabilities.supplies - {column.name for column in Raw}
+    _promise(not unknown, f"supplies names raw values only, not {sorted(unknown)}")
+
+
+def _check_values(game: Game, scenario: Scenario) -> None:
+    course = play(game, scenario, _seeds(game.lanes), sample_controls(game.lanes, _TICKS))
+    _promise(course.shape == (_TICKS + 1, game.lanes, RAW_SIZE), f"raw is (lanes, {RAW_SIZE}), found {course.shape[1:]}")
+    _promise(course.dtype == np.float64, f"raw is float64, found {course.dtype}")
+    supplied = [Raw[name] for name in sorted(game.capabilities.supplies)]
+    _promise(np.isfinite(course[:, :, supplied]).all(), "every supplied raw value is finite")
+    for angle in _ANGLES:
+        _promise((np.abs(course[:, :, angle]) <= np.pi + 1e-6).all(), f"{angle.name} lies in [-pi, pi]")
+    for value, most in _LEVELS:
+        _promise((course[:, :, value] <= course[:, :, most]).all(), f"{value.name} is at most {most.name}")
+    for time_s, length_s in _CLOCKS:
+        _promise((course[:, :, time_s] >= 0).all(), f"{time_s.name} is at least 0")
+        _promise((course[:, :, time_s] <= course[:, :, length_s]).all(), f"{time_s.name} is within {length_s.name}")
+    _promise(np.isin(course[:, :, Raw.LOCKED], (0.0, 1.0)).all(), "LOCKED is 0 or 1")
+
+
+def _check_partial_reset(game: Game, scenario: Scenario) -> None:
+    play(game, scenario, _seeds(game.lanes), sample_controls(game.lanes, _TICKS))
+    before = game.step(np.zeros(game.lanes, np.uint32)).copy()
+    after = game.reset(np.array([0]), scenario, derive_seeds(99, 1)).copy()
+    _promise(after.shape == (game.lanes, RAW_SIZE), "reset gives the raw values of all lanes")
+    _promise((after[1:] == before[1:]).all() or not game.capabilities.can_pause, "reset leaves other lanes alone")
+    _promise(after[0, Raw.PLAYER_HP] == after[0, Raw.PLAYER_HP_MAX], "a new episode begins with full HP")
+
+
+def _check_unknown_control(game: Game) -> None:
+    try:
+        game.step(np.full(game.lanes, 1 << 31, np.uint32))
+    except GameError:
+        return
+    _promise(False, "a control bit that does not exist raises GameError")
+
+
+def _check_standing_still(game: Game) -> None:
+    before = game.step(np.zeros(game.lanes, np.uint32)).copy()
+    active = np.arange(game.lanes) > 0
+    after = game.step(np.full(game.lanes, int(Control.FORWARD), np.uint32), active)
+    _promise((after[0] == before[0]).all(), "a lane that is not active stands still")
+
+
+def _check_seeds(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
+    seeds, controls = _seeds(lanes), sample_controls(lanes, _TICKS)
+    courses = []
+    for _ in range(2):
+        game = make_game(lanes)
+        courses.append(play(game, scenario, seeds, controls))
+        game.close()
+    _promise((courses[0] == courses[1]).all(), "same seeds and same controls give the same course")
+    alone = make_game(1)
+    single = play(alone, scenario, seeds[-1:], controls[:, -1:])
+    alone.close()
+    _promise((single[:, 0] == courses[0][:, -1]).all(), "a lane's course does not depend on the other lanes")
+
+
+def _check_resume(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
+    controls = sample_controls(lanes, _TICKS)
+    first, second = make_game(lanes), make_game(lanes)
+    if isinstance(first, SavableGame) and isinstance(second, SavableGame):
+        play(first, scenario, _seeds(lanes), controls)
+        second.set_state(first.get_state())
+        for tick in controls:
+            _promise((first.step(tick) == second.step(tick)).all(), "set_state continues where get_state was")
+    first.close()
+    second.close()
+
+
+class FakeGame:
+    """A game of scripted raw values that checks its caller: shapes, bits, order of calls.
+
+    Each lane begins with the first frame of `script` (frames, 25) and moves on by one a tick, holding
+    the last. `sent` keeps the controls of every tick.
+
+    Raises:
+        GameError: for anything a real driver could not carry out.
+    """
+
+    capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
+
+    def __init__(self, lanes: int = 1, script: RawValues | None = None, tick_s: float = 0.1) -> None:
+        self.lanes, self.tick_s = lanes, tick_s
+        self.script = np.atleast_2d(standing() if script is None else script)
+        self.sent: list[Controls] = []
+        self.closed = False
+        self._frame: npt.NDArray[np.int64] = np.full(lanes, -1)
+        self._raw = np.zeros((lanes, RAW_SIZE))
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Put `lanes` (n,) back to the script's first frame."""
+        which = np.asarray(lanes)
+        self._demand(not self.closed, "an open game", "a closed one")
+        self._demand(which.shape == np.shape(seeds), "one seed a lane", f"{which.shape} and {np.shape(seeds)}")
+        self._demand(((which >= 0) & (which < self.lanes)).all(), f"lanes below {self.lanes}", which)
+        self._demand(isinstance(scenario, Scenario), "a Scenario", type(scenario).__name__)
+        self._frame[which] = 0
+        return self._show()
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Move the active lanes one frame on."""
+        self._demand(not self.closed, "an open game", "a closed one")
+        self._demand((self._frame >= 0).all(), "every lane reset before the first step", self._frame.tolist())
+        fits = controls.shape == (self.lanes,) and controls.dtype == np.uint32
+        self._demand(fits, f"uint32 controls of shape ({self.lanes},)", f"{controls.dtype} of {controls.shape}")
+        self._demand(not (controls & ~np.uint32(ALL_CONTROLS)).any(), "known control bits", controls.tolist())
+        moving = np.ones(self.lanes, np.bool_) if active is None else active
+        self._demand(moving.shape == (self.lanes,), f"an active flag for each of {self.lanes} lanes", moving.shape)
+        self.sent.append(controls.copy())
+        self._frame[moving] = np.minimum(self._frame[moving] + 1, len(self.script) - 1)
+        return self._show()
+
+    def close(self) -> None:
+        """Close the game; a second call does nothing."""
+        self.closed = True
+
+    def _show(self) -> RawValues:
+        self._raw[:] = self.script[np.maximum(self._frame, 0)]
+        return self._raw
+
+    def _demand(self, met: Any, expected: str, found: object) -> None:
+        if not met:
+            raise GameError(f"the caller of the fake game: expected {expected}, found {found}.")
+
+
+def standing(**values: float) -> RawValues:
+    """Make one frame, (25,): a whole player facing a whole boss 6 m away, with `values` by column name."""
+    frame = np.zeros(RAW_SIZE)
+    defaults = {
+        "BOSS_Y": -6.0,
+        "CAMERA_Y": -1.0,
+        "PLAYER_HP": 454.0,
+        "PLAYER_HP_MAX": 454.0,
+        "STAMINA": 95.0,
+        "STAMINA_MAX": 95.0,
+        "BOSS_HP": 1037.0,
+        "BOSS_HP_MAX": 1037.0,
+        "FLASKS": 1.0,
+        "BOSS_ANIMATION_LENGTH_S": 1.0,
+        "PLAYER_ANIMATION_LENGTH_S": 1.0,
+    }
+    for name, value in {**defaults, **values}.items():
+        frame[Raw[name]] = value
+    return frame

@@ -1,0 +1,249 @@
+"""Every command of `soulsgraph`, each a thin function over the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.table import Table
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
+from tyro.extras import SubcommandApp
+
+from soulsgraph.cli.options import PlanOptions, SessionOptions
+from soulsgraph.cli.place import display_of, make_console, open_or_create, print_json, workplace
+from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
+from soulsgraph.reports.tables import WinRate, WinRateTable
+from soulsgraph.run_folder import RunFolder
+
+app = SubcommandApp()
+command = app.command
+_flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
+
+
+@command
+@_flat
+def curriculum(
+    plan: PlanOptions = PlanOptions(),
+    session: SessionOptions = SessionOptions(),
+    run: Path = Path("runs/curriculum"),
+    resume: bool = False,
+) -> None:
+    """Train all skills in graph order, then print the table of win rates.
+
+    Args:
+        run: Run folder to begin, or to go on with.
+        resume: Go on with the run in the folder instead of beginning one.
+    """
+    from soulsgraph.curriculum import train_stages
+
+    console = make_console(session)
+    if resume:
+        folder = RunFolder.open(run)
+        plan.check_against(folder.plan, run)
+    else:
+        folder = RunFolder.create(run, plan.plan())
+    console.print(f"run folder {folder.path}; watch with: tensorboard --logdir {folder.tensorboard}", soft_wrap=True)
+    with workplace(folder, session) as place:
+        train_stages(place, folder.plan.stages(), console)
+        _judge_and_show(folder, folder.plan.episodes, EVALUATION_SEED, session, place.board)
+
+
+@command
+@_flat
+def train(
+    skill: Positional[str],
+    plan: PlanOptions = PlanOptions(),
+    session: SessionOptions = SessionOptions(),
+    run: Path = Path("runs/curriculum"),
+) -> None:
+    """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
+
+    Args:
+        skill: Skill to train; the skills upstream of it must be in the run's library.
+        run: Run folder, begun if it does not exist.
+    """
+    from soulsgraph.curriculum import train_stages
+
+    wanted = plan.plan()
+    wanted.stage(skill)
+    folder = open_or_create(run, wanted, plan)
+    with workplace(folder, session) as place:
+        cards = train_stages(place, (folder.plan.stage(skill),), make_console(session))
+    if session.json:
+        print_json(cards[0].to_dict())
+
+
+@command
+@_flat
+def adapt(
+    folder: Annotated[Positional[Path], "RUN"],
+    session: SessionOptions = SessionOptions(),
+    scenario: str = "iudex-phase2",
+    skills: str = "dodge,heal_attack",
+    budget: int | None = None,
+) -> None:
+    """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
+
+    Args:
+        folder: Run folder with trained skills.
+        scenario: Scenario to adapt to: a name or a TOML file.
+        skills: Skills to adapt, separated by commas; they adapt in graph order.
+        budget: Steps for each skill; 40,000 times the run's scale if not given.
+    """
+    from soulsgraph.adaptation import adaptation_stages
+    from soulsgraph.curriculum import train_stages
+
+    run = RunFolder.open(folder)
+    stages = adaptation_stages(run, scenario, [name.strip() for name in skills.split(",") if name.strip()], budget)
+    with workplace(run, session) as place:
+        cards = train_stages(place, stages, make_console(session))
+    if session.json:
+        print_json([card.to_dict() for card in cards])
+
+
+@command
+@_flat
+def baseline(
+    plan: PlanOptions = PlanOptions(),
+    session: SessionOptions = SessionOptions(),
+    run: Path = Path("runs/baseline"),
+    resume: bool = False,
+) -> None:
+    """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and judge it.
+
+    Args:
+        run: Run folder to begin, or to go on with.
+        resume: Go on with the run in the folder instead of beginning one.
+    """
+    from dataclasses import replace
+
+    from soulsgraph.curriculum import train_stages
+
+    folder = RunFolder.open(run) if resume else RunFolder.create(run, replace(plan.plan(), graph="end-to-end"))
+    with workplace(folder, session) as place:
+        train_stages(place, folder.plan.stages(), make_console(session))
+        _judge_and_show(folder, folder.plan.episodes, EVALUATION_SEED, session, place.board)
+
+
+@command
+@_flat
+def evaluate(
+    folder: Annotated[Positional[Path], "RUN"],
+    session: SessionOptions = SessionOptions(),
+    scenario: str | None = None,
+    start: str | None = None,
+    trained_on: str | None = None,
+    randomize: str = "",
+    episodes: int = 400,
+    seed: int = EVALUATION_SEED,
+) -> None:
+    """Judge one setting of a run's skills, greedily.
+
+    Args:
+        folder: Run folder with trained skills.
+        scenario: Scenario to judge in; the run's own if not given.
+        start: How episodes begin: mid, long or scattered; the scenario's own if not given.
+        trained_on: Scenario whose skill versions play; by default the judged one's, where they exist.
+        randomize: Skills to replace by uniform chance, separated by commas.
+        episodes: Episodes to play.
+        seed: Seed of the evaluation episodes; the same for every setting by default.
+    """
+    run = RunFolder.open(folder)
+    judged = scenario or run.plan.scenario
+    chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
+    source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
+    played = judge(run, Setting(judged, source, start, chance), episodes, seed)
+    label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
+    result = WinRate(label, int(played.won.sum()), len(played))
+    if session.json:
+        figures = {"mean_return": float(played.returns.mean()), "mean_length": float(played.lengths.mean())}
+        print_json(result.to_dict() | figures | {"seed": seed})
+        return
+    console = make_console(session)
+    console.print(WinRateTable(str(folder), (result,)).to_rich())
+    console.print(f"mean return {played.returns.mean():.2f}, mean length {played.lengths.mean():.0f} decisions")
+
+
+@command
+@_flat
+def table(
+    folder: Annotated[Positional[Path], "RUN"],
+    session: SessionOptions = SessionOptions(),
+    episodes: int = 400,
+    seed: int = EVALUATION_SEED,
+) -> None:
+    """Judge every row of the paper's Table 1 that the run's skills allow.
+
+    Args:
+        folder: Run folder with trained skills.
+        episodes: Episodes a row.
+        seed: Seed of the evaluation episodes, the same for every row.
+    """
+    run = RunFolder.open(folder)
+    with run.locked():
+        _judge_and_show(run, episodes, seed, session)
+
+
+@command
+@_flat
+def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions = SessionOptions()) -> None:
+    """Show the run's skill library: every version and its lineage.
+
+    Args:
+        folder: Run folder.
+    """
+    run = RunFolder.open(folder)
+    cards = [
+        run.library.card(name, number)
+        for name in run.plan.skill_graph.order
+        for number in run.library.versions(name)
+    ]
+    if session.json:
+        print_json([card.to_dict() for card in cards])
+        return
+    shown = Table(title=str(folder), title_justify="left")
+    for heading in ("skill", "version", "scenario", "steps", "continues", "trained on", "sha256"):
+        shown.add_column(heading)
+    for card in cards:
+        upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream)
+        parent = "" if card.parent is None else f"v{card.parent}"
+        steps = f"{card.training.steps:,}"
+        shown.add_row(card.skill, f"v{card.version}", card.training.scenario, steps, parent, upstream, card.sha256[:12])
+    make_console(session).print(shown)
+
+
+@command
+@_flat
+def bench(
+    what: Positional[Literal["train", "sim", "tick"]],
+    session: SessionOptions = SessionOptions(),
+    rounds: int = 5,
+) -> None:
+    """Measure speed: training against stable-baselines3 and stock RLlib, the simulator, one tick of the agent.
+
+    Args:
+        what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick.
+        rounds: Interleaved rounds; medians and spread are reported.
+    """
+    from soulsgraph.bench.run import run_benchmark, to_rich
+
+    results = run_benchmark(what, rounds)
+    if session.json:
+        print_json(results)
+    else:
+        make_console(session).print(to_rich(what, results))
+
+
+def _judge_and_show(run: RunFolder, episodes: int, seed: int, session: SessionOptions, board: object = None) -> None:
+    from soulsgraph.curriculum import judge_run, show_on_board
+    from soulsgraph.reports.tensorboard import Board
+
+    judged = judge_run(run, episodes, seed, display_of(session))
+    if isinstance(board, Board):
+        show_on_board(board, run, judged)
+    if session.json:
+        print_json(judged.to_dict())
+        return
+    console = make_console(session)
+    console.print(judged.to_rich())
+    console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)

@@ -1,0 +1,69 @@
+"""Open what a training command needs: the run folder, a Ray session, the TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from soulsgraph.cli.options import PlanOptions, SessionOptions
+from soulsgraph.plan import Plan
+from soulsgraph.progress import Display
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.training import Workplace
+
+
+def make_console(session: SessionOptions) -> Console:
+    """Give the console for people; with `--json` it says nothing, for standard output is the machine's."""
+    return Console(quiet=session.json)
+
+
+def display_of(session: SessionOptions) -> Display:
+    """Give how progress is shown."""
+    return "silent" if session.json else "auto"
+
+
+def print_json(value: Any) -> None:
+    """Print plain values as one JSON document."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def open_or_create(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
+    """Open the run, or begin it where there is none.
+
+    Raises:
+        SoulsGraphError: if the folder is no run, or an option contradicts its plan.
+    """
+    if (path / "plan.json").exists():
+        run = RunFolder.open(path)
+        options.check_against(run.plan, path)
+        return run
+    return RunFolder.create(path, plan)
+
+
+@contextmanager
+def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
+    """Lock the run, join or start Ray, open the TensorBoard."""
+    # Imported here: judging needs neither, and both take seconds.
+    from soulsgraph.reports.tensorboard import Board
+    from soulsgraph_clusters.session import connect
+
+    _silence_advice()
+    with (
+        run.locked(),
+        connect(session.address) as joined,
+        Board(run.tensorboard, run.plan.skill_graph.order) as board,
+    ):
+        yield Workplace(run, joined, board, display_of(session))
+
+
+def _silence_advice() -> None:
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray.rllib").setLevel(logging.ERROR)

@@ -1,0 +1,86 @@
+"""The main job: train every skill in graph order, then judge the composed agent."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+
+from soulsgraph.evaluation import EVALUATION_SEED, judge_rows, win_rate
+from soulsgraph.files import write_json
+from soulsgraph.plan import Stage
+from soulsgraph.progress import Display, stage_progress
+from soulsgraph.reports.parquet import write_episodes, write_rows
+from soulsgraph.reports.tables import WinRateTable
+from soulsgraph.reports.tensorboard import Board
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.training import Workplace, train_stage
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.artifact import SkillCard
+
+
+def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
+    """Give the card of the version that a stage made, or None if it was not finished."""
+    cards = [run.library.card(stage.skill, number) for number in run.library.versions(stage.skill)]
+    made = [card for card in cards if (card.training.scenario, card.parent) == (stage.scenario, stage.parent)]
+    return made[-1] if made else None
+
+
+def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
+    """Train the stages that are not finished yet, one after another."""
+    cards = []
+    for stage in stages:
+        card = finished_version(place.run, stage)
+        if card is not None:
+            console.print(f"{stage.name}: already trained, v{card.version}", highlight=False)
+        else:
+            began = time.monotonic()
+            card = train_stage(place, stage)
+            console.print(_closing_line(card, time.monotonic() - began), highlight=False, soft_wrap=True)
+        cards.append(card)
+    return cards
+
+
+def _closing_line(card: SkillCard, wall_s: float) -> str:
+    frozen = ", ".join(f"{upstream.skill} v{upstream.version}" for upstream in card.upstream)
+    verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
+    return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
+
+
+def judge_run(
+    run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto"
+) -> WinRateTable:
+    """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
+    done = 0
+    with stage_progress("table", episodes, display) as progress:
+
+        def on_finished(count: int) -> None:
+            nonlocal done
+            done += count
+            progress.update(done % episodes or episodes)
+
+        judged = judge_rows(run, episodes, seed, on_finished)
+    table = WinRateTable(
+        f"Win rates, {run.plan.scenario}, {episodes} episodes a row",
+        tuple(win_rate(row, played, run.plan) for row, played in judged.items()),
+    )
+    terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
+    write_episodes(run.results("episodes"), {row.label: played for row, played in judged.items()}, terms)
+    write_rows(run.results("table"), [row.to_dict() for row in table.rows])
+    write_json(run.path / "results" / "table.json", table.to_dict())
+    return table
+
+
+def show_on_board(board: Board, run: RunFolder, table: WinRateTable) -> None:
+    """Put the table and what the run was trained with on the TensorBoard."""
+    plan = run.plan
+    board.text("win rates", table.to_markdown())
+    values = {
+        "scenario": plan.scenario,
+        "preset": plan.preset,
+        "seed": plan.seed,
+        "scale": plan.scale,
+        "lanes": plan.lanes or 0,
+        "env_runners": plan.env_runners,
+    }
+    board.hyperparameters(values, {f"win rate/{row.setting}": row.rate for row in table.rows})

@@ -1,0 +1,33 @@
+"""Let long work stop at a clean point when it is asked to: Ctrl-C, or a terminated job."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from soulsgraph_envs.errors import SoulsGraphError
+
+
+class Interrupted(SoulsGraphError):
+    """The user asked to stop; what was done so far is saved."""
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Give a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,96 @@
+"""What a stage tells while it trains: TensorBoard, Parquet and learning curves, over the skill's steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
+from ray.rllib.utils.metrics import LEARNER_RESULTS
+
+from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.reports.parquet import GrowingTable
+from soulsgraph.reports.tensorboard import Board
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.episodes import Episodes
+
+
+class StageRecords:
+    """Write a stage's figures as they come; `reached` is the step a resumed stage goes on from."""
+
+    def __init__(self, setup: StageSetup, board: Board, reached: int) -> None:
+        self._setup, self._board = setup, board
+        self._offset = setup.steps_before
+        self._training = GrowingTable(setup.run.results("training"))
+        self._curve = GrowingTable(setup.run.results("curves"))
+        for table in (self._training, self._curve):
+            table.forget(setup.stage.name, reached)
+        known = {int(row["step"] or 0) for row in self._curve.rows if row["stage"] == setup.stage.name}
+        folder: Path = setup.run.path / "curves" / setup.stage.name
+        self._evaluator = CurveEvaluator(folder, setup.curve_task, known, reached)
+        self._last_checkpoint = reached
+        self._clock = (time.monotonic(), reached)
+
+    def add(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> float | None:
+        """Record one iteration; give the mean return of the episodes that ended in it, if any did."""
+        episodes = algorithm.drain_episodes()
+        figures = self._learning(algorithm, result) | self._play(episodes)
+        self._write(self._training, algorithm.decisions, figures)
+        if algorithm.decisions // CHECKPOINT_INTERVAL > self._last_checkpoint // CHECKPOINT_INTERVAL:
+            self._last_checkpoint = algorithm.decisions
+            self._evaluator.add(algorithm.decisions, algorithm.weights(self._setup.stage.skill))
+        self._draw(self._evaluator.collect())
+        return figures.get("return")
+
+    def flush(self) -> None:
+        """Bring everything to disk, as a checkpoint does."""
+        self._training.flush()
+        self._curve.flush()
+        self._board.flush()
+
+    def finish(self) -> None:
+        """Wait for the learning curve's last points, and bring everything to disk."""
+        self._draw(self._evaluator.finish())
+        self.flush()
+
+    def _learning(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> dict[str, float]:
+        since, before = self._clock
+        self._clock = (time.monotonic(), algorithm.decisions)
+        figures = {
+            "exploration": algorithm.exploration_rate,
+            "steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9),
+        }
+        learner = result.get(LEARNER_RESULTS, {}).get(self._setup.stage.skill, {})
+        names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
+        return figures | {name: float(learner[key]) for name, key in names.items() if key in learner}
+
+    def _play(self, episodes: Episodes | None) -> dict[str, float]:
+        if episodes is None:
+            return {}
+        terms = zip(self._setup.skills[-1].reward.names, episodes.terms.mean(axis=0), strict=True)
+        return {
+            "return": float(episodes.returns.mean()),
+            "length": float(episodes.lengths.mean()),
+            "win_rate": float(episodes.won.mean()),
+            **{f"reward/{name}": float(value) for name, value in terms},
+        }
+
+    def _draw(self, points: list[CurvePoint]) -> None:
+        for point in points:
+            figures = {
+                "return": point.episode_return,
+                "low": point.low,
+                "high": point.high,
+                "length": point.length,
+                "win_rate": point.win_rate,
+            }
+            self._write(self._curve, point.step, figures, "evaluation/")
+
+    def _write(self, table: GrowingTable, step: int, figures: dict[str, float], prefix: str = "") -> None:
+        stage = self._setup.stage
+        table.add({"stage": stage.name, "skill": stage.skill, "step": step, **figures})
+        values = {f"{prefix}{name}": value for name, value in figures.items()}
+        self._board.log(stage.skill, step + self._offset, values)

@@ -1,0 +1,117 @@
+"""From a planned stage to an RLlib algorithm with everything upstream loaded and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from soulsgraph.curves import CurveTask
+from soulsgraph.evaluation import newest_version
+from soulsgraph.plan import Stage
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_clusters.placement import env_runner_placement
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.artifact import Artifact
+from soulsgraph_policies.frozen import network_of, normalizer_of, weights_of
+from soulsgraph_policies.hyperparameters import (
+    DQNHyperparameters,
+    baseline_hyperparameters,
+    find_preset,
+    skill_hyperparameters,
+)
+
+#: An adapted skill explores less from the start: it already knows the game.
+ADAPTATION_EXPLORATION = 0.3
+
+
+@dataclass(frozen=True)
+class StageSetup:
+    """A stage with its skills made and its artifacts loaded; `skills` ends with the trained one."""
+
+    run: RunFolder
+    stage: Stage
+    scenario: Scenario
+    skills: tuple[Skill, ...]
+    upstream: Mapping[str, Artifact]
+    parent: Artifact | None
+
+    @classmethod
+    def of(cls, run: RunFolder, stage: Stage) -> StageSetup:
+        """Load what the stage builds on.
+
+        Raises:
+            LibraryError: if an upstream skill or the parent is missing or damaged.
+        """
+        plan, library = run.plan, run.library
+        names = (*plan.skill_graph.upstream(stage.skill), stage.skill)
+        skills = tuple(make_skill(name, plan.options) for name in names)
+        versions = {name: newest_version(library, name, plan, stage.scenario) for name in names[:-1]}
+        return cls(
+            run=run,
+            stage=stage,
+            scenario=practice_ground(load_scenario(stage.scenario), skills[-1]),
+            skills=skills,
+            upstream={name: library.load(name, version) for name, version in versions.items()},
+            parent=None if stage.parent is None else library.load(stage.skill, stage.parent),
+        )
+
+    @property
+    def hyperparameters(self) -> DQNHyperparameters:
+        """The paper's, for the stage's budget."""
+        budget = self.stage.budget
+        numbers = baseline_hyperparameters(budget) if self.stage.skill == END_TO_END else skill_hyperparameters(budget)
+        return numbers if self.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
+
+    @property
+    def curve_task(self) -> CurveTask:
+        """What the stage's checkpoints are played on."""
+        upstream = tuple(network_of(self.upstream[s.name], s, self.scenario) for s in self.skills[:-1])
+        return CurveTask(self.scenario, self.skills, upstream, self.hyperparameters.observation_clip)
+
+    @property
+    def steps_before(self) -> int:
+        """Decisions that went into the versions this stage continues: where its curves go on."""
+        if self.parent is None:
+            return 0
+        lineage = self.run.library.lineage(self.stage.skill, self.parent.card.version)
+        return sum(card.training.steps for card in lineage)
+
+    def build(self, resources: Mapping[str, float]) -> SkillDQN:
+        """Build the algorithm inside a Ray session that offers `resources`."""
+        plan = self.run.plan
+        preset = find_preset(plan.preset)
+        config = SkillDQN.get_default_config().debugging(seed=self.stage.seed)
+        config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round)
+        config = config.env_runners(
+            env_runner_cls=SkillGraphEnvRunner, **env_runner_placement(plan.env_runners, resources)
+        )
+        lanes = min(plan.lanes or preset.lanes, config.decisions_per_sample)
+        algorithm = config.environment(env_config={"task": SamplingTask(self.scenario, lanes)}).build_algo()
+        algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
+        if self.parent is not None:
+            algorithm.load_weights({self.stage.skill: weights_of(self.parent)})
+            algorithm.load_normalizer(normalizer_of(self.parent.card.normalizer).get_state())
+        return algorithm
+
+    def verify_frozen(self, algorithm: SkillDQN) -> None:
+        """Make sure that every upstream weight is bit for bit what the library holds.
+
+        Raises:
+            SoulsGraphError: naming the skill that changed.
+        """
+        for name, artifact in self.upstream.items():
+            now = algorithm.weights(name)
+            for key, kept in weights_of(artifact).items():
+                if not np.array_equal(now[key], kept.astype(now[key].dtype)):
+                    raise SoulsGraphError(
+                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} changed; "
+                        "this is a defect: report it with the run's plan.json."
+                    )
