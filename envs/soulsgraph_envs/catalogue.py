@@ -6,6 +6,7 @@ path is relative to that file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from soulsgraph_envs.encounter import BossData, Move, PlayerAction, PlayerData, Window
@@ -124,7 +125,7 @@ def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
             raise place.error(f"distances from {contact_m:g} (contact) to {most:g} (arena)", list(start.distance_m))
 
 
-def _check_unique(values: list[object], where: Where, what: str) -> None:
+def _check_unique(values: Sequence[object], where: Where, what: str) -> None:
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
     if repeated:
         raise where.error(f"every one of the {what} once", f"{', '.join(repeated)} repeated")

@@ -8,8 +8,9 @@ own number, -1 where no public source gives one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from soulsgraph_envs.schema import bounded
+from soulsgraph_envs.schema import Between
 
 Pair = tuple[float, float]
 
@@ -18,10 +19,10 @@ Pair = tuple[float, float]
 class Animation:
     """An animation without a say in the fight, played round and round."""
 
-    id: int = bounded(0, 999)
+    id: Annotated[int, Between(0, 999)]
     name: str
-    raw_id: int = bounded(-1, 10**9, default=-1)
-    length_s: float = bounded(0.05, 60.0, default=1.0)
+    raw_id: Annotated[int, Between(-1, 10**9)] = -1
+    length_s: Annotated[float, Between(0.05, 60.0)] = 1.0
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ class PlayerAction(Animation):
     `hit_s` is the moment an attack lands or a flask heals; -1 where nothing of that kind happens.
     """
 
-    attack_s: float = bounded(0.0, 60.0, default=0.0)
-    roll_s: float = bounded(0.0, 60.0, default=0.0)
-    move_s: float = bounded(0.0, 60.0, default=0.0)
-    hit_s: float = bounded(-1.0, 60.0, default=-1.0)
+    attack_s: Annotated[float, Between(0.0, 60.0)] = 0.0
+    roll_s: Annotated[float, Between(0.0, 60.0)] = 0.0
+    move_s: Annotated[float, Between(0.0, 60.0)] = 0.0
+    hit_s: Annotated[float, Between(-1.0, 60.0)] = -1.0
 
 
 @dataclass(frozen=True)
@@ -59,66 +60,66 @@ class PlayerAnimations:
 class Body:
     """Size, health and endurance; an action needs stamina above 0 and may take it below."""
 
-    hp: float = bounded(1.0, 1e5)
-    stamina: float = bounded(1.0, 1e4)
-    radius_m: float = bounded(0.0, 5.0)
-    regeneration_per_s: float = bounded(0.0, 1e4)
-    regeneration_delay_s: float = bounded(0.0, 10.0)
-    regeneration_drinking: float = bounded(0.0, 1.0)
-    buffer_s: float = bounded(0.0, 2.0)
+    hp: Annotated[float, Between(1.0, 1e5)]
+    stamina: Annotated[float, Between(1.0, 1e4)]
+    radius_m: Annotated[float, Between(0.0, 5.0)]
+    regeneration_per_s: Annotated[float, Between(0.0, 1e4)]
+    regeneration_delay_s: Annotated[float, Between(0.0, 10.0)]
+    regeneration_drinking: Annotated[float, Between(0.0, 1.0)]
+    buffer_s: Annotated[float, Between(0.0, 2.0)]
 
 
 @dataclass(frozen=True)
 class Run:
     """Running; the factor slows sideways and backward steps under lock."""
 
-    speed_m_s: float = bounded(0.0, 20.0)
-    locked_factor: float = bounded(0.0, 1.0)
+    speed_m_s: Annotated[float, Between(0.0, 20.0)]
+    locked_factor: Annotated[float, Between(0.0, 1.0)]
 
 
 @dataclass(frozen=True)
 class Roll:
     """The medium roll and the backstep, which has no invulnerability."""
 
-    cost: float = bounded(0.0, 1e4)
-    speed_m_s: float = bounded(0.0, 20.0)
-    invulnerable_s: float = bounded(0.0, 5.0)
-    slow_after_s: float = bounded(0.0, 5.0)
-    slow_factor: float = bounded(0.0, 1.0)
-    backstep_m_s: float = bounded(0.0, 20.0)
+    cost: Annotated[float, Between(0.0, 1e4)]
+    speed_m_s: Annotated[float, Between(0.0, 20.0)]
+    invulnerable_s: Annotated[float, Between(0.0, 5.0)]
+    slow_after_s: Annotated[float, Between(0.0, 5.0)]
+    slow_factor: Annotated[float, Between(0.0, 1.0)]
+    backstep_m_s: Annotated[float, Between(0.0, 20.0)]
 
 
 @dataclass(frozen=True)
 class Attack:
     """The light attack: reach from centre to centre, and the angle within which it lands."""
 
-    cost: float = bounded(0.0, 1e4)
-    damage: Pair = bounded(0.0, 1e5)
-    reach_m: float = bounded(0.0, 50.0)
-    facing_rad: float = bounded(0.0, 3.2)
+    cost: Annotated[float, Between(0.0, 1e4)]
+    damage: Annotated[Pair, Between(0.0, 1e5)]
+    reach_m: Annotated[float, Between(0.0, 50.0)]
+    facing_rad: Annotated[float, Between(0.0, 3.2)]
 
 
 @dataclass(frozen=True)
 class Hurt:
     """What a hit does to the player beside its damage: (after a stagger, after a knock-down)."""
 
-    invulnerable_s: Pair = bounded(0.0, 10.0)
-    push_m_s: Pair = bounded(0.0, 50.0)
-    push_s: float = bounded(0.0, 10.0)
-    counter_factor: float = bounded(0.0, 10.0)
+    invulnerable_s: Annotated[Pair, Between(0.0, 10.0)]
+    push_m_s: Annotated[Pair, Between(0.0, 50.0)]
+    push_s: Annotated[float, Between(0.0, 10.0)]
+    counter_factor: Annotated[float, Between(0.0, 10.0)]
 
 
 @dataclass(frozen=True)
 class Camera:
     """The third-person camera and the lock: taken within view and range, lost beyond `lock_break_m`."""
 
-    yaw_rad_s: float = bounded(0.0, 50.0)
-    pitch_rad_s: float = bounded(0.0, 50.0)
-    pitch_limit_rad: float = bounded(0.0, 1.5)
-    follow_rad_s: float = bounded(0.0, 100.0)
-    lock_view_rad: float = bounded(0.0, 3.2)
-    lock_range_m: float = bounded(0.0, 1000.0)
-    lock_break_m: float = bounded(0.0, 1000.0)
+    yaw_rad_s: Annotated[float, Between(0.0, 50.0)]
+    pitch_rad_s: Annotated[float, Between(0.0, 50.0)]
+    pitch_limit_rad: Annotated[float, Between(0.0, 1.5)]
+    follow_rad_s: Annotated[float, Between(0.0, 100.0)]
+    lock_view_rad: Annotated[float, Between(0.0, 3.2)]
+    lock_range_m: Annotated[float, Between(0.0, 1000.0)]
+    lock_break_m: Annotated[float, Between(0.0, 1000.0)]
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class PlayerData:
     """One player character."""
 
     name: str
-    estus_heal: float = bounded(0.0, 1e5)
+    estus_heal: Annotated[float, Between(0.0, 1e5)]
     body: Body
     run: Run
     roll: Roll
@@ -140,10 +141,10 @@ class PlayerData:
 class Window:
     """One hit window of a move: when, how far from centre to centre, how wide, how hard."""
 
-    time_s: Pair = bounded(0.0, 60.0)
-    reach_m: float = bounded(0.0, 100.0)
-    half_arc_rad: float = bounded(0.0, 3.2)
-    damage: float = bounded(0.0, 1e5)
+    time_s: Annotated[Pair, Between(0.0, 60.0)]
+    reach_m: Annotated[float, Between(0.0, 100.0)]
+    half_arc_rad: Annotated[float, Between(0.0, 3.2)]
+    damage: Annotated[float, Between(0.0, 1e5)]
     knockdown: bool = False
 
 
@@ -155,53 +156,53 @@ class Move:
     with a `leap_s` flies that long before its first window and lands short of the player.
     """
 
-    id: int = bounded(0, 999)
+    id: Annotated[int, Between(0, 999)]
     name: str
     title: str
-    raw_id: int = bounded(-1, 10**9)
-    length_s: float = bounded(0.1, 60.0)
+    raw_id: Annotated[int, Between(-1, 10**9)]
+    length_s: Annotated[float, Between(0.1, 60.0)]
     windows: tuple[Window, ...]
-    tracks_s: float = bounded(0.0, 60.0)
-    distance_m: Pair = bounded(0.0, 1000.0)
-    weight: float = bounded(0.0, 1e6)
-    lunge_m_s: float = bounded(0.0, 50.0, default=0.0)
-    lunge_s: Pair = bounded(0.0, 60.0, default=(0.0, 0.0))
-    leap_s: float = bounded(0.0, 10.0, default=0.0)
+    tracks_s: Annotated[float, Between(0.0, 60.0)]
+    distance_m: Annotated[Pair, Between(0.0, 1000.0)]
+    weight: Annotated[float, Between(0.0, 1e6)]
+    lunge_m_s: Annotated[float, Between(0.0, 50.0)] = 0.0
+    lunge_s: Annotated[Pair, Between(0.0, 60.0)] = (0.0, 0.0)
+    leap_s: Annotated[float, Between(0.0, 10.0)] = 0.0
 
 
 @dataclass(frozen=True)
 class BossMotion:
     """How the boss keeps its distance: approaches beyond one, backs off within the other."""
 
-    walk_m_s: float = bounded(0.0, 20.0)
-    approach_beyond_m: float = bounded(0.0, 100.0)
-    back_off_m_s: float = bounded(0.0, 20.0)
-    back_off_within_m: float = bounded(0.0, 100.0)
-    turn_rad_s: float = bounded(0.0, 50.0)
-    tracking_factor: float = bounded(0.0, 10.0)
-    leap_short_m: float = bounded(0.0, 20.0)
+    walk_m_s: Annotated[float, Between(0.0, 20.0)]
+    approach_beyond_m: Annotated[float, Between(0.0, 100.0)]
+    back_off_m_s: Annotated[float, Between(0.0, 20.0)]
+    back_off_within_m: Annotated[float, Between(0.0, 100.0)]
+    turn_rad_s: Annotated[float, Between(0.0, 50.0)]
+    tracking_factor: Annotated[float, Between(0.0, 10.0)]
+    leap_short_m: Annotated[float, Between(0.0, 20.0)]
 
 
 @dataclass(frozen=True)
 class Aggression:
     """When the boss attacks: waits between attacks, longer with the player near, and chains."""
 
-    wait_s: Pair = bounded(0.0, 60.0)
-    near_m: float = bounded(0.0, 100.0)
-    near_wait_s: Pair = bounded(0.0, 60.0)
-    chain_chance: float = bounded(0.0, 1.0)
-    chain_most: int = bounded(0, 20)
+    wait_s: Annotated[Pair, Between(0.0, 60.0)]
+    near_m: Annotated[float, Between(0.0, 100.0)]
+    near_wait_s: Annotated[Pair, Between(0.0, 60.0)]
+    chain_chance: Annotated[float, Between(0.0, 1.0)]
+    chain_most: Annotated[int, Between(0, 20)]
 
 
 @dataclass(frozen=True)
 class Rear:
     """What the boss does about a player behind it: a counter-attack by chance, else a turn."""
 
-    angle_rad: float = bounded(0.0, 3.2)
-    distance_m: float = bounded(0.0, 100.0)
+    angle_rad: Annotated[float, Between(0.0, 3.2)]
+    distance_m: Annotated[float, Between(0.0, 100.0)]
     counter: str
-    counter_chance: float = bounded(0.0, 1.0)
-    turn_s: float = bounded(0.0, 10.0)
+    counter_chance: Annotated[float, Between(0.0, 1.0)]
+    turn_s: Annotated[float, Between(0.0, 10.0)]
 
 
 @dataclass(frozen=True)
@@ -219,12 +220,12 @@ class BossData:
     """One phase of a boss; `time_factor` stretches its moves, `damage_factor` scales its damage."""
 
     name: str
-    phase: int = bounded(1, 9)
-    hp_max: float = bounded(1.0, 1e6)
-    radius_m: float = bounded(0.0, 20.0)
-    time_factor: float = bounded(0.1, 10.0)
-    damage_factor: float = bounded(0.0, 10.0)
-    damage_spread: float = bounded(0.0, 1.0)
+    phase: Annotated[int, Between(1, 9)]
+    hp_max: Annotated[float, Between(1.0, 1e6)]
+    radius_m: Annotated[float, Between(0.0, 20.0)]
+    time_factor: Annotated[float, Between(0.1, 10.0)]
+    damage_factor: Annotated[float, Between(0.0, 10.0)]
+    damage_spread: Annotated[float, Between(0.0, 1.0)]
     motion: BossMotion
     aggression: Aggression
     rear: Rear

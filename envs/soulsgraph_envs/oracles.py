@@ -86,7 +86,8 @@ class Uniform:
 
     def choose(self, combat: Combat) -> Choices:
         """Draw one action a lane."""
-        return (uniforms(self._streams, self._lanes) * self._actions).astype(np.int64)
+        choices: Choices = (uniforms(self._streams, self._lanes) * self._actions).astype(np.int64)
+        return choices
 
 
 class AlignCamera(Stateless):

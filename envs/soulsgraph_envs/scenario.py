@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from soulsgraph_envs.schema import bounded
+from soulsgraph_envs.schema import Between
 
 #: The ways an episode can begin; a scenario gives each its ranges.
 START_NAMES = ("scattered", "mid", "long")
@@ -14,7 +15,7 @@ START_NAMES = ("scattered", "mid", "long")
 class Start:
     """Where an episode begins: the distance range, and whether poses are random or face the boss."""
 
-    distance_m: tuple[float, float] = bounded(0.0, 100.0)
+    distance_m: Annotated[tuple[float, float], Between(0.0, 100.0)]
     facing: bool
 
 
@@ -22,9 +23,9 @@ class Start:
 class Arena:
     """The flat disc on which the fight takes place, in the game's coordinates (x, y; z is up)."""
 
-    centre_m: tuple[float, float] = bounded(-1e6, 1e6, default=(0.0, 0.0))
-    height_m: float = bounded(-1e6, 1e6, default=0.0)
-    radius_m: float = bounded(2.0, 1000.0, default=14.0)
+    centre_m: Annotated[tuple[float, float], Between(-1e6, 1e6)] = (0.0, 0.0)
+    height_m: Annotated[float, Between(-1e6, 1e6)] = 0.0
+    radius_m: Annotated[float, Between(2.0, 1000.0)] = 14.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Scenario:
     name: str
     boss: str
     player: str
-    flasks: int = bounded(0, 99)
-    boss_hp: tuple[float, float] = bounded(0.0, 1e6)
+    flasks: Annotated[int, Between(0, 99)]
+    boss_hp: Annotated[tuple[float, float], Between(0.0, 1e6)]
     #: Points that the boss HP column is measured against in every phase; the boss data's `hp_max`.
-    boss_hp_full: float = bounded(1.0, 1e6)
-    death_hp_ratio: float = bounded(0.0, 0.99)
+    boss_hp_full: Annotated[float, Between(1.0, 1e6)]
+    death_hp_ratio: Annotated[float, Between(0.0, 0.99)]
     arena: Arena = field(default_factory=Arena)
     starts: dict[str, Start] = field(default_factory=dict)
     start: str = "mid"

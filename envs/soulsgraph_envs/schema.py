@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from soulsgraph_envs.errors import DataError
 
@@ -33,9 +33,18 @@ class Where:
         return DataError(self.file, self.key or "the file", expected, actual)
 
 
-def bounded(low: float, high: float, *, default: Any = MISSING) -> Any:
-    """Declare a dataclass field whose numbers must lie in [low, high]."""
-    return field(default=default, metadata={"range": (low, high)})
+@dataclass(frozen=True)
+class Between:
+    """Annotates a field whose numbers must lie in [low, high]: `Annotated[float, Between(0.0, 1.0)]`."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return isfinite(value) and self.low <= value <= self.high
+
+
+ANY_NUMBER = Between(-inf, inf)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -58,7 +67,7 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
     """
     if not isinstance(values, Mapping):
         raise where.error("a table", repr(values))
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
@@ -66,10 +75,18 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
     read = {}
     for name, spec in known.items():
         if name in values:
-            read[name] = _read_value(hints[name], spec, values[name], where.at(name))
+            read[name] = _read_value(*_split(hints[name]), values[name], where.at(name))
         elif spec.default is MISSING and spec.default_factory is MISSING:
-            raise where.at(name).error(_expectation(hints[name], spec), "no such key")
+            raise where.at(name).error(_expectation(*_split(hints[name])), "no such key")
     return cls(**read)
+
+
+def _split(hint: Any) -> tuple[Any, Between]:
+    """Split an annotation into the bare type and its range."""
+    if get_origin(hint) is Annotated:
+        bare, bounds = get_args(hint)
+        return bare, bounds
+    return hint, ANY_NUMBER
 
 
 def _one_of(key: str, known: list[str]) -> str:
@@ -77,7 +94,7 @@ def _one_of(key: str, known: list[str]) -> str:
     return f"{close[0]!r}" if close else f"one of {', '.join(known)}"
 
 
-def _expectation(hint: Any, spec: Field[Any]) -> str:
+def _expectation(hint: Any, bounds: Between) -> str:
     if is_dataclass(hint):
         return "a table"
     if get_origin(hint) is tuple:
@@ -85,42 +102,41 @@ def _expectation(hint: Any, spec: Field[Any]) -> str:
     if get_origin(hint) is dict:
         return "a table of tables"
     kind = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}[hint]
-    low_high = spec.metadata.get("range")
-    return f"{kind} from {low_high[0]:g} to {low_high[1]:g}" if low_high else kind
+    return kind if bounds is ANY_NUMBER else f"{kind} from {bounds.low:g} to {bounds.high:g}"
 
 
-def _read_value(hint: Any, spec: Field[Any], value: object, where: Where) -> Any:
-    if is_dataclass(hint):
-        return read_table(hint, value, where)  # type: ignore[arg-type]
+def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return read_table(hint, value, where)
     if get_origin(hint) is tuple:
-        return _read_list(hint, spec, value, where)
+        return _read_list(hint, bounds, value, where)
     if get_origin(hint) is dict:
         if not isinstance(value, Mapping) or not value:
             raise where.error("a table of tables", repr(value))
-        return {key: _read_value(get_args(hint)[1], spec, item, where.at(key)) for key, item in value.items()}
-    return _read_scalar(hint, spec, value, where)
+        return {key: _read_value(get_args(hint)[1], bounds, item, where.at(key)) for key, item in value.items()}
+    return _read_scalar(hint, bounds, value, where)
 
 
-def _read_list(hint: Any, spec: Field[Any], value: object, where: Where) -> tuple[Any, ...]:
+def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> tuple[Any, ...]:
     kinds = get_args(hint)
     if not isinstance(value, list):
         raise where.error("a list", repr(value))
     if kinds[-1] is Ellipsis:
         if not value:
             raise where.error("a list of at least one entry", "none")
-        return tuple(_read_value(kinds[0], spec, item, where.at(i)) for i, item in enumerate(value))
+        return tuple(_read_value(kinds[0], bounds, item, where.at(i)) for i, item in enumerate(value))
     if len(value) != len(kinds):
         raise where.error(f"a list of {len(kinds)} numbers", repr(value))
     pairs = zip(kinds, value, strict=True)
-    return tuple(_read_scalar(kind, spec, item, where.at(i)) for i, (kind, item) in enumerate(pairs))
+    return tuple(_read_scalar(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs))
 
 
-def _read_scalar(hint: Any, spec: Field[Any], value: object, where: Where) -> Any:
+def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:
     accepted = (int, float) if hint is float else hint
     if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
-        raise where.error(_expectation(hint, spec), repr(value))
-    if hint in (int, float) and "range" in spec.metadata:
-        low, high = spec.metadata["range"]
-        if not (isfinite(value) and low <= value <= high):  # type: ignore[arg-type]
-            raise where.error(_expectation(hint, spec), repr(value))
-    return float(value) if hint is float else value  # type: ignore[arg-type]
+        raise where.error(_expectation(hint, bounds), repr(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value not in bounds:
+            raise where.error(_expectation(hint, bounds), repr(value))
+        return hint(value)
+    return value

@@ -64,14 +64,13 @@ def derive_seeds(seeds: npt.ArrayLike, *path: int) -> Seeds:
 
 @njit(cache=True)
 def _pair(seed: int, lanes: Seeds, episodes: Seeds) -> Seeds:
-    out = np.empty_like(lanes)
-    for i in range(len(lanes)):
-        word = mix(mix(seed + _GOLDEN) ^ (lanes[i] * _GOLDEN + _MIX_1))
-        out[i] = mix(mix(word + _GOLDEN) ^ (episodes[i] * _GOLDEN + _MIX_1))
+    out = np.empty(max(len(lanes), len(episodes)), np.uint64)
+    for i in range(len(out)):
+        word = mix(mix(seed + _GOLDEN) ^ (lanes[i % len(lanes)] * _GOLDEN + _MIX_1))
+        out[i] = mix(mix(word + _GOLDEN) ^ (episodes[i % len(episodes)] * _GOLDEN + _MIX_1))
     return out
 
 
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
-    """Give the seed of each (lane, episode) pair of a run, (n,)."""
-    pairs = np.broadcast_arrays(np.atleast_1d(np.asarray(lanes, np.uint64)), np.asarray(episodes, np.uint64))
-    return _pair(np.uint64(seed), *(array.copy() for array in pairs))
+    """Give the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
+    return _pair(np.uint64(seed), *(np.atleast_1d(np.asarray(words, np.uint64)) for words in (lanes, episodes)))

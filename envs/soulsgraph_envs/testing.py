@@ -84,7 +84,9 @@ def _check_declaration(game: Game, lanes: int) -> None:
 
 def _check_values(game: Game, scenario: Scenario) -> None:
     course = play(game, scenario, _seeds(game.lanes), sample_controls(game.lanes, _TICKS))
-    _promise(course.shape == (_TICKS + 1, game.lanes, RAW_SIZE), f"raw is (lanes, {RAW_SIZE}), found {course.shape[1:]}")
+    _promise(
+        course.shape == (_TICKS + 1, game.lanes, RAW_SIZE), f"raw is (lanes, {RAW_SIZE}), found {course.shape[1:]}"
+    )
     _promise(course.dtype == np.float64, f"raw is float64, found {course.dtype}")
     supplied = [Raw[name] for name in sorted(game.capabilities.supplies)]
     _promise(np.isfinite(course[:, :, supplied]).all(), "every supplied raw value is finite")

@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console
 
-from soulsgraph.evaluation import EVALUATION_SEED, judge_rows, win_rate
+from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win_rate
 from soulsgraph.files import write_json
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Display, stage_progress
@@ -52,12 +52,12 @@ def judge_run(
 ) -> WinRateTable:
     """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
     done = 0
-    with stage_progress("table", episodes, display) as progress:
+    with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
 
         def on_finished(count: int) -> None:
             nonlocal done
             done += count
-            progress.update(done % episodes or episodes)
+            progress.update(done)
 
         judged = judge_rows(run, episodes, seed, on_finished)
     table = WinRateTable(
@@ -75,7 +75,7 @@ def show_on_board(board: Board, run: RunFolder, table: WinRateTable) -> None:
     """Put the table and what the run was trained with on the TensorBoard."""
     plan = run.plan
     board.text("win rates", table.to_markdown())
-    values = {
+    values: dict[str, str | int | float | bool] = {
         "scenario": plan.scenario,
         "preset": plan.preset,
         "seed": plan.seed,

@@ -48,7 +48,8 @@ def newest_version(library: SkillLibrary, skill: str, plan: Plan, trained_on: st
 
 def was_trained_on(run: RunFolder, scenario: str) -> bool:
     """Tell whether the run has a skill version trained on the scenario."""
-    cards = (run.library.card(name, number) for name in run.plan.skill_graph.skills for number in run.library.versions(name))
+    library = run.library
+    cards = (library.card(name, number) for name in run.plan.skill_graph.skills for number in library.versions(name))
     return any(card.training.scenario == scenario for card in cards)
 
 

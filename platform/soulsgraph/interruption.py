@@ -10,7 +10,7 @@ from types import FrameType
 from soulsgraph_envs.errors import SoulsGraphError
 
 
-class Interrupted(SoulsGraphError):
+class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
 
 

@@ -26,10 +26,11 @@ class StageProgress(Protocol):
 
 
 class _Rate:
-    """Count steps a second since the start; steps done before (a resumed stage) do not count."""
+    """Count steps a second since the first report; steps done before (a resumed stage) do not count."""
 
-    def __init__(self, total: int, clock: Callable[[], float]) -> None:
-        self._total, self._clock = total, clock
+    def __init__(self, total: int, unit: str, clock: Callable[[], float]) -> None:
+        self._total, self._unit, self._clock = total, unit, clock
+        self._mean_return: float | None = None
         self._began_s = clock()
         self._first: int | None = None
 
@@ -39,8 +40,10 @@ class _Rate:
         elapsed_s = self._clock() - self._began_s
         rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
         left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
-        shown = "-" if mean_return is None else f"{mean_return:.2f}"
-        return f"{steps:,}/{self._total:,} steps  {rate:,.0f} steps/s  return {shown}  left {left}"
+        # An iteration in which no episode ended has no return of its own: the last one stands.
+        self._mean_return = self._mean_return if mean_return is None else mean_return
+        shown = "" if self._mean_return is None else f"  return {self._mean_return:.2f}"
+        return f"{steps:,}/{self._total:,} {self._unit}  {rate:,.0f} {self._unit}/s{shown}  left {left}"
 
 
 class _Bar:
@@ -78,15 +81,16 @@ def stage_progress(
     name: str,
     total: int,
     display: Display = "auto",
+    unit: str = "steps",
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[StageProgress]:
-    """Give the progress of one stage of `total` steps; a console that is no terminal gets plain lines."""
+    """Give the progress of `total` steps (or another unit); a console that is no terminal gets plain lines."""
     if display == "silent":
         yield _Silent()
         return
     console = console or Console()
-    rate = _Rate(total, clock)
+    rate = _Rate(total, unit, clock)
     if console.is_terminal:
         columns = (
             TextColumn("{task.description:<12}"),

@@ -58,7 +58,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                 if interrupted() and not algorithm.finished:
                     raise Interrupted(
                         f"stopped in stage {stage.name} after {algorithm.decisions} of {stage.budget} steps; "
-                        f"continue with --run {place.run.path} --resume."
+                        f"the same command goes on from there (curriculum and baseline with --resume)"
                     )
         records.finish()
         setup.verify_frozen(algorithm)

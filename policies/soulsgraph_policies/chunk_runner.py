@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 import gymnasium
+import ray
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_runner import EnvRunner
@@ -86,7 +87,10 @@ class ChunkRunner(EnvRunner, Checkpointable):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over weights (all or some modules) and the count of decisions."""
         self.decisions = int(state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions))
-        for skill, weights in state.get(COMPONENT_RL_MODULE, {}).items():
+        modules = state.get(COMPONENT_RL_MODULE, {})
+        if isinstance(modules, ray.ObjectRef):
+            modules = ray.get(modules)
+        for skill, weights in modules.items():
             self.module[skill].unwrapped().load_weights(weights)
         if self.worker_index or not self.config.num_env_runners:
             self.weights_changed(state.get(COMPONENT_RL_MODULE, {}))

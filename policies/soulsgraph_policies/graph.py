@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
@@ -69,7 +70,7 @@ class SkillGraph:
 
 
 #: The chain of Eq. 2: camera -> lock-on -> movement -> dodge -> heal-attack.
-PAPER_GRAPH = SkillGraph("paper", SKILL_NAMES, tuple(zip(SKILL_NAMES, SKILL_NAMES[1:], strict=False)))
+PAPER_GRAPH = SkillGraph("paper", SKILL_NAMES, tuple(pairwise(SKILL_NAMES)))
 
 #: The atomic agent of Appendix B: a graph of one skill.
 END_TO_END_GRAPH = SkillGraph("end-to-end", (END_TO_END,), ())

@@ -149,7 +149,12 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 @njit(cache=True, error_model="numpy")
 def _evaluate(
-    rows: StateRows, lane: int, table: Integers, affine: Doubles, parameters: Floats, work: tuple[Floats, Floats, Integers]
+    rows: StateRows,
+    lane: int,
+    table: Integers,
+    affine: Doubles,
+    parameters: Floats,
+    work: tuple[Floats, Floats, Integers],
 ) -> int:
     """Leave the Q-values of one network in the first array of `work`, and give how many they are."""
     source, out, active = work
@@ -164,7 +169,8 @@ def _evaluate(
         rectified = layer < table[_LAYERS] - 1
         for unit in range(outputs):
             source[unit] = max(out[unit], np.float32(0.0)) if rectified else out[unit]
-    return inputs
+    count: int = inputs
+    return count
 
 
 @njit(cache=True)

@@ -76,6 +76,8 @@ class SkillDQNLearner(DQNTorchLearner):
             SoulsGraphError: if the CPU path is asked for on a GPU or for other than two hidden layers.
         """
         super().build()
+        # Networks this small gain nothing from more threads, and results stay the same on any machine.
+        torch.set_num_threads(1)
         self._decisions = 0
         self._hyperparameters: DQNHyperparameters = self.config.hyperparameters
         self._trained: str = self.config.trained
@@ -139,7 +141,7 @@ class SkillDQNLearner(DQNTorchLearner):
         if self._updater is not None:
             self._updater = self._make_updater()
 
-    def update(  # type: ignore[override]
+    def update(
         self,
         batch: MultiAgentBatch | None = None,
         *,
@@ -210,7 +212,8 @@ class SkillDQNLearner(DQNTorchLearner):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Give RLlib's state and the count of decisions that the target copies go by."""
-        return super().get_state(*args, **kwargs) | {_DECISIONS: self._decisions}
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
+        return state | {_DECISIONS: self._decisions}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""

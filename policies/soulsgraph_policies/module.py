@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import gymnasium
+import numpy as np
 import numpy.typing as npt
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS, QF_TARGET_NEXT_PREDS
@@ -23,7 +25,7 @@ from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, TARGET, Weight
 def make_network(sizes: Sequence[int]) -> nn.Sequential:
     """Make a ReLU MLP of these layer sizes, the input's and output's included."""
     layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -33,8 +35,9 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
 
     Acting (`forward_inference`, `forward_exploration`) takes raw observations (n, size), training
     (`forward_train`) takes them normalised, as the replay samples them. The model configuration holds
-    `hidden_sizes`, `observation_clip`, `seed` of the initial weights, and optionally `epsilon`, the
-    chance of a random action when exploring: 0 unless given, so a frozen skill never explores.
+    `hidden_sizes`, `observation_clip`, `seed` of the initial weights, and optionally
+    `exploration_rate`, the share of random actions when exploring: 0 unless given, so a frozen skill
+    never explores. (`epsilon` is RLlib's own and given to every module: it is not read.)
     """
 
     def setup(self) -> None:
@@ -65,7 +68,8 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     def normalize(self, observations: Tensor) -> Tensor:
         """Normalise raw observations (n, size) and clip them, float32."""
         mean, deviation = self.get_buffer(MEAN), self.get_buffer(DEVIATION)
-        return ((observations - mean) / deviation).clamp(-self.clip, self.clip).float()
+        normalized: Tensor = ((observations - mean) / deviation).clamp(-self.clip, self.clip).float()
+        return normalized
 
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Give the Q-values (n, actions) of normalised observations (n, size)."""
@@ -86,7 +90,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         greedy = self._forward_inference(batch)[Columns.ACTIONS]
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
         random = torch.randint_like(greedy, int(self.action_space.n))
-        explores = torch.rand(greedy.shape, device=greedy.device) < self.model_config.get("epsilon", 0.0)
+        explores = torch.rand(greedy.shape, device=greedy.device) < self.model_config.get("exploration_rate", 0.0)
         return {Columns.ACTIONS: torch.where(explores, random, greedy)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -96,7 +100,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     @cached_property
     def _named(self) -> dict[str, Tensor]:
         # Asking torch for the names takes longer than an update. The tensors stay the same once built.
-        return dict(self.q_network.named_parameters(prefix=NETWORK)) | dict(self.named_buffers(recurse=False))
+        return {**dict(self.q_network.named_parameters(prefix=NETWORK)), **dict(self.named_buffers(recurse=False))}
 
     def weights(self) -> Weights:
         """Give the parameters and the normaliser by name, without the target network.
@@ -119,7 +123,8 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
                 f"network weights: expected {expected}, found {found}; load those of the same skill and layer sizes."
             )
         for name, tensor in own.items():
-            tensor.copy_(torch.from_numpy(weights[name]))
+            # Arrays that came through Ray are read-only, so torch may not share their memory.
+            tensor.copy_(torch.tensor(weights[name]))
         if hasattr(self, TARGET):
             self.target_network.load_state_dict(self.q_network.state_dict())
 

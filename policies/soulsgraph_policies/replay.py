@@ -78,9 +78,7 @@ class ReplayRing:
         self._position = (self._position + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
 
-    def sample(
-        self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, clip: float
-    ) -> Batch:
+    def sample(self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, clip: float) -> Batch:
         """Draw `count` transitions uniformly, with replacement, normalised by today's statistics.
 
         Raises:

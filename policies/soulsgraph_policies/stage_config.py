@@ -23,6 +23,7 @@ Spaces = dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]
 #: Decisions of one `train()` call, whose results RLlib puts together at some cost.
 DECISIONS_PER_ITERATION = 1000
 
+
 def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
     """Map an agent to its module: every skill is an agent with a module of its own."""
     return agent
@@ -43,7 +44,7 @@ class SkillDQNConfig(DQNConfig):
         self.update_path = CPU_KERNEL
         # Runners have no connectors, so there is no state of theirs to merge after an iteration.
         self._dont_auto_sync_env_runner_states = True
-        self.learners(num_learners=0)
+        self.learners(num_learners=0, learner_class=SkillDQNLearner)
         self.fault_tolerance(
             restart_failed_env_runners=True,
             env_runner_health_probe_timeout_s=0.5,
@@ -82,7 +83,8 @@ class SkillDQNConfig(DQNConfig):
             )
             for index, (name, (observation, action)) in enumerate(self.skill_spaces().items())
         }
-        return self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        return self
 
     def _describe_dqn(self) -> None:
         numbers = self.hyperparameters
@@ -97,7 +99,6 @@ class SkillDQNConfig(DQNConfig):
             double_q=False,
             dueling=False,
             n_step=1,
-            learner_class=SkillDQNLearner,
         )
 
     def _network_config(self, index: int) -> dict[str, Any]:
@@ -118,4 +119,5 @@ class SkillDQNConfig(DQNConfig):
     @property
     def decisions_per_sample(self) -> int:
         """The most transitions that one runner's `sample` may give."""
-        return max(self.decisions_per_round // max(self.num_env_runners, 1), 1)
+        runners = max(int(self.num_env_runners), 1)
+        return max(self.decisions_per_round // runners, 1)

@@ -23,8 +23,8 @@ _DEATH, _HORIZON = 0.02, 50
 class LinearRunner(ChunkRunner):
     """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise, episodes of at most 50 decisions.
 
-    It demands what a real runner relies on: counts of decisions never fall, frozen skills keep their
-    weights, and weights come before the first sample.
+    It demands what a real runner relies on: the count of decisions never falls, and frozen skills keep
+    their weights.
     """
 
     def make_env(self) -> None:
@@ -40,15 +40,26 @@ class LinearRunner(ChunkRunner):
         self._states = self._draw(self._lanes)
         self._lengths = np.zeros(self._lanes, np.int64)
         self._returns = np.zeros(self._lanes, np.float32)
-        self._seen, self._frozen = 0, {}
+        self._seen = 0
+        self._frozen: dict[str, Weights] = {}
 
     def _draw(self, lanes: int) -> Floats:
         return self._random.standard_normal((lanes, self._drift.shape[0])).astype(np.float32)
 
     def weights_changed(self, skills: Collection[str]) -> None:
-        """Note the caller's count of decisions."""
+        """Make sure that nothing was changed that must not be.
+
+        Raises:
+            SoulsGraphError: if the count of decisions fell, or a frozen skill changed once learning had begun.
+        """
         if self.decisions < self._seen:
             raise SoulsGraphError(f"runner: expected at least {self._seen} decisions, found {self.decisions}.")
+        frozen = [skill for skill in self.config.skill_spaces() if skill != self.config.trained]
+        if not self._seen:
+            self._frozen = {skill: {name: w.copy() for name, w in self.weights(skill).items()} for skill in frozen}
+        for skill in frozen:
+            if any((self._frozen[skill][name] != values).any() for name, values in self.weights(skill).items()):
+                raise SoulsGraphError(f"runner: expected {skill} to stay frozen, found other weights.")
         self._seen = self.decisions
 
     def sample(self, **_: Any) -> list[Chunk]:
@@ -67,9 +78,7 @@ class LinearRunner(ChunkRunner):
         self._returns += rewards
         terminated = self._random.random(self._lanes) < _DEATH
         ended = np.flatnonzero(terminated | (self._lengths >= _HORIZON))
-        transitions = Transitions(
-            self._states * self._scale, following * self._scale, actions, rewards, terminated
-        )
+        transitions = Transitions(self._states * self._scale, following * self._scale, actions, rewards, terminated)
         episodes = self._close(ended, terminated)
         self._states = following
         self._states[ended] = self._draw(len(ended))

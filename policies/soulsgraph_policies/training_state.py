@@ -82,7 +82,7 @@ def _separate(value: Any, name: str, arrays: Arrays) -> Any:
             )
         return {key: _separate(part, f"{name}/{key}", arrays) for key, part in value.items()}
     if isinstance(value, np.ndarray):
-        arrays[name] = np.ascontiguousarray(value)
+        arrays[name] = np.asarray(value, order="C")
         return {_ARRAY: name}
     if isinstance(value, np.generic):
         return value.item()
@@ -105,7 +105,7 @@ def _parts(plain: str, arrays: Arrays) -> Iterator[bytes | memoryview]:
     yield plain.encode()
     for name, array in sorted(arrays.items()):
         yield f"{name} {array.dtype} {array.shape}".encode()
-        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        yield array.reshape(-1).view(np.uint8).data
 
 
 def _digest(plain: str, arrays: Arrays) -> str:

@@ -85,9 +85,7 @@ class TestPlayer:
     def test_roll_is_invulnerable_for_its_first_27_frames(self) -> None:
         hp = []
         for frame in range(44):
-            sim = fight(
-                boss_y=CENTRE[1] - 2.0, animation=ROLL, animation_frame=frame, move=move("spin"), move_frame=60
-            )
+            sim = fight(boss_y=CENTRE[1] - 2.0, animation=ROLL, animation_frame=frame, move=move("spin"), move_frame=60)
             hp.append(send(sim, Control.NONE)[0, 0, Raw.PLAYER_HP])
         assert sum(value == 454 for value in hp) == 27
         assert all(value == 454 for value in hp[:27])
@@ -107,7 +105,10 @@ class TestPlayer:
         assert course[74] == pytest.approx(10.0 + 60 * 45 / 60)
 
     def test_nothing_starts_without_stamina_but_one_point_is_enough(self) -> None:
-        for control, animation in ((Control.ROLL | Control.LEFT, ACTIONS.roll), (Control.LIGHT_ATTACK, ACTIONS.light_1)):
+        for control, animation in (
+            (Control.ROLL | Control.LEFT, ACTIONS.roll),
+            (Control.LIGHT_ATTACK, ACTIONS.light_1),
+        ):
             empty = send(fight(stamina=0.0, regeneration_wait=60), control)
             assert empty[0, 0, Raw.PLAYER_ANIMATION] != animation.id
             enough = send(fight(stamina=1.0, regeneration_wait=60), control)
@@ -115,7 +116,7 @@ class TestPlayer:
             assert enough[0, 0, Raw.STAMINA] < 0
 
     def test_three_blows_chain_and_land_at_their_moments(self) -> None:
-        sim = fight(boss_y=CENTRE[1] - 2.0)
+        sim = fight(boss_y=CENTRE[1] - 2.0, turn_frames=300)  # a turning boss does not back off
         attacks = [send(sim, Control.LIGHT_ATTACK, 40) for _ in range(3)]
         course = np.concatenate(attacks)[:, 0]
         order = list(dict.fromkeys(course[:, Raw.PLAYER_ANIMATION].astype(int)))
@@ -131,9 +132,10 @@ class TestPlayer:
         send(sim, Control.ROLL | Control.LEFT, frames(ACTIONS.roll.attack_s))
         assert send(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS.rolling_attack.id
 
-    @pytest.mark.parametrize(("distance", "heading", "lands"), [(2.45, 0.0, True), (2.55, 0.0, False), (2.0, 0.6, False)])
+    @pytest.mark.parametrize(
+        ("distance", "heading", "lands"), [(2.45, 0.0, True), (2.55, 0.0, False), (2.0, 0.6, False)]
+    )
     def test_blow_needs_reach_and_facing(self, distance: float, heading: float, lands: bool) -> None:
-        # A boss at rest would back off: hold it where it is by placing it one frame before the blow.
         sim = fight(
             boss_y=CENTRE[1] - distance,
             player_heading=heading,
@@ -155,7 +157,12 @@ class TestPlayer:
 
     def test_blow_before_the_moment_spares_the_flask(self) -> None:
         sim = fight(
-            boss_y=CENTRE[1] - 2.0, player_hp=300.0, animation=ESTUS, animation_frame=50, move=move("spin"), move_frame=60
+            boss_y=CENTRE[1] - 2.0,
+            player_hp=300.0,
+            animation=ESTUS,
+            animation_frame=50,
+            move=move("spin"),
+            move_frame=60,
         )
         raw = send(sim, Control.NONE, 30)[-1, 0]
         assert raw[Raw.FLASKS] == 1
@@ -291,7 +298,7 @@ class TestBoss:
             assert BOSS.motion.back_off_within_m - 0.1 <= gap <= BOSS.motion.approach_beyond_m + 0.1
 
     def test_boss_turns_after_the_player(self) -> None:
-        sim = fight(boss_heading=np.pi - 1.0, boss_y=CENTRE[1] - 6)
+        sim = fight(boss_heading=np.pi - 1.0, boss_y=CENTRE[1] - 3.2)  # near enough to stay
         course = send(sim, Control.NONE, 60)[:, 0, Raw.BOSS_ANGLE]
         assert course[0] - (np.pi - 1.0) == pytest.approx(BOSS.motion.turn_rad_s / 60)
         assert abs(course[-1]) == pytest.approx(np.pi, abs=1e-6)

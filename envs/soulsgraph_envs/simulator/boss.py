@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import cos, floor, sin
 
-from numba import njit
-
+from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
     APPROACH,
@@ -28,18 +27,19 @@ from soulsgraph_envs.simulator.player import open_to_counter
 from soulsgraph_envs.streams import Seeds, uniform
 
 
-@njit
+@compiled
 def draw_frames(low: int, high: int, streams: Seeds, index: int) -> int:
     """Draw a whole number of frames from [low, high]."""
     return low + int((high - low + 1) * uniform(streams, index))
 
 
-@njit
-def stance_frame(
-    lane: Lane, boss: Boss, moves: Records, target: Sight, streams: Seeds, index: int
-) -> None:
+@every_frame
+def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams: Seeds, index: int) -> None:
     """Advance a boss between moves by one frame; `target` is the player as the boss sees them."""
-    behind = abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad and target.distance < boss.rear_distance_m
+    behind = (
+        abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad
+        and target.distance < boss.rear_distance_m
+    )
     lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
@@ -57,7 +57,7 @@ def stance_frame(
     lane.boss_heading = turned(lane.boss_heading, target.heading, boss.motion_turn_rad_s * FRAME_S)
 
 
-@njit
+@compiled
 def start_move(lane: Lane, move: int) -> None:
     """Begin a move at its first frame."""
     lane.move = move
@@ -67,7 +67,7 @@ def start_move(lane: Lane, move: int) -> None:
     lane.stance_frame = 0
 
 
-@njit
+@every_frame
 def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, target: Sight) -> None:
     """Turn, lunge or fly for one frame of a move; draws no random number."""
     frame = lane.move_frame
@@ -85,7 +85,7 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
         lane.boss_y += lane.leap_y
 
 
-@njit
+@every_frame
 def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
     """Give the move's open hit window that reaches the player and has not struck yet, or -1.
 
@@ -102,7 +102,7 @@ def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
     return -1
 
 
-@njit
+@compiled
 def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seeds, index: int) -> None:
     """Hurt the player: damage, stagger or knock-down, a push away from the boss."""
     damage = window.damage * (1.0 + boss.damage_spread * (2.0 * uniform(streams, index) - 1.0))
@@ -120,7 +120,7 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
     lane.invulnerable = after
 
 
-@njit
+@compiled
 def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
     """End a move: chain the next one by chance, or wait."""
     lane.move = NO_MOVE
@@ -133,7 +133,7 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
     lane.wait = draw_wait(boss, distance_m, streams, index)
 
 
-@njit
+@compiled
 def draw_wait(boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
     """Draw the frames until the next attack; a player nearby may be given longer."""
     wait = draw_frames(boss.aggression_wait_min_frames, boss.aggression_wait_max_frames, streams, index)
@@ -143,7 +143,7 @@ def draw_wait(boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
     return wait
 
 
-@njit
+@compiled
 def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
     move = _choose(boss, moves, distance_m, streams, index)
     if move == NO_MOVE:
@@ -153,7 +153,7 @@ def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
     return True
 
 
-@njit
+@compiled
 def _choose(boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
     total = 0.0
     for number in range(boss.moves):
@@ -172,7 +172,7 @@ def _choose(boss: Boss, moves: Records, distance_m: float, streams: Seeds, index
     return chosen
 
 
-@njit
+@every_frame
 def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
     speed = 0.0
     if distance_m > boss.motion_approach_beyond_m:
@@ -187,7 +187,7 @@ def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
     lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S
 
 
-@njit
+@every_frame
 def _stand(lane: Lane, stance: int) -> None:
     if lane.stance == stance:
         lane.stance_frame += 1
@@ -196,7 +196,7 @@ def _stand(lane: Lane, stance: int) -> None:
         lane.stance_frame = 0
 
 
-@njit
+@compiled
 def _aim_leap(lane: Lane, boss: Boss, move: Move, target: Sight) -> None:
     step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
     lane.leap_x, lane.leap_y = target.x * step, target.y * step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import acos, cos
 
 import numpy as np
-from numba import njit
 
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, turned, wrapped
 from soulsgraph_envs.simulator.layout import FRAME_S, Lane, Player
 
@@ -16,25 +16,27 @@ _LEFT, _RIGHT = np.uint32(Control.CAMERA_LEFT), np.uint32(Control.CAMERA_RIGHT)
 _KEYS = np.uint32(Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT)
 
 
-@njit
+@compiled
 def view_angle(lane: Lane, bearing: float) -> float:
     """Give the angle between the camera and a target on the player's level, Eq. 9."""
     return acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - bearing))
 
 
-@njit
+@compiled
 def toggle_lock(lane: Lane, player: Player, target: Sight) -> None:
     """Release the lock, take it where view and range allow, or else look where the player faces."""
     if lane.locked:
         lane.locked = 0
-    elif target.distance < player.camera_lock_range_m and view_angle(lane, target.heading) < player.camera_lock_view_rad:
+    elif (
+        target.distance < player.camera_lock_range_m and view_angle(lane, target.heading) < player.camera_lock_view_rad
+    ):
         lane.locked = 1
     else:
         lane.camera_yaw = lane.player_heading
         lane.camera_pitch = 0.0
 
 
-@njit
+@every_frame
 def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
     """Advance the camera by one frame; `target` is the boss as the player sees it."""
     if lane.locked and target.distance > player.camera_lock_break_m:
@@ -47,7 +49,7 @@ def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
         _turn(lane, player, bits)
 
 
-@njit
+@compiled
 def _turn(lane: Lane, player: Player, bits: int) -> None:
     aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
     upward = int((bits & _UP) != 0) - int((bits & _DOWN) != 0)

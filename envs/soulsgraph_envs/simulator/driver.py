@@ -63,7 +63,8 @@ class Simulator:
             raise GameError(f"expected lanes from 0 to {self.lanes - 1}, found {which.min()} to {which.max()}.")
         number = self._number(scenario)
         KERNELS.begin(self._fight_bytes, self._tables, self._streams, self._raw, which, number, seeds)
-        self._begun = bool((self._fights["scenario"] >= 0).all())
+        if not self._begun:
+            self._begun = bool((self._fights["scenario"] >= 0).all())
         return self._raw
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:

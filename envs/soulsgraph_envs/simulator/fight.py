@@ -28,6 +28,7 @@ from soulsgraph_envs.simulator.boss import (
     window_reaching_player,
 )
 from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
+from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, clamped, seen_back, sight
 from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
 from soulsgraph_envs.simulator.player import invulnerable, player_frame, press
@@ -38,9 +39,7 @@ from soulsgraph_envs.streams import Seeds
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
 _LANE, _ENCOUNTER, _PLAYER, _ACTION, _BOSS, _MOVE, _WINDOW = (
     layout.dtype_of(record)
-    for record in (
-        layout.Lane, layout.Encounter, layout.Player, layout.Action, layout.Boss, layout.Move, layout.Window
-    )
+    for record in (layout.Lane, layout.Encounter, layout.Player, layout.Action, layout.Boss, layout.Move, layout.Window)
 )
 Bytes = npt.NDArray[np.uint8]
 Kernel = Callable[..., Any]
@@ -56,7 +55,7 @@ class Kernels(NamedTuple):
     look_ahead: Kernel
 
 
-@njit
+@compiled
 def _records(data: Tables) -> Tables:
     """Look at byte tables as records, `layout.as_bytes` undone."""
     return Tables(
@@ -70,12 +69,12 @@ def _records(data: Tables) -> Tables:
     )
 
 
-@njit
+@every_frame
 def _boss_seen(lane: Lane) -> Sight:
     return sight(lane.boss_x - lane.player_x, lane.boss_y - lane.player_y)
 
 
-@njit
+@every_frame
 def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss) -> None:
     """Keep both inside the arena and the player out of the boss."""
     cx, cy = encounter.centre_x, encounter.centre_y
@@ -91,7 +90,7 @@ def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss) ->
     lane.player_x, lane.player_y = cx + x, cy + y
 
 
-@njit
+@every_frame
 def _boss_blow(
     lane: Lane, player: Player, boss: Boss, moves: Records, windows: Records, streams: Seeds, index: int
 ) -> None:
@@ -105,7 +104,7 @@ def _boss_blow(
         finish_move(lane, boss, moves, _boss_seen(lane).distance, streams, index)
 
 
-@njit
+@every_frame
 def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
     encounter, player, actions, boss, moves, windows = data
     target = _boss_seen(lane)
@@ -121,7 +120,7 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
     camera_frame(lane, player, bits, target)
 
 
-@njit
+@compiled
 def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, index: int) -> None:
     scenario = lane.scenario
     encounter, player, boss = tables.encounters[scenario], tables.players[scenario], tables.bosses[scenario]
@@ -136,7 +135,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
         lane.boss_hp = encounter.boss_hp
 
 
-@njit
+@compiled
 def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
     """Run the move on to its end with the player standing: (first, last) second of the next hit."""
     player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]

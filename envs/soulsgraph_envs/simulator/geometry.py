@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import atan2, pi, sqrt
 from typing import NamedTuple
 
-from numba import njit
+from soulsgraph_envs.simulator.compiling import every_frame
 
 
 class Sight(NamedTuple):
@@ -17,7 +17,7 @@ class Sight(NamedTuple):
     y: float
 
 
-@njit
+@every_frame
 def sight(dx: float, dy: float) -> Sight:
     """Look along (dx, dy)."""
     distance = sqrt(dx * dx + dy * dy)
@@ -25,19 +25,19 @@ def sight(dx: float, dy: float) -> Sight:
     return Sight(heading_to(dx, dy), distance, dx * scale, dy * scale)
 
 
-@njit
+@every_frame
 def seen_back(seen: Sight) -> Sight:
     """Give the same line looked along from its other end."""
     return Sight(wrapped(seen.heading + pi), seen.distance, -seen.x, -seen.y)
 
 
-@njit
+@every_frame
 def heading_to(dx: float, dy: float) -> float:
     """Give the heading that faces along (dx, dy), in [-pi, pi]."""
     return atan2(-dx, -dy)
 
 
-@njit
+@every_frame
 def wrapped(angle_rad: float) -> float:
     """Wrap the sum or difference of two headings into [-pi, pi]."""
     if angle_rad > pi:
@@ -47,7 +47,7 @@ def wrapped(angle_rad: float) -> float:
     return angle_rad
 
 
-@njit
+@every_frame
 def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
     """Turn a heading towards another by at most so much."""
     offset = wrapped(goal_rad - heading_rad)
@@ -58,7 +58,7 @@ def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
     return wrapped(heading_rad + offset)
 
 
-@njit
+@every_frame
 def clamped(x: float, y: float, radius: float) -> tuple[float, float]:
     """Give the nearest point of the disc of that radius around the origin."""
     squared = x * x + y * y

@@ -6,9 +6,9 @@ from math import cos, floor, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, wrapped
 from soulsgraph_envs.simulator.layout import (
     BACKSTEP,
@@ -50,7 +50,7 @@ class Step(NamedTuple):
     taken: bool
 
 
-@njit
+@compiled
 def press(lane: Lane, player: Player, bits: int) -> None:
     """Put a tick's press into the one-slot buffer; a waiting roll gives way to nothing but a roll."""
     want = NOTHING
@@ -66,7 +66,7 @@ def press(lane: Lane, player: Player, bits: int) -> None:
     lane.buffer_frames = player.body_buffer_frames
 
 
-@njit
+@every_frame
 def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
     """Give the step the movement controls mean: ahead is the boss under lock, else where the camera looks."""
     ahead = int((bits & _FORWARD) != 0) - int((bits & _BACK) != 0)
@@ -82,20 +82,20 @@ def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
     return Step(scale * (ahead * x + aside * y), scale * (ahead * y - aside * x), heading, True)
 
 
-@njit
+@every_frame
 def invulnerable(lane: Lane, player: Player) -> bool:
     """Tell whether a blow would pass through the player in the frame that `player_frame` just counted."""
     rolling = lane.animation == ROLL and lane.animation_frame <= player.roll_invulnerable_frames
     return rolling or lane.invulnerable > 0
 
 
-@njit
+@compiled
 def open_to_counter(lane: Lane) -> bool:
     """Tell whether the player is caught striking or drinking."""
     return LIGHT_1 <= lane.animation <= ESTUS_EMPTY
 
 
-@njit
+@every_frame
 def player_frame(
     lane: Lane, player: Player, actions: Records, bits: int, target: Sight, streams: Seeds, index: int
 ) -> None:
@@ -114,7 +114,7 @@ def player_frame(
             lane.animation = IDLE
 
 
-@njit
+@every_frame
 def _count_down(lane: Lane, player: Player) -> None:
     if lane.invulnerable > 0:
         lane.invulnerable -= 1
@@ -127,7 +127,7 @@ def _count_down(lane: Lane, player: Player) -> None:
         lane.stamina = min(lane.stamina + rate * FRAME_S, player.body_stamina)
 
 
-@njit
+@compiled
 def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, target: Sight) -> None:
     action, frame = actions[lane.animation], lane.animation_frame
     if lane.buffered == WANT_ROLL:
@@ -143,20 +143,20 @@ def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, tar
         lane.buffered = NOTHING
 
 
-@njit
+@compiled
 def _start(lane: Lane, animation: int) -> None:
     lane.animation = animation
     lane.animation_frame = 0
     lane.buffered = NOTHING
 
 
-@njit
+@compiled
 def _pay(lane: Lane, player: Player, cost: float) -> None:
     lane.stamina -= cost
     lane.regeneration_wait = player.body_regeneration_delay_frames
 
 
-@njit
+@compiled
 def _start_roll(lane: Lane, player: Player, bits: int, target: Sight) -> None:
     step = step_towards(lane, bits, target)
     if step.taken:
@@ -171,7 +171,7 @@ def _start_roll(lane: Lane, player: Player, bits: int, target: Sight) -> None:
     _pay(lane, player, player.roll_cost)
 
 
-@njit
+@compiled
 def _start_attack(lane: Lane, player: Player, target: Sight) -> None:
     if lane.animation == ROLL:
         following = ROLLING_ATTACK
@@ -185,7 +185,7 @@ def _start_attack(lane: Lane, player: Player, target: Sight) -> None:
     _pay(lane, player, player.attack_cost)
 
 
-@njit
+@compiled
 def _take_effect(lane: Lane, player: Player, target: Sight, streams: Seeds, index: int) -> None:
     if lane.animation == ESTUS:
         lane.flasks -= 1
@@ -198,7 +198,7 @@ def _take_effect(lane: Lane, player: Player, target: Sight, streams: Seeds, inde
         lane.boss_hp = max(lane.boss_hp - damage, 0.0)
 
 
-@njit
+@every_frame
 def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) -> None:
     if lane.push_frames > 0:
         lane.push_frames -= 1
@@ -214,7 +214,7 @@ def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) 
         _run(lane, player, bits, target)
 
 
-@njit
+@every_frame
 def _run(lane: Lane, player: Player, bits: int, target: Sight) -> None:
     step = step_towards(lane, bits, target)
     if lane.locked and (step.taken or lane.animation == IDLE):

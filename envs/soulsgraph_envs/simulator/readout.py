@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import cos, sin
 
-from numba import njit
-
+from soulsgraph_envs.simulator.compiling import compiled
 from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Encounter, Lane, Player, Tables
 from soulsgraph_envs.state import Raw, RawValues
 
@@ -22,7 +21,7 @@ _BOSS_HP, _BOSS_HP_MAX, _LOCKED, _FLASKS = _R["BOSS_HP"], _R["BOSS_HP_MAX"], _R[
 _BOSS_ANIMATION, _PLAYER_ANIMATION = _R["BOSS_ANIMATION"], _R["PLAYER_ANIMATION"]
 
 
-@njit
+@compiled
 def write_raw(lane: Lane, tables: Tables, raw: RawValues, index: int) -> None:
     """Fill the lane's row of raw (lanes, 25)."""
     encounter, player = tables.encounters[lane.scenario], tables.players[lane.scenario]
@@ -38,7 +37,7 @@ def write_raw(lane: Lane, tables: Tables, raw: RawValues, index: int) -> None:
     _write_animation(raw, index, _PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
 
 
-@njit
+@compiled
 def _write_places(lane: Lane, encounter: Encounter, raw: RawValues, index: int) -> None:
     raw[index, _PLAYER], raw[index, _PLAYER + 1] = lane.player_x, lane.player_y
     raw[index, _BOSS], raw[index, _BOSS + 1] = lane.boss_x, lane.boss_y
@@ -50,7 +49,7 @@ def _write_places(lane: Lane, encounter: Encounter, raw: RawValues, index: int) 
     raw[index, _PLAYER_ANGLE], raw[index, _BOSS_ANGLE] = lane.player_heading, lane.boss_heading
 
 
-@njit
+@compiled
 def _write_levels(lane: Lane, encounter: Encounter, player: Player, raw: RawValues, index: int) -> None:
     raw[index, _PLAYER_HP], raw[index, _PLAYER_HP_MAX] = lane.player_hp, player.body_hp
     raw[index, _STAMINA], raw[index, _STAMINA_MAX] = lane.stamina, player.body_stamina
@@ -58,7 +57,7 @@ def _write_levels(lane: Lane, encounter: Encounter, player: Player, raw: RawValu
     raw[index, _LOCKED], raw[index, _FLASKS] = lane.locked, lane.flasks
 
 
-@njit
+@compiled
 def _write_animation(raw: RawValues, index: int, column: int, animation: int, frame: int, length: int) -> None:
     raw[index, column] = animation
     raw[index, column + 1] = (frame % length) * FRAME_S

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import cos, pi, sin, sqrt
 
-from numba import njit
-
 from soulsgraph_envs.simulator.boss import draw_wait
+from soulsgraph_envs.simulator.compiling import compiled
 from soulsgraph_envs.simulator.geometry import heading_to, wrapped
 from soulsgraph_envs.simulator.layout import IDLE, NO_MOVE, NOTHING, STAND, Boss, Encounter, Lane, Player
 from soulsgraph_envs.streams import Seeds, uniform
@@ -14,7 +13,7 @@ from soulsgraph_envs.streams import Seeds, uniform
 _ROUGHLY_FACING_RAD = 0.5
 
 
-@njit
+@compiled
 def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
     """Set a lane to the start of an episode, drawing its poses from the lane's stream."""
     _place(lane, encounter, player, boss, streams, index)
@@ -31,12 +30,13 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
     lane.wait = draw_wait(boss, sqrt(dx * dx + dy * dy), streams, index)
 
 
-@njit
+@compiled
 def _any_heading(streams: Seeds, index: int) -> float:
-    return pi * (2.0 * uniform(streams, index) - 1.0)
+    heading: float = pi * (2.0 * uniform(streams, index) - 1.0)
+    return heading
 
 
-@njit
+@compiled
 def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
     span = encounter.distance_max - encounter.distance_min
     distance = encounter.distance_min + span * uniform(streams, index)

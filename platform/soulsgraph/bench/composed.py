@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -26,7 +27,7 @@ def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Genera
     sizes = (skill.observation.size, *HIDDEN, len(skill.actions))
     layers = tuple(
         (random.normal(0.0, fan_in**-0.5, (fan_out, fan_in)).astype(np.float32), np.zeros(fan_out, np.float32))
-        for fan_in, fan_out in zip(sizes, sizes[1:], strict=False)
+        for fan_in, fan_out in pairwise(sizes)
     )
     bound = skill.observation.bind(scenario)
     mean, deviation = np.zeros(skill.observation.size), np.ones(skill.observation.size)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
 from tyro.extras import SubcommandApp
 
-from soulsgraph.cli.options import PlanOptions, SessionOptions
+from soulsgraph.cli.options import DEFAULT_PLAN, DEFAULT_SESSION, PlanOptions, SessionOptions
 from soulsgraph.cli.place import display_of, make_console, open_or_create, print_json, workplace
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
 from soulsgraph.reports.tables import WinRate, WinRateTable
@@ -23,8 +22,8 @@ _flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
 @command
 @_flat
 def curriculum(
-    plan: PlanOptions = PlanOptions(),
-    session: SessionOptions = SessionOptions(),
+    plan: PlanOptions = DEFAULT_PLAN,
+    session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
     resume: bool = False,
 ) -> None:
@@ -52,8 +51,8 @@ def curriculum(
 @_flat
 def train(
     skill: Positional[str],
-    plan: PlanOptions = PlanOptions(),
-    session: SessionOptions = SessionOptions(),
+    plan: PlanOptions = DEFAULT_PLAN,
+    session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
 ) -> None:
     """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
@@ -77,7 +76,7 @@ def train(
 @_flat
 def adapt(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = SessionOptions(),
+    session: SessionOptions = DEFAULT_SESSION,
     scenario: str = "iudex-phase2",
     skills: str = "dodge,heal_attack",
     budget: int | None = None,
@@ -104,8 +103,8 @@ def adapt(
 @command
 @_flat
 def baseline(
-    plan: PlanOptions = PlanOptions(),
-    session: SessionOptions = SessionOptions(),
+    plan: PlanOptions = DEFAULT_PLAN,
+    session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/baseline"),
     resume: bool = False,
 ) -> None:
@@ -129,7 +128,7 @@ def baseline(
 @_flat
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = SessionOptions(),
+    session: SessionOptions = DEFAULT_SESSION,
     scenario: str | None = None,
     start: str | None = None,
     trained_on: str | None = None,
@@ -168,7 +167,7 @@ def evaluate(
 @_flat
 def table(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = SessionOptions(),
+    session: SessionOptions = DEFAULT_SESSION,
     episodes: int = 400,
     seed: int = EVALUATION_SEED,
 ) -> None:
@@ -186,7 +185,7 @@ def table(
 
 @command
 @_flat
-def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions = SessionOptions()) -> None:
+def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions = DEFAULT_SESSION) -> None:
     """Show the run's skill library: every version and its lineage.
 
     Args:
@@ -201,23 +200,24 @@ def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions =
     if session.json:
         print_json([card.to_dict() for card in cards])
         return
-    shown = Table(title=str(folder), title_justify="left")
-    for heading in ("skill", "version", "scenario", "steps", "continues", "trained on", "sha256"):
-        shown.add_column(heading)
+    console = make_console(session)
     for card in cards:
-        upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream)
-        parent = "" if card.parent is None else f"v{card.parent}"
-        steps = f"{card.training.steps:,}"
-        shown.add_row(card.skill, f"v{card.version}", card.training.scenario, steps, parent, upstream, card.sha256[:12])
-    make_console(session).print(shown)
+        parent = "" if card.parent is None else f", continues v{card.parent}"
+        upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
+        console.print(
+            f"{card.skill} v{card.version}: {card.training.scenario}, {card.training.steps:,} steps, "
+            f"trained on {upstream}{parent}; sha256 {card.sha256[:12]}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 @command
 @_flat
 def bench(
     what: Positional[Literal["train", "sim", "tick"]],
-    session: SessionOptions = SessionOptions(),
-    rounds: int = 5,
+    session: SessionOptions = DEFAULT_SESSION,
+    rounds: int = 3,
 ) -> None:
     """Measure speed: training against stable-baselines3 and stock RLlib, the simulator, one tick of the agent.
 
@@ -225,13 +225,14 @@ def bench(
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick.
         rounds: Interleaved rounds; medians and spread are reported.
     """
-    from soulsgraph.bench.run import run_benchmark, to_rich
+    from soulsgraph.bench.run import describe, run_benchmark
 
-    results = run_benchmark(what, rounds)
+    console, results = make_console(session), []
+    for result in run_benchmark(what, rounds):
+        console.print(describe(result), highlight=False, soft_wrap=True)
+        results.append(result)
     if session.json:
         print_json(results)
-    else:
-        make_console(session).print(to_rich(what, results))
 
 
 def _judge_and_show(run: RunFolder, episodes: int, seed: int, session: SessionOptions, board: object = None) -> None:

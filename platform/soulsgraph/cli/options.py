@@ -73,3 +73,6 @@ class SessionOptions:
     """Ray cluster to join, as HOST:PORT or auto; a local Ray is started if not given."""
     json: bool = False
     """Print results as JSON only, for machines."""
+
+
+DEFAULT_PLAN, DEFAULT_SESSION = PlanOptions(), SessionOptions()

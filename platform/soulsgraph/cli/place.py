@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -16,7 +16,9 @@ from soulsgraph.cli.options import PlanOptions, SessionOptions
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.training import Workplace
+
+if TYPE_CHECKING:
+    from soulsgraph.training import Workplace
 
 
 def make_console(session: SessionOptions) -> Console:
@@ -52,6 +54,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     """Lock the run, join or start Ray, open the TensorBoard."""
     # Imported here: judging needs neither, and both take seconds.
     from soulsgraph.reports.tensorboard import Board
+    from soulsgraph.training import Workplace
     from soulsgraph_clusters.session import connect
 
     _silence_advice()

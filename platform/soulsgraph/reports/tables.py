@@ -9,7 +9,7 @@ from rich.table import Table
 
 from soulsgraph.intervals import Interval, wilson_interval
 
-_HEADINGS = ("setting", "wins", "episodes", "win rate", "95 % interval", "paper")
+_HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class WinRate:
         """The row as text, one cell a heading."""
         low, high = self.interval
         paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
-        interval = f"{100 * low:.1f} - {100 * high:.1f} %"
-        return (self.setting, str(self.wins), str(self.episodes), f"{100 * self.rate:.1f} %", interval, paper)
+        interval = f"{100 * low:.1f}-{100 * high:.1f} %"
+        return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the row as plain values; rates and interval ends are ratios, the paper's is in percent."""

@@ -1,0 +1,70 @@
+"""RLlib's own DQN, nothing overridden, on the multi-agent face of the graph."""
+
+from __future__ import annotations
+
+import logging
+
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.tune.registry import register_env
+
+from soulsgraph_envs.multi_agent_env import SkillGraphEnv
+from soulsgraph_envs.skill_env import upstream_of
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+_ENV = "soulsgraph-skill-graph"
+_FRAGMENT = 16
+
+
+class StockDQN:
+    """Train one skill of the graph with stock RLlib, the others in `policies` but not in `policies_to_train`.
+
+    RLlib counts steps in control ticks: one update follows every four. They come in fours for sixteen
+    ticks, because its episodes cannot be cut while a skill is yet to end its first decision.
+    """
+
+    def __init__(self, skill: str, scenario: str, numbers: DQNHyperparameters) -> None:
+        logging.getLogger("ray.rllib").setLevel(logging.ERROR)
+        skills = (*upstream_of(skill), skill)
+        register_env(_ENV, lambda _: SkillGraphEnv(skills, scenario))
+        config = (
+            DQNConfig()
+            .environment(_ENV)
+            .env_runners(num_env_runners=0, rollout_fragment_length=_FRAGMENT)
+            .multi_agent(policies=set(skills), policy_mapping_fn=lambda agent, *_, **__: agent, policies_to_train=[skill])
+            .rl_module(
+                model_config=DefaultModelConfig(
+                    fcnet_hiddens=list(numbers.hidden_sizes), fcnet_activation="relu", head_fcnet_hiddens=[]
+                )
+            )
+            .training(
+                lr=numbers.learning_rate,
+                gamma=numbers.discount,
+                train_batch_size_per_learner=numbers.batch_size,
+                num_steps_sampled_before_learning_starts=numbers.learning_starts,
+                target_network_update_freq=numbers.target_period,
+                grad_clip=numbers.max_gradient_norm,
+                double_q=False,
+                dueling=False,
+                n_step=1,
+                training_intensity=numbers.batch_size / numbers.decisions_per_update,
+                replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.replay_capacity},
+            )
+            .debugging(seed=0)
+        )
+        self._algorithm = config.build_algo()
+        self._skill = skill
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of the trained skill so far."""
+        return int(self._algorithm.local_replay_buffer.get_num_timesteps(self._skill))
+
+    def train(self, training_steps: int) -> None:
+        """Run so many of RLlib's training steps."""
+        for _ in range(training_steps):
+            self._algorithm.training_step()
+
+    def close(self) -> None:
+        """Stop the algorithm."""
+        self._algorithm.stop()

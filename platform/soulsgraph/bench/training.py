@@ -1,0 +1,131 @@
+"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN, and stock RLlib's.
+
+Both sides train the same skill in the same simulator with the same fused frozen chain and the same
+hyperparameters, on one torch thread; their rounds are interleaved and their updates counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from stable_baselines3 import DQN
+
+from soulsgraph.bench.stable_baselines import make_dqn
+from soulsgraph.bench.stock_rllib import StockDQN
+from soulsgraph.bench.timing import Measurement, interleave
+from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_clusters.session import connect
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.skill_env import SkillVectorEnv, upstream_of
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.controllers import NetworkController
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+
+_BUDGET, _EXPLORATION = 1_000_000, 0.05
+_SCENARIO = "iudex-phase1"
+#: Decisions before the clocks start: past the learning start, with everything compiled.
+_WARM_UP = 2_000
+_STOCK_STEPS = 8
+
+
+def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure one skill at one number of lanes; `steps` decisions a round on either side."""
+    torch.set_num_threads(1)
+    # The share of random actions changes how long decisions take: it is the same on both sides.
+    numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
+    with connect():
+        ours, theirs = _ours(skill, lanes, numbers), _theirs_like(skill, lanes, numbers)
+        algorithm, model = ours, theirs(ours)
+        contenders = [
+            _contender(Measurement("soulsgraph", "skill steps"), *_train_ours(algorithm, steps)),
+            _contender(Measurement("stable-baselines3", "skill steps"), *_train_theirs(model, steps)),
+        ]
+        interleave(rounds, [run for run, _ in contenders])
+        algorithm.stop()
+    return [finish() | {"skill": skill, "lanes": lanes} for _, finish in contenders]
+
+
+def bench_stock(skill: str, rounds: int) -> dict[str, Any]:
+    """Measure stock RLlib's DQN on the multi-agent face, one update for four control ticks."""
+    torch.set_num_threads(1)
+    with connect():
+        stock = StockDQN(skill, _SCENARIO, skill_hyperparameters(_BUDGET))
+        stock.train(10)
+        measurement = Measurement("stock RLlib DQN", "skill steps")
+
+        def run() -> None:
+            with measurement.round(lambda: stock.decisions):
+                stock.train(_STOCK_STEPS)
+
+        interleave(rounds, [run])
+        stock.close()
+    return measurement.to_dict() | {"skill": skill, "lanes": 1}
+
+
+def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
+    skills = tuple(make_skill(name) for name in (*upstream_of(skill), skill))
+    scenario = practice_ground(load_scenario(_SCENARIO), skills[-1])
+    preset = find_preset("paper" if lanes == 1 else "fast")
+    config = SkillDQN.get_default_config().debugging(seed=0)
+    config = config.stage(skills, numbers, preset.decisions_per_round)
+    config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
+    return config.environment(env_config={"task": SamplingTask(scenario, lanes)}).build_algo()
+
+
+def _theirs_like(skill: str, lanes: int, numbers: DQNHyperparameters) -> Callable[[SkillDQN], DQN]:
+    def make(algorithm: SkillDQN) -> DQN:
+        scenario = practice_ground(load_scenario(_SCENARIO), make_skill(skill))
+        chain = [
+            FrozenNetwork.of(make_skill(name), scenario, algorithm.weights(name), numbers.observation_clip)
+            for name in upstream_of(skill)
+        ]
+        plays = [*range(len(chain)), -1]
+        env = SkillVectorEnv(lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)))
+        return make_dqn(env, numbers, seed=0, gradient_steps=lanes)
+
+    return make
+
+
+Trainer = tuple[Callable[[], None], Callable[[], int], Callable[[], int]]
+
+
+def _train_ours(algorithm: SkillDQN, steps: int) -> Trainer:
+    def train() -> None:
+        goal = algorithm.decisions + steps
+        while algorithm.decisions < goal:
+            algorithm.train()
+
+    while algorithm.decisions < _WARM_UP:
+        algorithm.train()
+    return train, lambda: algorithm.decisions, lambda: algorithm.updates
+
+
+def _train_theirs(model: DQN, steps: int) -> Trainer:
+    model.learn(_WARM_UP, log_interval=None)
+
+    def train() -> None:
+        model.learn(steps, log_interval=None, reset_num_timesteps=False)
+
+    return train, lambda: int(model.num_timesteps), lambda: int(model._n_updates)
+
+
+def _contender(
+    measurement: Measurement, train: Callable[[], None], steps: Callable[[], int], updates: Callable[[], int]
+) -> tuple[Callable[[], None], Callable[[], dict[str, Any]]]:
+    first_step, first_update = steps(), updates()
+
+    def run() -> None:
+        with measurement.round(steps):
+            train()
+
+    def finish() -> dict[str, Any]:
+        measurement.notes["steps_per_update"] = (steps() - first_step) / (updates() - first_update)
+        return measurement.to_dict()
+
+    return run, finish

@@ -1,0 +1,127 @@
+"""What the fight demands, measured without learning: wide bands around the calibrated behaviour.
+
+400 fights a row from fixed seeds, so a row is exactly reproducible and fails only when the fight
+changes. Were the seeds redrawn, every band lies at least four standard errors of its row away
+(chance of a false alarm below 1 in 10,000 a row). The bands are those of the feasibility study
+that the boss data were calibrated against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.oracles import (
+    DODGE_IDLE,
+    MOVE_IDLE,
+    STRIKE,
+    Always,
+    Fights,
+    OracleDodge,
+    OracleFight,
+    Script,
+    ScriptedPlay,
+    Uniform,
+    engaging,
+    scripted_fights,
+)
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.streams import derive_seeds
+from soulsgraph_envs.testing import FakeGame
+
+EPISODES = 400
+PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
+#: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.
+SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
+
+
+def fights(scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS, first_seed: int = 40_000) -> Fights:
+    seeds = derive_seeds(np.arange(first_seed, first_seed + EPISODES), 1)
+    return scripted_fights(PHASE_1, {**engaging(), **scripts}, seeds, ticks)
+
+
+def survival_s(dodge: Script) -> float:
+    return 0.1 * float(fights({"dodge": dodge}, SURVIVAL_TICKS).ticks.mean())
+
+
+def wins(dodge: Script, heal_attack: Script, **others: Script) -> float:
+    return 100 * float(fights({"dodge": dodge, "heal_attack": heal_attack, **others}).won.mean())
+
+
+@pytest.fixture(scope="module")
+def random_dodge_s() -> float:
+    return survival_s(Uniform(EPISODES, 2))
+
+
+def test_random_dodging_lasts_a_while(random_dodge_s: float) -> None:
+    assert 15 <= random_dodge_s <= 45
+
+
+def test_never_dodging_is_worse_than_random(random_dodge_s: float) -> None:
+    never_s = survival_s(Always(DODGE_IDLE))
+    assert 8 <= never_s <= 20
+    assert never_s < 0.85 * random_dodge_s
+
+
+def test_perfect_dodging_lasts_at_least_three_times_as_long(random_dodge_s: float) -> None:
+    assert survival_s(OracleDodge()) >= 3 * random_dodge_s
+
+
+def test_perfect_timing_wins_nearly_always() -> None:
+    assert wins(OracleDodge(), OracleFight()) >= 90
+
+
+def test_perfect_fighting_alone_wins_sometimes() -> None:
+    assert 2 <= wins(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
+
+
+def test_random_play_does_not_win() -> None:
+    assert wins(Uniform(EPISODES, 2), Uniform(EPISODES, 3)) <= 3
+
+
+def test_perfect_dodging_does_not_carry_random_fighting() -> None:
+    assert wins(OracleDodge(), Uniform(EPISODES, 3)) <= 10
+
+
+def test_attack_spam_does_not_win() -> None:
+    assert wins(Always(DODGE_IDLE), Always(STRIKE)) <= 6
+
+
+def test_standing_still_and_striking_does_not_win() -> None:
+    assert wins(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 4
+
+
+def test_phase_2_is_winnable() -> None:
+    scripts = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
+    seeds = derive_seeds(np.arange(50_000, 50_000 + EPISODES), 1)
+    assert scripted_fights(PHASE_2, scripts, seeds, FIGHT_TICKS).won.mean() >= 0.9
+
+
+def test_phase_2_opens_harder_from_long_range() -> None:
+    lost = {}
+    seeds = derive_seeds(np.arange(60_000, 64_000), 1)
+    for start in ("mid", "long"):
+        scripts = {**engaging(), "dodge": Always(DODGE_IDLE)}
+        first = scripted_fights(replace(PHASE_2, start=start), scripts, seeds, most_ticks=50)
+        lost[start] = 1 - first.player_hp.mean()
+    assert lost["long"] > lost["mid"]
+
+
+def test_same_seeds_give_the_same_fights() -> None:
+    first, second = (fights({"dodge": Uniform(EPISODES, 2)}, 200) for _ in range(2))
+    assert (first.player_hp == second.player_hp).all()
+    assert (first.ticks == second.ticks).all()
+
+
+def test_oracle_refuses_a_game_that_cannot_tell_its_future() -> None:
+    combat = Combat(FakeGame(), [make_skill("dodge")], PHASE_1, Horizon("dodge", 10))
+    combat.begin(np.arange(1), np.zeros(1, np.uint64))
+    combat.due[:] = True
+    with pytest.raises(GameError, match="cannot tell its future"):
+        ScriptedPlay({"dodge": OracleDodge()}).act(combat, np.zeros((1, 1), np.int64))

@@ -1,0 +1,220 @@
+"""A whole stage without a game: counts, frozen skills, same seed, exact resume."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL
+from soulsgraph_policies.testing import LinearRunner
+from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
+
+SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> Iterator[None]:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def make_stage(seed: int = 1, budget: int = 3_000, lanes: int = 32, path: str = CPU_KERNEL, **options: Any) -> SkillDQN:
+    numbers = DQNHyperparameters(budget=budget, replay_capacity=budget // 3, target_period=1_000)
+    config = SkillDQN.get_default_config().debugging(seed=seed)
+    config.env_runners(env_runner_cls=LinearRunner, **options).environment(env_config={"lanes": lanes})
+    config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path)
+    stage = config.build_algo()
+    assert isinstance(stage, SkillDQN)
+    return stage
+
+
+def run(stage: SkillDQN) -> SkillDQN:
+    while not stage.finished:
+        stage.train()
+    return stage
+
+
+def assert_same(first: SkillDQN, second: SkillDQN) -> None:
+    for skill in SKILLS:
+        mine, theirs = first.weights(skill.name), second.weights(skill.name)
+        for name, values in mine.items():
+            np.testing.assert_array_equal(values, theirs[name], err_msg=f"{skill.name} {name}")
+
+
+@pytest.mark.parametrize(("lanes", "budget"), [(1, 403), (32, 1_999)])
+def test_budget_and_update_ratio_are_exact(lanes: int, budget: int) -> None:
+    stage = run(make_stage(budget=budget, lanes=lanes))
+    assert stage.decisions == budget
+    assert stage.updates == (budget - 100) // 4
+    assert stage.normalizer.count == pytest.approx(budget + 1e-4)
+    assert stage.local_replay_buffer.size == budget // 3
+    with pytest.raises(SoulsGraphError, match="expected decisions left"):
+        stage.train()
+
+
+def test_at_most_128_decisions_lie_between_updates() -> None:
+    stage = make_stage()
+    counts = []
+    while not stage.finished:
+        before = stage.decisions
+        stage.training_step()
+        counts.append(stage.decisions - before)
+    assert max(counts) == 128
+    assert stage.updates == (3_000 - 100) // 4
+
+
+def test_frozen_skills_stay_bit_identical() -> None:
+    stage = make_stage()
+    before = {skill.name: stage.weights(skill.name) for skill in SKILLS}
+    run(stage)
+    for skill in SKILLS[:-1]:
+        for name, values in stage.weights(skill.name).items():
+            np.testing.assert_array_equal(values, before[skill.name][name])
+    trained = stage.weights("heal_attack")
+    assert all(abs(values - before["heal_attack"][name]).max() > 0 for name, values in trained.items())
+
+
+def test_frozen_modules_act_greedily_when_rllib_explores() -> None:
+    stage = make_stage(budget=500)
+    for skill in SKILLS[:-1]:
+        batch = {"obs": torch.randn(500, skill.observation.size) * 5}
+        explored, greedy = (
+            call(batch)["actions"]
+            for call in (
+                stage.get_module(skill.name).forward_exploration,
+                stage.get_module(skill.name).forward_inference,
+            )
+        )
+        assert torch.equal(explored, greedy)
+
+
+def test_runner_plays_by_the_newest_weights() -> None:
+    stage = run(make_stage(budget=500))
+    runner = stage.env_runner_group.local_env_runner
+    for name, values in runner.weights("heal_attack").items():
+        np.testing.assert_array_equal(values, stage.weights("heal_attack")[name])
+    assert runner.decisions == 500
+
+
+def test_same_seed_same_weights_and_another_seed_others() -> None:
+    first, second, other = run(make_stage()), run(make_stage()), run(make_stage(seed=2))
+    assert_same(first, second)
+    with pytest.raises(AssertionError):
+        assert_same(first, other)
+
+
+def test_both_update_paths_train_alike() -> None:
+    first, second = run(make_stage(budget=800)), run(make_stage(budget=800, path=AUTOGRAD))
+    for name, values in first.weights("heal_attack").items():
+        np.testing.assert_allclose(values, second.weights("heal_attack")[name], atol=1e-4)
+
+
+@pytest.mark.parametrize("path", [CPU_KERNEL, AUTOGRAD])
+def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(path: str, tmp_path: Path) -> None:
+    whole, first = make_stage(path=path), make_stage(path=path)
+    for stage in (whole, first):
+        while stage.decisions < 1_400:  # past a target copy, the ring full
+            stage.training_step()
+    first.save_checkpoint(str(tmp_path))
+    resumed = make_stage(path=path)
+    resumed.load_checkpoint(str(tmp_path))
+    for stage in (whole, resumed):
+        run(stage)
+    assert_same(whole, resumed)
+    assert whole.updates == resumed.updates
+    np.testing.assert_array_equal(whole.local_replay_buffer._rows, resumed.local_replay_buffer._rows)
+    states = [stage.learner.get_training_state() for stage in (whole, resumed)]
+    for name, values in states[0]["weights"].items():
+        np.testing.assert_array_equal(values, states[1]["weights"][name], err_msg=name)
+
+
+def test_loaded_weights_are_played_and_continued(tmp_path: Path) -> None:
+    teacher, pupil = run(make_stage(budget=500)), make_stage(seed=9)
+    pupil.load_weights({skill.name: teacher.weights(skill.name) for skill in SKILLS})
+    pupil.load_normalizer(teacher.normalizer.get_state())
+    assert_same(teacher, pupil)
+    runner = pupil.env_runner_group.local_env_runner
+    np.testing.assert_array_equal(
+        runner.weights("dodge")["q_network.0.weight"], teacher.weights("dodge")["q_network.0.weight"]
+    )
+    module = pupil.learner.trained_module
+    for own, target in zip(module.q_network.parameters(), module.target_network.parameters(), strict=True):
+        np.testing.assert_array_equal(own.detach().numpy(), target.numpy())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
+def test_damaged_training_state_is_told_by_its_file(damage: str, tmp_path: Path) -> None:
+    stage = make_stage(budget=500)
+    stage.training_step()
+    stage.save_checkpoint(str(tmp_path))
+    file = tmp_path / FILE_NAME
+    content = bytearray(file.read_bytes())
+    if damage == "truncated":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[-100] ^= 1
+        file.write_bytes(content)
+    else:
+        file.unlink()
+    with pytest.raises(TrainingStateError, match=FILE_NAME):
+        stage.load_checkpoint(str(tmp_path))
+
+
+def test_checkpoint_of_another_stage_is_refused(tmp_path: Path) -> None:
+    stage = make_stage(budget=500)
+    stage.save_checkpoint(str(tmp_path))
+    config = SkillDQN.get_default_config().debugging(seed=1)
+    config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
+    other = config.stage(SKILLS[:-1], stage.config.hyperparameters, 128).build_algo()
+    with pytest.raises(SoulsGraphError, match="expected a checkpoint of dodge, found heal_attack"):
+        other.load_checkpoint(str(tmp_path))
+
+
+def test_more_lanes_than_decisions_in_a_round_are_refused() -> None:
+    with pytest.raises(SoulsGraphError, match="expected 1 to 128 transitions a sample, found 200"):
+        make_stage(lanes=200).training_step()
+
+
+def test_episodes_are_handed_over_once() -> None:
+    stage = run(make_stage(budget=1_500))
+    episodes = stage.drain_episodes()
+    assert episodes is not None
+    assert 10 < len(episodes) < 200
+    assert episodes.lengths.max() <= 50
+    assert stage.drain_episodes() is None
+
+
+def test_learning_improves_the_return() -> None:
+    stage = make_stage(budget=12_000)
+    returns = []
+    while not stage.finished:
+        stage.train()
+        episodes = stage.drain_episodes()
+        assert episodes is not None
+        returns.append(float((episodes.returns / episodes.lengths).mean()))
+    assert np.mean(returns[-3:]) > np.mean(returns[:1]) + 0.05
+
+
+@pytest.mark.slow
+def test_remote_runners_share_a_round_and_one_that_dies_stops_nothing() -> None:
+    stage = make_stage(budget=6_000, lanes=8, num_env_runners=2, num_cpus_per_env_runner=1)
+    group = stage.env_runner_group
+    stage.training_step()
+    assert stage.decisions == 128
+    ray.kill(group._worker_manager.actors()[1], no_restart=False)
+    assert run(stage).decisions == 6_000
+    assert stage.updates == (6_000 - 100) // 4
+    expected = stage.weights("heal_attack")
+    for weights in group.foreach_env_runner(lambda runner: runner.get_state()["rl_module"]["heal_attack"]):
+        for name, values in weights.items():
+            np.testing.assert_array_equal(values, expected[name])
+    stage.stop()

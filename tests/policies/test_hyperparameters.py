@@ -1,0 +1,64 @@
+"""The clocks of learning, against stable-baselines3's."""
+
+import pytest
+from stable_baselines3.common.utils import LinearSchedule
+
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_policies.hyperparameters import (
+    PRESETS,
+    DQNHyperparameters,
+    baseline_hyperparameters,
+    find_preset,
+    skill_hyperparameters,
+)
+
+
+@pytest.mark.parametrize("decisions", [0, 1, 777, 2_000, 2_001, 20_000])
+def test_exploration_is_stable_baselines3s_schedule(decisions: int) -> None:
+    schedule = LinearSchedule(1.0, 0.05, 0.1)
+    expected = schedule(1.0 - decisions / 20_000)
+    assert skill_hyperparameters(20_000).exploration_rate(decisions) == pytest.approx(expected, abs=1e-12)
+
+
+def test_first_update_follows_the_first_whole_round_after_the_learning_start() -> None:
+    numbers = skill_hyperparameters(20_000)
+    assert [numbers.updates_owed(decisions, 0) for decisions in (0, 100, 103, 104, 228)] == [0, 0, 0, 1, 32]
+
+
+def test_updates_done_are_not_owed_again() -> None:
+    numbers = skill_hyperparameters(20_000)
+    done, rounds = 0, [3, 128, 1, 97, 128, 40]
+    for count in range(1, len(rounds) + 1):
+        done += numbers.updates_owed(sum(rounds[:count]), done)
+    assert done == (sum(rounds) - 100) // 4
+
+
+def test_target_copy_falls_on_multiples_of_its_period() -> None:
+    numbers = skill_hyperparameters(80_000)
+    assert numbers.copies_target(9_999, 10_000)
+    assert not numbers.copies_target(10_000, 10_100)
+    assert numbers.copies_target(19_950, 20_050)
+
+
+def test_replay_holds_a_third_of_a_skills_budget_and_100k_for_the_baseline() -> None:
+    assert skill_hyperparameters(90_000).replay_capacity == 30_000
+    assert baseline_hyperparameters(250_000).replay_capacity == 100_000
+
+
+def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
+    assert {name: preset.lanes for name, preset in PRESETS.items()} == {"paper": 1, "fast": 32}
+    assert max(preset.decisions_per_round for preset in PRESETS.values()) == 128
+
+
+def test_unknown_preset_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownNameError, match="'fast'"):
+        find_preset("fastt")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"budget": 0}, {"discount": 1.1}, {"learning_rate": 0.0}, {"exploration_fraction": 0.0}, {"hidden_sizes": ()}],
+)
+def test_value_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
+    with pytest.raises(SoulsGraphError, match=next(iter(wrong))):
+        DQNHyperparameters(**{"budget": 100, "replay_capacity": 10, **wrong})

@@ -1,0 +1,124 @@
+"""Fused inference, against the RLlib module it stands for."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from ray.rllib.core.columns import Columns
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.module import QNetworkModule
+
+SCENARIO = load_scenario("iudex-phase1")
+SKILLS = [make_skill(name) for name in SKILL_NAMES]
+
+
+def _module(skill: Skill, seed: int = 0) -> QNetworkModule:
+    size = skill.observation.size
+    module = QNetworkModule(
+        observation_space=Box(-np.inf, np.inf, (size,), np.float32),
+        action_space=Discrete(len(skill.actions)),
+        model_config={"hidden_sizes": (64, 64), "observation_clip": 10.0, "seed": seed},
+    )
+    random = np.random.default_rng(seed)
+    module.set_normalizer(random.normal(0, 5, size), random.uniform(1e-4, 3, size))
+    return module
+
+
+def _network(skill: Skill, seed: int = 0) -> FrozenNetwork:
+    return FrozenNetwork.of(skill, SCENARIO, _module(skill, seed).weights(), 10.0)
+
+
+def _rows(count: int, seed: int = 0, scale: float = 30.0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal((count, 25)) * scale).astype(np.float32)
+
+
+@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.name)
+def test_q_values_equal_the_module_on_raw_observations(skill: Skill) -> None:
+    module, rows = _module(skill), _rows(200)
+    with torch.no_grad():
+        expected = module.q_network(module.normalize(torch.from_numpy(skill.observation(rows, SCENARIO)))).numpy()
+    found = FusedNetworks([_network(skill)]).q_values(0, rows)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@settings(max_examples=60)
+@given(row=arrays(np.float32, 25, elements=st.floats(-(2.0**100), 2.0**100, width=32)))
+def test_values_out_of_range_are_clipped_as_in_the_module(row: np.ndarray) -> None:
+    skill = SKILLS[3]
+    module = _module(skill)
+    with torch.no_grad():
+        observation = torch.from_numpy(skill.observation(row[None], SCENARIO))
+        expected = module.q_network(module.normalize(observation)).numpy()
+    found = FusedNetworks([_network(skill)]).q_values(0, row[None])
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_column_that_was_constant_in_training_is_clipped_when_it_changes() -> None:
+    skill = SKILLS[0]
+    module = _module(skill)
+    module.set_normalizer(np.zeros(skill.observation.size), np.full(skill.observation.size, 1e-6))
+    networks = FusedNetworks([FrozenNetwork.of(skill, SCENARIO, module.weights(), 10.0)])
+    near, far = np.full((1, 25), 1e-3, np.float32), np.full((1, 25), 1e6, np.float32)
+    np.testing.assert_array_equal(networks.q_values(0, near), networks.q_values(0, far))
+
+
+@settings(max_examples=25, deadline=None)
+@given(lanes=st.integers(1, 40), seed=st.integers(0, 100))
+def test_actions_do_not_depend_on_the_number_of_lanes(lanes: int, seed: int) -> None:
+    networks, rows = FusedNetworks([_network(skill) for skill in SKILLS]), _rows(lanes, seed)
+    together, alone = np.zeros((lanes, 5), np.int64), np.zeros((lanes, 5), np.int64)
+    networks.act(rows, np.ones((lanes, 5), np.bool_), together)
+    for lane in range(lanes):
+        one = slice(lane, lane + 1)
+        networks.act(rows[one], np.ones((1, 5), np.bool_), alone[one])
+    np.testing.assert_array_equal(together, alone)
+    values = np.concatenate([networks.q_values(0, rows[lane : lane + 1]) for lane in range(lanes)])
+    np.testing.assert_array_equal(values, networks.q_values(0, rows))
+
+
+def test_greedy_action_is_the_modules_and_only_where_due() -> None:
+    rows, due = _rows(300), np.random.default_rng(1).random((300, 5)) < 0.5
+    actions = np.full((300, 5), -7, np.int64)
+    FusedNetworks([_network(skill) for skill in SKILLS]).act(rows, due, actions)
+    assert (actions[~due] == -7).all()
+    for index, skill in enumerate(SKILLS):
+        batch = {Columns.OBS: torch.from_numpy(skill.observation(rows, SCENARIO))}
+        expected = _module(skill).forward_inference(batch)[Columns.ACTIONS].numpy()
+        shown = due[:, index]
+        assert (actions[shown, index] == expected[shown]).mean() > 0.99  # a tie may round either way
+
+
+def test_each_lane_may_play_another_version() -> None:
+    skill, rows = SKILLS[4], _rows(60)
+    versions = [_network(skill, seed) for seed in range(3)]
+    plays = np.random.default_rng(2).integers(-1, 3, (60, 1))
+    actions = np.full((60, 1), -7, np.int64)
+    FusedNetworks(versions, plays).act(rows, np.ones((60, 1), np.bool_), actions)
+    for version, network in enumerate(versions):
+        lanes = plays[:, 0] == version
+        expected = FusedNetworks([network]).q_values(0, rows).argmax(axis=1)
+        np.testing.assert_array_equal(actions[lanes, 0], expected[lanes])
+    assert (actions[plays[:, 0] == -1] == -7).all()
+
+
+def test_replaced_network_plays_as_if_built_with_it() -> None:
+    networks, rows = FusedNetworks([_network(SKILLS[1]), _network(SKILLS[2])]), _rows(20)
+    networks.replace(1, _network(SKILLS[2], seed=9))
+    expected = FusedNetworks([_network(SKILLS[2], seed=9)]).q_values(0, rows)
+    np.testing.assert_array_equal(networks.q_values(1, rows), expected)
+
+
+def test_weights_of_another_skill_are_refused() -> None:
+    with pytest.raises(SoulsGraphError, match="network of dodge"):
+        FrozenNetwork.of(make_skill("dodge"), SCENARIO, _module(make_skill("heal_attack")).weights(), 10.0)
+    with pytest.raises(SoulsGraphError, match="expected a weight"):
+        FrozenNetwork.of(make_skill("dodge"), SCENARIO, {}, 10.0)
+    with pytest.raises(SoulsGraphError, match="keep the layer sizes"):
+        FusedNetworks([_network(SKILLS[0])]).replace(0, _network(SKILLS[1]))

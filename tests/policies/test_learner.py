@@ -1,0 +1,174 @@
+"""The learner's two paths, against each other and against stable-baselines3."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from stable_baselines3 import DQN
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.replay import Batch
+
+SKILLS = [make_skill("dodge"), make_skill("heal_attack")]
+SIZE, ACTIONS = SKILLS[-1].observation.size, len(SKILLS[-1].actions)
+
+
+def make_learner(path: str) -> SkillDQNLearner:
+    config = SkillDQN.get_default_config().debugging(seed=5)
+    config.stage(SKILLS, skill_hyperparameters(90_000), 128, path)
+    learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
+    learner.build()
+    return learner
+
+
+def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
+    """Batches whose TD errors lie on both sides of the Huber loss's bend, some rows terminal."""
+    random = np.random.default_rng(seed)
+    return Batch(
+        observations=random.standard_normal((count, SIZE)).astype(np.float32),
+        next_observations=random.standard_normal((count, SIZE)).astype(np.float32),
+        actions=random.integers(0, ACTIONS, count),
+        rewards=(random.standard_normal(count) * reward_scale).astype(np.float32),
+        terminated=(random.random(count) < 0.2).astype(np.float32),
+    )
+
+
+def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0):
+    figures = learner.update(
+        batch=as_multi_agent_batch("heal_attack", batch), timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: decisions}
+    )
+    return figures["heal_attack"]
+
+
+def vector(learner: SkillDQNLearner) -> np.ndarray:
+    return np.concatenate([p.detach().numpy().ravel() for p in learner.trained_module.q_network.parameters()])
+
+
+def moments(learner: SkillDQNLearner, name: str) -> np.ndarray:
+    parameters = learner.trained_module.q_network.parameters()
+    return np.concatenate([learner.optimizer.state[p][name].numpy().ravel() for p in parameters])
+
+
+class _Space(gym.Env):
+    observation_space = gym.spaces.Box(-10, 10, (SIZE,), np.float32)
+    action_space = gym.spaces.Discrete(ACTIONS)
+
+
+class _Fixed:
+    """A replay that gives the one batch it was made of."""
+
+    def __init__(self, batch: Batch) -> None:
+        columns = [torch.from_numpy(values) for values in vars(batch).values()]
+        observations, following, actions, rewards, terminated = columns
+        self._samples = ReplayBufferSamples(
+            observations, actions[:, None], following, terminated[:, None], rewards[:, None]
+        )
+
+    def sample(self, batch_size: int, env: object = None) -> ReplayBufferSamples:
+        assert batch_size == len(self._samples.rewards)
+        return self._samples
+
+
+def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
+    model = DQN("MlpPolicy", _Space(), learning_rate=3e-4, batch_size=256, device="cpu")
+    module = learner.trained_module
+    for theirs, ours in ((model.q_net, module.q_network), (model.q_net_target, module.target_network)):
+        theirs.q_net.load_state_dict(ours.state_dict())
+    model.replay_buffer = _Fixed(batch)
+    model.set_logger(Logger(None, []))
+    return model
+
+
+@pytest.mark.parametrize("reward_scale", [1.0, 300.0], ids=["norm below the clip", "norm above the clip"])
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> None:
+    learner = make_learner(path)
+    for parameter in learner.trained_module.q_network.parameters():  # so that network and target differ
+        parameter.data *= 1.0 if reward_scale == 1.0 else 30.0
+    batch = make_batch(256, 0, reward_scale)
+    model = _reference(learner, batch)
+    figures = update(learner, batch)
+    model.train(gradient_steps=1, batch_size=256)
+    norm = torch.stack([p.grad.norm() for p in model.q_net.parameters()]).norm().item()
+    assert (norm > 9.9) == (reward_scale > 1.0), "the case is about the gradient clip"
+    assert figures.loss == pytest.approx(model.logger.name_to_value["train/loss"], rel=1e-6)
+    reference = torch.cat([p.detach().ravel() for p in model.q_net.parameters()]).numpy()
+    np.testing.assert_allclose(vector(learner), reference, atol=1e-6)
+    for name in ("exp_avg", "exp_avg_sq"):
+        states = [model.policy.optimizer.state[p][name] for p in model.q_net.parameters()]
+        np.testing.assert_allclose(moments(learner, name), torch.cat([s.ravel() for s in states]), atol=1e-6)
+
+
+def test_both_paths_stay_equal_over_300_updates_and_a_target_copy() -> None:
+    learners = [make_learner(AUTOGRAD), make_learner(CPU_KERNEL)]
+    for call in range(30):
+        decisions, batch = 500 * call, make_batch(2560, call)
+        first, second = (update(learner, batch, decisions) for learner in learners)
+        assert first.loss == pytest.approx(second.loss, rel=1e-4)
+        assert first.q_mean == pytest.approx(second.q_mean, abs=1e-5)
+        assert first.td_error == pytest.approx(second.td_error, rel=1e-4)
+    weights = [vector(learner) for learner in learners]
+    assert abs(weights[0] - vector(make_learner(AUTOGRAD))).max() > 0.01
+    np.testing.assert_allclose(weights[0], weights[1], atol=2e-6)
+    np.testing.assert_allclose(moments(learners[0], "exp_avg"), moments(learners[1], "exp_avg"), atol=1e-6)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_target_is_copied_when_a_period_ends_and_not_before(path: str) -> None:
+    learner = make_learner(path)
+    module = learner.trained_module
+
+    def equal() -> bool:
+        pairs = zip(module.q_network.parameters(), module.target_network.parameters(), strict=True)
+        return all(torch.equal(own, target) for own, target in pairs)
+
+    update(learner, make_batch(256, 0), 9_000)
+    before = vector(learner)
+    update(learner, make_batch(256, 1), 9_999)
+    assert not equal()
+    after = vector(learner)
+    update(learner, make_batch(256, 2), 10_001)
+    target = np.concatenate([p.numpy().ravel() for p in module.target_network.parameters()])
+    np.testing.assert_array_equal(target, after)
+    assert abs(target - before).max() > 0
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_rllibs_own_state_brings_another_learner_to_the_same_point(path: str) -> None:
+    learner, other = make_learner(path), make_learner(path)
+    for call in range(3):
+        update(learner, make_batch(512, call), 4_000 * call)
+    other.set_state(learner.get_state())
+    for each in (learner, other):
+        update(each, make_batch(256, 9), 10_000)
+    np.testing.assert_array_equal(vector(learner), vector(other))
+    targets = [[p.numpy() for p in each.trained_module.target_network.parameters()] for each in (learner, other)]
+    for own, theirs in zip(*targets, strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+def test_only_the_trained_skill_has_an_optimizer() -> None:
+    learner = make_learner(CPU_KERNEL)
+    assert learner.get_optimizers_for_module("dodge") == []
+    assert len(learner.get_optimizers_for_module("heal_attack")) == 1
+
+
+def test_batch_of_a_frozen_skill_is_refused() -> None:
+    learner = make_learner(CPU_KERNEL)
+    with pytest.raises(SoulsGraphError, match=r"expected a batch of heal_attack, found \['dodge'\]"):
+        learner.update(batch=as_multi_agent_batch("dodge", make_batch(256, 0)))
+
+
+def test_kernel_refuses_other_than_two_hidden_layers() -> None:
+    config = SkillDQN.get_default_config().debugging(seed=5)
+    numbers = skill_hyperparameters(1000)
+    config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4)
+    with pytest.raises(SoulsGraphError, match="expected two hidden layers on a CPU, found 1"):
+        SkillDQNLearner(config=config, module_spec=config.rl_module_spec).build()
