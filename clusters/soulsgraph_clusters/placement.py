@@ -1,37 +1,74 @@
-"""Where env runners sit: on nodes that offer `game_pc` where a cluster has them, else on plain processors."""
+"""Where the parts of a stage sit: env runners on game PCs, everything else beside the driver."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from soulsgraph_clusters.session import ClusterError
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from soulsgraph_clusters.session import ClusterError, Session
 
 #: The resource a worker joins with (`ray start --resources '{"game_pc": 1}'`): one game, one runner.
 GAME_PC = "game_pc"
+#: A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
+RESERVATION_TIMEOUT_S = 5.0
+
+_PROCESSOR = {"CPU": 1.0}
+
+_logger = logging.getLogger("soulsgraph")
 
 
-def env_runner_placement(num_env_runners: int, resources: Mapping[str, float]) -> dict[str, Any]:
+def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
     """Give the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
 
-    `resources` is what the session offers, name to amount. Without remote runners the driver
-    samples itself; the learner always stays with the driver.
+    With fewer places than `wanted` a stage goes on with those there are, so that a run outlives the
+    loss of a game PC. Without remote runners the driver samples itself; the learner always stays there.
 
     Raises:
-        ClusterError: if there are fewer places than runners: RLlib would wait for them for ever.
+        ClusterError: if there is no place at all.
     """
-    if not num_env_runners:
+    if not wanted:
         return {"num_env_runners": 0}
-    on_game_pcs = resources.get(GAME_PC, 0.0) > 0.0
-    resource = GAME_PC if on_game_pcs else "CPU"
-    places = int(resources.get(resource, 0.0))
-    if num_env_runners > places:
+    offered = session.resources
+    one = _PROCESSOR | ({GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {})
+    count = next((count for count in range(min(wanted, _places(one, offered)), 0, -1) if _answer(one, count)), 0)
+    if not count:
         raise ClusterError(
-            f"env runners: expected at most {places}, one for each {resource} the session offers, "
-            f"found {num_env_runners}; join more workers or ask for fewer with --env-runners."
+            f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
+            "join a worker or train with --env-runners 0."
         )
+    if count < wanted:
+        _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)
     return {
-        "num_env_runners": num_env_runners,
+        "num_env_runners": count,
         "num_cpus_per_env_runner": 1,
-        "custom_resources_per_env_runner": {GAME_PC: 1} if on_game_pcs else {},
+        "custom_resources_per_env_runner": {GAME_PC: 1} if GAME_PC in one else {},
     }
+
+
+def _places(one: Mapping[str, float], offered: Mapping[str, float]) -> int:
+    return min(int(offered.get(name, 0.0) // amount) for name, amount in one.items())
+
+
+def _answer(one: Mapping[str, float], count: int) -> bool:
+    """Tell whether so many places can be had now: RLlib would wait for a missing one for ever."""
+    reservation = placement_group([dict(one)] * count)
+    try:
+        return bool(reservation.wait(RESERVATION_TIMEOUT_S))
+    finally:
+        remove_placement_group(reservation)
+
+
+def _describe(resources: Mapping[str, float]) -> str:
+    shown = {name: amount for name, amount in resources.items() if name in (GAME_PC, *_PROCESSOR)}
+    return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
+
+
+def beside_driver() -> dict[str, Any]:
+    """Give the options of a Ray task that helps the driver: on its node, so that a game PC only plays."""
+    node = ray.get_runtime_context().get_node_id()
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}

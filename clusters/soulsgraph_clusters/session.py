@@ -42,10 +42,14 @@ class ClusterError(SoulsGraphError):
 
 @dataclass(frozen=True)
 class Session:
-    """Where Ray runs, and what it offers, resource name to amount."""
+    """Where Ray runs."""
 
     local: bool
-    resources: dict[str, float]
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What it offers now, resource name to amount; a cluster's nodes come and go."""
+        return dict(ray.cluster_resources())
 
 
 @contextmanager
@@ -61,12 +65,12 @@ def connect(address: str | None = None, num_cpus: int | None = None) -> Iterator
         ClusterError: if the cluster does not answer within seconds, or refuses the token.
     """
     if ray.is_initialized():
-        yield Session(local=False, resources=ray.cluster_resources())
+        yield Session(local=False)
         return
     chosen = address or os.environ.get("RAY_ADDRESS") or LOCAL
     try:
         with _local(num_cpus) if chosen == LOCAL else _joined(chosen):
-            yield Session(local=chosen == LOCAL, resources=ray.cluster_resources())
+            yield Session(local=chosen == LOCAL)
     finally:
         ray.shutdown()
 

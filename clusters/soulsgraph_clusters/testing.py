@@ -34,6 +34,8 @@ _HEALTH_CHECK = {
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "3",
 }
+#: A stopped job may need longer than Ray's three seconds to leave a checkpoint.
+_STOP_WAIT = {"RAY_JOB_STOP_WAIT_TIME_S": "30"}
 
 
 def free_port() -> int:
@@ -110,6 +112,8 @@ class Node(_Program):
 class Job(_Program):
     """A `ray job submit` that waits for its job: its exit code is 0 if the job succeeded."""
 
+    submission_id = ""
+
 
 @dataclass(frozen=True)
 class _Ports:
@@ -176,7 +180,7 @@ class LocalCluster:
             *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}"),
             f"--num-cpus={self._head_cpus}",
         ]
-        self._head = self._start(Node, "head", self._node(command), _HEALTH_CHECK)
+        self._head = self._start(Node, "head", self._node(command), _HEALTH_CHECK | _STOP_WAIT)
         self._wait_for(self._head)
 
     def add_worker(self, resources: Mapping[str, float] | None = None) -> Node:
@@ -198,8 +202,20 @@ class LocalCluster:
 
     def job_submit(self, command: Sequence[str]) -> Job:
         """Run a command as a job of the cluster; its first word is a program on the head's PATH."""
-        submit = ["job", "submit", f"--address=http://127.0.0.1:{self._ports.dashboard}", "--", *command]
-        return self._start(Job, f"job-{len(self._programs)}", submit, {"RAY_DEDUP_LOGS": "0"})
+        name = f"job-{len(self._programs)}"
+        submit = ["job", "submit", self._jobs_address, f"--submission-id={name}", "--", *command]
+        job = self._start(Job, name, submit, {"RAY_DEDUP_LOGS": "0"})
+        job.submission_id = name
+        return job
+
+    def stop_job(self, job: Job) -> None:
+        """Ask a job to stop and wait until it has: it gets a SIGTERM and half a minute to heed it."""
+        stop = ["job", "stop", self._jobs_address, job.submission_id]
+        self._start(_Program, f"{job.submission_id}-stop", stop, {}).wait(60.0)
+
+    @property
+    def _jobs_address(self) -> str:
+        return f"--address=http://127.0.0.1:{self._ports.dashboard}"
 
     def close(self) -> None:
         """Stop jobs, workers and the head by process id and remove their files."""

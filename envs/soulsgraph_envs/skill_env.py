@@ -59,7 +59,7 @@ def observation_space(skill: Skill) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
 
 
-def action_space(skill: Skill) -> gymnasium.spaces.Discrete:
+def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
     """Give the skill's action space."""
     return gymnasium.spaces.Discrete(len(skill.actions))
 
@@ -83,9 +83,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         self._seed: int | None = None
         self._episode = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time."""
         super().reset(seed=seed)
         if seed is not None or self._seed is None:

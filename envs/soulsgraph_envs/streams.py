@@ -20,7 +20,7 @@ _UNIT = 1.0 / (1 << 53)
 
 
 @njit(uint64(uint64), cache=True, inline="always")
-def mix(state: int) -> int:
+def mix(state: np.uint64) -> np.uint64:
     """Scramble one 64-bit word."""
     word = (state ^ (state >> _S30)) * _MIX_1
     word = (word ^ (word >> _S27)) * _MIX_2
@@ -73,4 +73,5 @@ def _pair(seed: int, lanes: Seeds, episodes: Seeds) -> Seeds:
 
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
     """Give the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
-    return _pair(np.uint64(seed), *(np.atleast_1d(np.asarray(words, np.uint64)) for words in (lanes, episodes)))
+    pairs: Seeds = _pair(np.uint64(seed), *(np.atleast_1d(np.asarray(words, np.uint64)) for words in (lanes, episodes)))
+    return pairs

@@ -47,9 +47,7 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
     return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
 
 
-def judge_run(
-    run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto"
-) -> WinRateTable:
+def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
     """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
     done = 0
     with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:

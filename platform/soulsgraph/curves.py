@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import ray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from soulsgraph.intervals import mean_interval
 from soulsgraph.judging import evaluation_seeds
+from soulsgraph_clusters.placement import beside_driver
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
@@ -96,7 +97,7 @@ class CurveEvaluator:
     def __init__(self, folder: Path, task: CurveTask, known: set[int], reached: int) -> None:
         self._folder = folder
         self._task = ray.put(task)
-        self._evaluate = ray.remote(num_cpus=1)(evaluate_checkpoints)
+        self._evaluate = ray.remote(**beside_driver())(evaluate_checkpoints)
         self._waiting: list[tuple[int, Weights]] = []
         self._running: list[Any] = []
         for path in sorted(folder.glob("step-*.safetensors")):
@@ -107,16 +108,16 @@ class CurveEvaluator:
                 self._waiting.append((step, load_file(path)))
 
     def add(self, step: int, weights: Weights) -> None:
-        """Keep a checkpoint, and have it played once a batch is full.
+        """Keep a checkpoint, and have it played once a batch is full and the one before is done.
 
         Raises:
             WriteError: if the folder cannot be written.
         """
         kept = {name: np.array(values) for name, values in weights.items()}
         with whole_file(self._folder / f"step-{step:09d}.safetensors") as temporary:
-            save_file(kept, temporary)
+            temporary.write_bytes(save(kept))
         self._waiting.append((step, kept))
-        if len(self._waiting) >= _BATCH:
+        if len(self._waiting) >= _BATCH and not self._running:
             self._submit()
 
     def collect(self) -> list[CurvePoint]:

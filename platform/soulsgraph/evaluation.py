@@ -82,9 +82,7 @@ def make_match(run: RunFolder, setting: Setting) -> Match:
     order = run.plan.skill_graph.order
     skills = tuple(make_skill(name, run.plan.options) for name in order)
     artifacts = load_artifacts(run, setting.trained_on, [name for name in order if name not in setting.randomize])
-    networks = tuple(
-        network_of(artifacts[skill.name], skill, scenario) for skill in skills if skill.name in artifacts
-    )
+    networks = tuple(network_of(artifacts[skill.name], skill, scenario) for skill in skills if skill.name in artifacts)
     return Match(scenario, skills, networks, setting.randomize)
 
 

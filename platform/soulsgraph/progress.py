@@ -26,17 +26,14 @@ class StageProgress(Protocol):
 
 
 class _Rate:
-    """Count steps a second since the first report; steps done before (a resumed stage) do not count."""
+    """Count steps a second; steps done before (a resumed stage) do not count."""
 
-    def __init__(self, total: int, unit: str, clock: Callable[[], float]) -> None:
-        self._total, self._unit, self._clock = total, unit, clock
+    def __init__(self, total: int, done: int, unit: str, clock: Callable[[], float]) -> None:
+        self._total, self._first, self._unit, self._clock = total, done, unit, clock
         self._mean_return: float | None = None
         self._began_s = clock()
-        self._first: int | None = None
 
     def describe(self, steps: int, mean_return: float | None) -> str:
-        if self._first is None:
-            self._began_s, self._first = self._clock(), steps
         elapsed_s = self._clock() - self._began_s
         rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
         left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
@@ -81,16 +78,20 @@ def stage_progress(
     name: str,
     total: int,
     display: Display = "auto",
+    done: int = 0,
     unit: str = "steps",
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[StageProgress]:
-    """Give the progress of `total` steps (or another unit); a console that is no terminal gets plain lines."""
+    """Give the progress of `total` steps (or another unit), `done` of them before.
+
+    A console that is no terminal gets plain lines.
+    """
     if display == "silent":
         yield _Silent()
         return
     console = console or Console()
-    rate = _Rate(total, unit, clock)
+    rate = _Rate(total, done, unit, clock)
     if console.is_terminal:
         columns = (
             TextColumn("{task.description:<12}"),

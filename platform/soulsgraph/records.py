@@ -63,6 +63,8 @@ class StageRecords:
             "exploration": algorithm.exploration_rate,
             "steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9),
         }
+        if algorithm.config.num_env_runners:
+            figures["env_runners"] = algorithm.live_runners
         learner = result.get(LEARNER_RESULTS, {}).get(self._setup.stage.skill, {})
         names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
         return figures | {name: float(learner[key]) for name, key in names.items() if key in learner}

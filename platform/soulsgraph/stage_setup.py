@@ -12,7 +12,8 @@ from soulsgraph.evaluation import newest_version
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
-from soulsgraph_clusters.placement import env_runner_placement
+from soulsgraph_clusters.placement import place_env_runners
+from soulsgraph_clusters.session import Session
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
@@ -84,17 +85,19 @@ class StageSetup:
         lineage = self.run.library.lineage(self.stage.skill, self.parent.card.version)
         return sum(card.training.steps for card in lineage)
 
-    def build(self, resources: Mapping[str, float]) -> SkillDQN:
-        """Build the algorithm inside a Ray session that offers `resources`."""
+    def build(self, session: Session) -> SkillDQN:
+        """Build the algorithm in a Ray session.
+
+        Raises:
+            ClusterError: if the plan has remote env runners and the session no place for one.
+        """
         plan = self.run.plan
         preset = find_preset(plan.preset)
-        config = SkillDQN.get_default_config().debugging(seed=self.stage.seed)
+        config = SkillDQN.get_default_config().debugging(seed=self.stage.seed, log_level="ERROR")
         config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round)
-        config = config.env_runners(
-            env_runner_cls=SkillGraphEnvRunner, **env_runner_placement(plan.env_runners, resources)
-        )
+        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(plan.env_runners, session))
         lanes = min(plan.lanes or preset.lanes, config.decisions_per_sample)
-        algorithm = config.environment(env_config={"task": SamplingTask(self.scenario, lanes)}).build_algo()
+        algorithm: SkillDQN = config.environment(env_config={"task": SamplingTask(self.scenario, lanes)}).build_algo()
         algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
         if self.parent is not None:
             algorithm.load_weights({self.stage.skill: weights_of(self.parent)})
@@ -112,6 +115,6 @@ class StageSetup:
             for key, kept in weights_of(artifact).items():
                 if not np.array_equal(now[key], kept.astype(now[key].dtype)):
                     raise SoulsGraphError(
-                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} changed; "
-                        "this is a defect: report it with the run's plan.json."
+                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
+                        "changed; this is a defect: report it with the run's plan.json."
                     )

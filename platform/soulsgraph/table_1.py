@@ -29,8 +29,8 @@ TABLE_1 = (
     Row("heal-attack random, dodge trained", "a", _PHASE_1, 4.0, randomize=("heal_attack",)),
     Row("heal-attack trained, dodge random", "a", _PHASE_1, 16.0, randomize=("dodge",)),
     Row("heal-attack trained, dodge trained", "a", _PHASE_1, 44.0),
-    Row("single atomic agent (end-to-end)", "a", _PHASE_1, 0.0, skill=END_TO_END),
-    Row("zero-shot transfer (mid-range start)", "b", _PHASE_2, 33.3),
-    Row("zero-shot transfer (long-range start)", "b", _PHASE_2, 12.5, start="long"),
-    Row("selective fine-tuning (dodge + heal-attack only)", "b", _PHASE_2, 52.0, trained_on=_PHASE_2),
+    Row("single end-to-end agent", "a", _PHASE_1, 0.0, skill=END_TO_END),
+    Row("zero-shot, mid-range start", "b", _PHASE_2, 33.3),
+    Row("zero-shot, long-range start", "b", _PHASE_2, 12.5, start="long"),
+    Row("dodge and heal-attack fine-tuned", "b", _PHASE_2, 52.0, trained_on=_PHASE_2),
 )

@@ -42,11 +42,13 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
     """
     setup = StageSetup.of(place.run, stage)
     checkpoints = StageCheckpoints(place.run.checkpoints(stage.name))
-    algorithm = setup.build(place.session.resources)
+    algorithm = setup.build(place.session)
     try:
         _resume(algorithm, checkpoints)
         records = StageRecords(setup, place.board, algorithm.decisions)
-        with interruptible() as interrupted, stage_progress(stage.name, stage.budget, place.display) as progress:
+        progressing = stage_progress(stage.name, stage.budget, place.display, done=algorithm.decisions)
+        with interruptible() as interrupted, progressing as progress:
+            algorithm.stop_requested = interrupted
             while not algorithm.finished:
                 before = algorithm.decisions
                 mean_return = records.add(algorithm, algorithm.train())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,10 @@ PROBE_PERIOD_S = 5.0
 #: Without any live runner for so long the stage gives up.
 ABANDONED_AFTER_S = 300.0
 
-
 #: Loss and Q-values are averaged over so many updates before they are logged.
 UPDATES_PER_LOG = 125
+
+_logger = logging.getLogger("soulsgraph")
 
 
 @dataclass
@@ -78,9 +80,12 @@ class SkillDQN(DQN):
     def setup(self, config: SkillDQNConfig) -> None:
         """Build learner, replay and runners, and give the runners the first weights."""
         self.decisions, self.updates = 0, 0
+        #: Asked after every round with remote runners, which may take long: whether to end the iteration there.
+        self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: list[Episodes] = []
         self._figures = _Figures()
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
+        self._live_runners = config.num_env_runners
         super().setup(config)
         self.normalizer = RunningNormalizer(config.skills[-1].observation.size)
         self._generator = np.random.Generator(np.random.PCG64(self.config.seed))
@@ -117,19 +122,24 @@ class SkillDQN(DQN):
         if left <= 0:
             raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
         if left < (self.config.min_sample_timesteps_per_iteration or 0):
-            self.config = self.config.copy(copy_frozen=False).reporting(min_sample_timesteps_per_iteration=left)
-            self.config.freeze()
+            self._shorten_iterations(left)
         results: dict[str, Any] = super().step()
         return results
+
+    def _shorten_iterations(self, decisions: int) -> None:
+        self.config = self.config.copy(copy_frozen=False).reporting(min_sample_timesteps_per_iteration=decisions)
+        self.config.freeze()
 
     def training_step(self) -> None:
         """Sample, remember, learn, and hand out the new weights."""
         received = self._receive(self._sample())
-        if not received:
-            return
-        self._learn()
-        self._send_weights([self.config.trained])
-        self._log(received)
+        if received:
+            self._learn()
+            self._send_weights([self.config.trained])
+            self._log(received)
+        # Without remote runners an iteration is short, and where it ends shows in the records.
+        if self.config.num_env_runners and self.stop_requested():
+            self._shorten_iterations(0)
 
     def _log(self, received: int) -> None:
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
@@ -145,6 +155,7 @@ class SkillDQN(DQN):
             _uses_new_env_runners=True,
         )
         now = time.monotonic()
+        self._tell_of_runners()
         if chunks:
             self._last_chunk_s = now
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
@@ -155,6 +166,18 @@ class SkillDQN(DQN):
         else:
             time.sleep(self.config.env_runner_health_probe_timeout_s)
         return chunks
+
+    @property
+    def live_runners(self) -> int:
+        """How many remote runners took part in the last round."""
+        return self._live_runners
+
+    def _tell_of_runners(self) -> None:
+        live = self.env_runner_group.num_healthy_remote_workers()
+        if live != self._live_runners:
+            told = "an env runner was lost" if live < self._live_runners else "an env runner is back"
+            _logger.warning("%s: %s, %d of %d play", self.config.trained, told, live, self.config.num_env_runners)
+        self._live_runners = live
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
         """Take over chunks up to the budget, the surplus of the last one dropped; give the count."""

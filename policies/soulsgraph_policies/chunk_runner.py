@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any
 
 import gymnasium
-import ray
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_runner import EnvRunner
@@ -33,10 +32,15 @@ class ChunkRunner(EnvRunner, Checkpointable):
         #: Decisions of the trained skill that the learner has received from all runners.
         self.decisions = 0
         spaces = self.get_spaces()
+        self._without_weights = set(spaces)
         self.module: MultiRLModule = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True).build()
-        if self.worker_index or not self.config.num_env_runners:
+        if self.samples:
             self.make_env()
-            self.weights_changed(list(spaces))
+
+    @property
+    def samples(self) -> bool:
+        """Whether this runner plays: every remote one does, the driver's own only without them."""
+        return bool(self.worker_index) or not self.config.num_env_runners
 
     @abstractmethod
     def make_env(self) -> None:
@@ -48,7 +52,10 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @abstractmethod
     def weights_changed(self, skills: Collection[str]) -> None:
-        """Play `skills` by their new `weights` from now on, exploring as `decisions` tells."""
+        """Play `skills` by their new `weights` from now on, exploring as `decisions` tells.
+
+        The first call names every skill: a runner that Ray has restarted plays by nothing but what it was given.
+        """
 
     def get_training_state(self) -> dict[str, Any]:
         """Give what the next chunk depends on but networks and `decisions`, as nested arrays and plain values."""
@@ -87,13 +94,13 @@ class ChunkRunner(EnvRunner, Checkpointable):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over weights (all or some modules) and the count of decisions."""
         self.decisions = int(state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions))
-        modules = state.get(COMPONENT_RL_MODULE, {})
-        if isinstance(modules, ray.ObjectRef):
-            modules = ray.get(modules)
-        for skill, weights in modules.items():
+        given = state.get(COMPONENT_RL_MODULE, {})
+        for skill, weights in given.items():
             self.module[skill].unwrapped().load_weights(weights)
-        if self.worker_index or not self.config.num_env_runners:
-            self.weights_changed(state.get(COMPONENT_RL_MODULE, {}))
+        incomplete = bool(self._without_weights)
+        self._without_weights -= given.keys()
+        if self.samples and not self._without_weights:
+            self.weights_changed(list(self.config.skill_spaces() if incomplete else given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give what makes an equal runner."""

@@ -38,7 +38,8 @@ class Episodes:
     @property
     def returns(self) -> Floats:
         """Undiscounted returns, (n,)."""
-        return self.terms.sum(axis=1)
+        returns: Floats = self.terms.sum(axis=1)
+        return returns
 
     @classmethod
     def join(cls, parts: Sequence[Episodes]) -> Episodes:

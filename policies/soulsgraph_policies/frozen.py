@@ -17,7 +17,9 @@ from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
 
 def layers_of(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
     """Give a module's layers as (W (inputs, outputs), b (outputs,)), copied."""
-    indices = sorted(int(name.split(".")[1]) for name in weights if name.startswith(NETWORK) and name.endswith("weight"))
+    indices = sorted(
+        int(name.split(".")[1]) for name in weights if name.startswith(NETWORK) and name.endswith("weight")
+    )
     return tuple(
         (
             np.array(weights[f"{NETWORK}.{index}.weight"].T, np.float32),

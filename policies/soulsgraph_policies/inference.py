@@ -30,6 +30,10 @@ _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
 # Rows of the affine table; one column an observed value.
 _COLUMN, _OFFSET, _SCALE, _MEAN, _INVERSE, _CLIP = range(6)
 
+#: Integer tables (networks, ...), affine table (6, columns), all parameters; then, for one evaluation
+#: at a time, the layer that is read, the layer that is written, and the inputs that are not 0.
+Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers]
+
 
 @dataclass(frozen=True)
 class FrozenNetwork:
@@ -148,16 +152,10 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 
 @njit(cache=True, error_model="numpy")
-def _evaluate(
-    rows: StateRows,
-    lane: int,
-    table: Integers,
-    affine: Doubles,
-    parameters: Floats,
-    work: tuple[Floats, Floats, Integers],
-) -> int:
-    """Leave the Q-values of one network in the first array of `work`, and give how many they are."""
-    source, out, active = work
+def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
+    """Leave the Q-values of one network in the packed `source`, and give how many they are."""
+    tables, affine, parameters, source, out, active = packed
+    table = tables[network]
     _observe(rows, lane, affine, table[_OBSERVATION], table[_INPUTS], source)
     inputs, start = table[_INPUTS], table[_PARAMETERS]
     for layer in range(table[_LAYERS]):
@@ -174,24 +172,15 @@ def _evaluate(
 
 
 @njit(cache=True)
-def _act(
-    rows: StateRows,
-    due: Flags,
-    actions: Actions,
-    plays: Integers,
-    tables: Integers,
-    affine: Doubles,
-    parameters: Floats,
-    work: tuple[Floats, Floats, Integers],
-) -> None:
-    values = work[0]
+def _act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> None:
+    values = packed[3]
     for lane in range(due.shape[0]):
         playing = lane if plays.shape[0] > 1 else 0
         for skill in range(plays.shape[1]):
             network = plays[playing, skill]
             if network < 0 or not due[lane, skill]:
                 continue
-            count = _evaluate(rows, lane, tables[network], affine, parameters, work)
+            count = _evaluate(rows, lane, network, packed)
             best = 0
             for action in range(1, count):
                 if values[action] > values[best]:
@@ -230,7 +219,8 @@ class FusedNetworks:
             parameters += sum(weight.size + len(bias) for weight, bias in network.layers)
         self._affine: Doubles = np.zeros((_CLIP + 1, columns))
         self._parameters: Floats = np.zeros(parameters, np.float32)
-        self._work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
+        work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
+        self._packed = (self._tables, self._affine, self._parameters, *work)
         for index in range(len(self.networks)):
             self._write(index)
 
@@ -273,12 +263,12 @@ class FusedNetworks:
                 f"who plays: expected {due.shape[0]} lanes of at most {due.shape[1]} skills, "
                 f"found {self._plays.shape}; build the networks for this fight."
             )
-        _act(rows, due, actions, self._plays, self._tables, self._affine, self._parameters, self._work)
+        _act(rows, due, actions, self._plays, self._packed)
 
     def q_values(self, index: int, rows: StateRows) -> Floats:
         """Give one network's Q-values of State rows (n, 25), (n, actions)."""
         values = np.empty((len(rows), len(self.networks[index].layers[-1][1])), np.float32)
         for lane in range(len(rows)):
-            _evaluate(rows, lane, self._tables[index], self._affine, self._parameters, self._work)
-            values[lane] = self._work[0][: values.shape[1]]
+            _evaluate(rows, lane, index, self._packed)
+            values[lane] = self._packed[3][: values.shape[1]]
         return values

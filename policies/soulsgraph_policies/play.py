@@ -49,7 +49,11 @@ class EpisodePlayer:
         return _sorted(self._tally.drain(), np.concatenate(order))
 
     def _begin(
-        self, playing: npt.NDArray[np.int64], lanes: npt.NDArray[np.int64], episodes: npt.NDArray[np.int64], seeds: Seeds
+        self,
+        playing: npt.NDArray[np.int64],
+        lanes: npt.NDArray[np.int64],
+        episodes: npt.NDArray[np.int64],
+        seeds: Seeds,
     ) -> None:
         if lanes.size:
             playing[lanes] = episodes

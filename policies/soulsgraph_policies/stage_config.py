@@ -42,12 +42,14 @@ class SkillDQNConfig(DQNConfig):
         self.hyperparameters = DQNHyperparameters(budget=1, replay_capacity=1)
         self.decisions_per_round = 1
         self.update_path = CPU_KERNEL
-        # Runners have no connectors, so there is no state of theirs to merge after an iteration.
+        # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself hands out the weights.
         self._dont_auto_sync_env_runner_states = True
+        self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
         self.learners(num_learners=0, learner_class=SkillDQNLearner)
         self.fault_tolerance(
             restart_failed_env_runners=True,
             env_runner_health_probe_timeout_s=0.5,
+            env_runner_restore_timeout_s=30.0,
             delay_between_env_runner_restarts_s=5.0,
         )
         self.reporting(min_sample_timesteps_per_iteration=DECISIONS_PER_ITERATION, min_time_s_per_iteration=None)

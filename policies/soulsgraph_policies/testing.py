@@ -54,7 +54,7 @@ class LinearRunner(ChunkRunner):
         """
         if self.decisions < self._seen:
             raise SoulsGraphError(f"runner: expected at least {self._seen} decisions, found {self.decisions}.")
-        frozen = [skill for skill in self.config.skill_spaces() if skill != self.config.trained]
+        frozen = [skill.name for skill in self.config.skills[:-1]]
         if not self._seen:
             self._frozen = {skill: {name: w.copy() for name, w in self.weights(skill).items()} for skill in frozen}
         for skill in frozen:

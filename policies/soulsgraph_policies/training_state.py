@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import whole_file
@@ -45,7 +45,7 @@ def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
     plain = json.dumps(_separate(state, "", arrays))
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
     with whole_file(folder / FILE_NAME) as temporary:
-        save_file(arrays, temporary, metadata)
+        temporary.write_bytes(save(arrays, metadata))
 
 
 def read_training_state(folder: Path) -> dict[str, Any]:
@@ -82,8 +82,10 @@ def _separate(value: Any, name: str, arrays: Arrays) -> Any:
             )
         return {key: _separate(part, f"{name}/{key}", arrays) for key, part in value.items()}
     if isinstance(value, np.ndarray):
-        arrays[name] = np.asarray(value, order="C")
-        return {_ARRAY: name}
+        # Numbered, for two paths may read alike when a name contains a slash.
+        unique = f"{len(arrays)}{name}"
+        arrays[unique] = np.asarray(value, order="C")
+        return {_ARRAY: unique}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):

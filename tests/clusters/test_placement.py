@@ -1,24 +1,57 @@
+import logging
+
 import pytest
+import ray
 
-from soulsgraph_clusters.placement import env_runner_placement
-from soulsgraph_clusters.session import ClusterError
+from soulsgraph_clusters import placement
+from soulsgraph_clusters.placement import beside_driver, place_env_runners
+from soulsgraph_clusters.session import ClusterError, Session, connect
 
-
-def test_runners_are_pinned_to_game_pcs_where_there_are_any():
-    placement = env_runner_placement(2, {"CPU": 4.0, "game_pc": 2.0})
-    assert placement["custom_resources_per_env_runner"] == {"game_pc": 1}
-
-
-def test_runners_take_plain_processors_elsewhere():
-    placement = env_runner_placement(2, {"CPU": 2.0})
-    assert placement == {"num_env_runners": 2, "num_cpus_per_env_runner": 1, "custom_resources_per_env_runner": {}}
+pytestmark = pytest.mark.slow
 
 
-def test_no_runner_needs_no_place():
-    assert env_runner_placement(0, {}) == {"num_env_runners": 0}
+@pytest.fixture(scope="module")
+def game_pcs():
+    """Two places for runners and a processor that is none."""
+    ray.init("local", num_cpus=3, resources={"game_pc": 2}, include_dashboard=False, log_to_driver=False)
+    with connect() as session:
+        yield session
+    ray.shutdown()
 
 
-@pytest.mark.parametrize("resources", [{"CPU": 8.0, "game_pc": 1.0}, {"CPU": 1.0}, {}])
-def test_more_runners_than_places_are_refused(resources):
-    with pytest.raises(ClusterError, match="join more workers or ask for fewer"):
-        env_runner_placement(2, resources)
+def test_no_runner_needs_no_session():
+    assert place_env_runners(0, Session(local=True)) == {"num_env_runners": 0}
+
+
+def test_runners_are_pinned_to_game_pcs_where_there_are_any(game_pcs):
+    assert place_env_runners(2, game_pcs) == {
+        "num_env_runners": 2,
+        "num_cpus_per_env_runner": 1,
+        "custom_resources_per_env_runner": {"game_pc": 1},
+    }
+
+
+def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
+    with caplog.at_level(logging.WARNING, logger="soulsgraph"):
+        assert place_env_runners(5, game_pcs)["num_env_runners"] == 2
+    assert "2 of 5 have a place" in caplog.text
+
+
+def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 0.5)
+    holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
+    first = holder.remote()
+    ray.get(first.there.remote())
+    assert place_env_runners(2, game_pcs)["num_env_runners"] == 1
+    second = holder.remote()
+    ray.get(second.there.remote())
+    with pytest.raises(ClusterError, match=r"expected a free place that offers CPU 1, game_pc 1.*join a worker"):
+        place_env_runners(2, game_pcs)
+    ray.kill(first)
+    ray.kill(second)
+
+
+def test_what_helps_the_driver_takes_no_place(game_pcs):
+    where = ray.remote(**beside_driver())(lambda: ray.get_runtime_context().get_node_id())
+    assert ray.get(where.remote()) == ray.get_runtime_context().get_node_id()
+    assert beside_driver()["num_cpus"] == 0

@@ -47,7 +47,8 @@ def wait_for_decision(combat: Combat, skill: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("skill", "action", "ticks"), [(0, 0, 1), (1, 0, 1), (2, 0, 1), (3, 0, 5), (3, 1, 1), (4, 0, 2), (4, 1, 3), (4, 2, 1)]
+    ("skill", "action", "ticks"),
+    [(0, 0, 1), (1, 0, 1), (2, 0, 1), (3, 0, 5), (3, 1, 1), (4, 0, 2), (4, 1, 3), (4, 2, 1)],
 )
 def test_a_decision_occupies_the_ticks_of_appendix_c(skill, action, ticks):
     combat = make_combat()

@@ -98,14 +98,13 @@ def test_end_info_and_reward_terms_add_up():
 def test_skills_act_only_on_ticks_at_which_they_are_due():
     env = SkillGraphEnv()
     observations, _ = env.reset(seed=3)
-    last_dodge, tick = None, 0
-    for _ in range(200):
+    last_dodge = None
+    for tick in range(200):
         actions = {name: 0 for name in observations}
         if "dodge" in actions:
             assert last_dodge is None or tick - last_dodge == 5
             last_dodge = tick
         observations, _, terminated, truncated, _ = env.step(actions)
-        tick += 1
         if terminated["__all__"] or truncated["__all__"]:
             break
     assert last_dodge is not None

@@ -133,7 +133,9 @@ def test_every_skill_observes_what_it_says_and_rewards_by_named_terms(name):
     assert skill.observation(rows, PHASE_1).shape == (4, skill.observation.size)
     assert len(set(skill.reward.names)) == len(skill.reward.terms)
     assert skill.actions[-1].name == "idle"
-    assert skill.longest_ticks == max([a.ticks for a in skill.actions] + [a.ticks_when_empty or 0 for a in skill.actions])
+    assert skill.longest_ticks == max(
+        [a.ticks for a in skill.actions] + [a.ticks_when_empty or 0 for a in skill.actions]
+    )
 
 
 def test_unknown_skill_suggests_the_nearest():
@@ -155,7 +157,7 @@ def test_unknown_skill_suggests_the_nearest():
 def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, message):
     path = tmp_path / "options.toml"
     path.write_text(text)
-    with pytest.raises(DataError, match="options.toml") as caught:
+    with pytest.raises(DataError, match=r"options\.toml") as caught:
         load_skill_options(path)
     assert message in str(caught.value)
 

@@ -23,8 +23,8 @@ def _printed(table):
 
 def test_a_table_tells_the_same_in_each_form():
     terminal, markdown = _printed(_TABLE), _TABLE.to_markdown().splitlines()
-    assert markdown[4] == "| both trained | 11 | 25 | 44.0 % | 26.7 - 62.9 % | 44.0 % |"
-    assert markdown[5] == "| no dodge | 0 | 400 | 0.0 % | 0.0 - 1.0 % |  |"
+    assert markdown[4] == "| both trained | 11/25 | 44.0 % | 26.7-62.9 % | 44.0 % |"
+    assert markdown[5] == "| no dodge | 0/400 | 0.0 % | 0.0-1.0 % |  |"
     for row in _TABLE.rows:
         assert all(cell in terminal for cell in row.cells)
     values = _TABLE.to_dict()["rows"][0]
@@ -123,8 +123,7 @@ class _Clock:
 
 def _lines(terminal=False, display="auto", resumed_at=0):
     clock, console = _Clock(), Console(file=io.StringIO(), width=140, force_terminal=terminal)
-    with stage_progress("dodge", 80_000, display, console, clock) as progress:
-        progress.update(resumed_at)
+    with stage_progress("dodge", 80_000, display, done=resumed_at, console=console, clock=clock) as progress:
         for second in range(1, 26):
             clock.now_s += 1.0
             progress.update(resumed_at + 1_000 * second, mean_return=second / 2)
@@ -150,6 +149,6 @@ def test_a_terminal_gets_a_bar_and_a_machine_nothing():
 
 def test_a_stage_that_never_moves_has_no_time_left():
     console = Console(file=io.StringIO(), width=140)
-    with stage_progress("dodge", 10, "auto", console, _Clock()) as progress:
+    with stage_progress("dodge", 10, console=console, clock=_Clock()) as progress:
         progress.update(0)
-    assert "0 steps/s  return -  left -:--:--" in console.file.getvalue()
+    assert "0 steps/s  left -:--:--" in console.file.getvalue()

@@ -77,11 +77,11 @@ def skill_options(values: dict[str, Any], source: object = "skill options") -> S
             raise DataError(source, key, f"one of {', '.join(known)}", "an unknown key")
         current = getattr(options, key)
         if isinstance(current, bool):
-            options = replace(options, **{key: _checked(source, key, current, value)})
+            options = _with(options, key, _checked(source, key, current, value))
         elif not isinstance(value, dict):
             raise DataError(source, key, "a table of reward weights", repr(value))
         else:
-            options = replace(options, **{key: _reward(source, key, current, value)})
+            options = _with(options, key, _reward(source, key, current, value))
     return options
 
 
@@ -90,8 +90,12 @@ def _reward(source: object, key: str, current: Any, values: dict[str, Any]) -> A
     for name, value in values.items():
         if name not in known:
             raise DataError(source, f"{key}.{name}", f"one of {', '.join(known)}", "an unknown key")
-        current = replace(current, **{name: _checked(source, f"{key}.{name}", getattr(current, name), value)})
+        current = _with(current, name, _checked(source, f"{key}.{name}", getattr(current, name), value))
     return current
+
+
+def _with(owner: Any, key: str, value: object) -> Any:
+    return replace(owner, **{key: value})
 
 
 def _checked(source: object, key: str, current: object, value: object) -> object:

@@ -106,7 +106,7 @@ class RewardTerm:
 
     name: str
     weight: float
-    value: Callable[[Decisions], npt.NDArray[np.generic]]
+    value: Callable[[Decisions], Floats | Booleans]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,9 @@ class StockDQN:
             DQNConfig()
             .environment(_ENV)
             .env_runners(num_env_runners=0, rollout_fragment_length=_FRAGMENT)
-            .multi_agent(policies=set(skills), policy_mapping_fn=lambda agent, *_, **__: agent, policies_to_train=[skill])
+            .multi_agent(
+                policies=set(skills), policy_mapping_fn=lambda agent, *_, **__: agent, policies_to_train=[skill]
+            )
             .rl_module(
                 model_config=DefaultModelConfig(
                     fcnet_hiddens=list(numbers.hidden_sizes), fcnet_activation="relu", head_fcnet_hiddens=[]

@@ -75,7 +75,8 @@ def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
     config = SkillDQN.get_default_config().debugging(seed=0)
     config = config.stage(skills, numbers, preset.decisions_per_round)
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
-    return config.environment(env_config={"task": SamplingTask(scenario, lanes)}).build_algo()
+    algorithm: SkillDQN = config.environment(env_config={"task": SamplingTask(scenario, lanes)}).build_algo()
+    return algorithm
 
 
 def _theirs_like(skill: str, lanes: int, numbers: DQNHyperparameters) -> Callable[[SkillDQN], DQN]:

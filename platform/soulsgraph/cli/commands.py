@@ -193,9 +193,7 @@ def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions =
     """
     run = RunFolder.open(folder)
     cards = [
-        run.library.card(name, number)
-        for name in run.plan.skill_graph.order
-        for number in run.library.versions(name)
+        run.library.card(name, number) for name in run.plan.skill_graph.order for number in run.library.versions(name)
     ]
     if session.json:
         print_json([card.to_dict() for card in cards])

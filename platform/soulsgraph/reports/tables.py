@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.intervals import Interval, wilson_interval
@@ -61,7 +62,7 @@ class WinRateTable:
 
     def to_rich(self) -> Table:
         """Give the table for the terminal."""
-        table = Table(title=self.title, title_justify="left")
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
         for heading in _HEADINGS:
             table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right")
         for row in self.rows:

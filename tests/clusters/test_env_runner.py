@@ -1,0 +1,59 @@
+import pytest
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+
+SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
+
+
+def make_runner(index: int) -> SkillGraphEnvRunner:
+    scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
+    config = SkillDQN.get_default_config().debugging(seed=3).stage(SKILLS, skill_hyperparameters(1_000), 128)
+    config = config.environment(env_config={"task": SamplingTask(scenario, 8)})
+    config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=2)
+    return SkillGraphEnvRunner(config=config, worker_index=index)
+
+
+@pytest.fixture
+def state():
+    return make_runner(0).get_state() | {NUM_ENV_STEPS_SAMPLED_LIFETIME: 500}
+
+
+def test_the_drivers_own_runner_opens_no_game_beside_remote_ones():
+    with pytest.raises(AttributeError):
+        make_runner(0).sample()
+
+
+def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(state):
+    runner = make_runner(1)
+    weights = state[COMPONENT_RL_MODULE]
+    runner.set_state(state | {COMPONENT_RL_MODULE: {"lock_on": weights["lock_on"]}})
+    with pytest.raises(AssertionError, match="set_networks comes before sample"):
+        runner.sample()
+    runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
+    (chunk,) = runner.sample()
+    assert 1 <= len(chunk.transitions) <= 64
+
+
+def test_a_runner_explores_by_the_decisions_that_were_received(state):
+    runner = make_runner(1)
+    runner.set_state(state)
+    assert runner.decisions == 500
+    runner.sample()
+    assert runner.get_state()[NUM_ENV_STEPS_SAMPLED_LIFETIME] == 500
+
+
+def test_runners_have_random_streams_of_their_own(state):
+    chunks = []
+    for index in (1, 2, 2):
+        runner = make_runner(index)
+        runner.set_state(state)
+        chunks.append(runner.sample()[0].transitions.observations)
+    assert (chunks[1] == chunks[2]).all()
+    assert (chunks[0] != chunks[1]).any()

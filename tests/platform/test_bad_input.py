@@ -1,0 +1,147 @@
+"""Bad input: one clear line, exit code 2, nothing half-written."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.cli.main import main
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs import catalogue
+
+
+def refused(monkeypatch, capsys, *arguments) -> str:
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert "Traceback" not in captured.err
+    assert len(captured.err.strip().splitlines()) == 1, captured.err
+    return captured.err
+
+
+@pytest.fixture
+def refuse(monkeypatch, capsys):
+    return lambda *arguments: refused(monkeypatch, capsys, *arguments)
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "doge"), "Did you mean 'dodge'"),
+        (("curriculum", "--scenario", "iudex-phase3"), "unknown scenario"),
+        (("curriculum", "--preset", "quick"), "unknown preset"),
+        (("curriculum", "--scale", "0"), "scale: expected"),
+        (("curriculum", "--lanes", "1000"), "lanes: expected a value from 1 to 128"),
+        (("curriculum", "--seed", "-1"), "seed: expected"),
+        (("curriculum", "--episodes", "0"), "episodes: expected"),
+    ],
+)
+def test_a_name_or_number_out_of_range(refuse, tmp_path, arguments, message):
+    assert message in refuse(*arguments, "--run", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["table", "evaluate", "skills", "adapt"])
+def test_a_folder_that_is_no_run(refuse, tmp_path, command):
+    assert "expected the folder of a run" in refuse(command, tmp_path / "nowhere")
+
+
+def test_a_folder_with_other_things_in_it_is_not_taken_for_a_new_run(refuse, tmp_path):
+    (tmp_path / "diary.txt").write_text("dear")
+    assert "empty folder" in refuse("curriculum", "--run", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["diary.txt"]
+
+
+def test_a_run_that_exists_is_not_begun_again(refuse, run):
+    assert "--resume" in refuse("curriculum", "--run", run)
+
+
+def test_an_option_that_contradicts_the_runs_plan(refuse, run):
+    assert "its plan has scale = 0.01" in refuse("curriculum", "--resume", "--run", run, "--scale", 0.5)
+
+
+def test_a_run_of_another_graph_version(refuse, run):
+    plan = run / "plan.json"
+    digest = RunFolder.open(run).plan.skill_graph.digest
+    plan.write_text(plan.read_text().replace(digest, "0" * 64))
+    assert "graph" in refuse("table", run)
+
+
+def test_a_plan_that_is_damaged(refuse, run):
+    (run / "plan.json").write_text("{")
+    assert "plan.json" in refuse("table", run)
+
+
+def test_a_table_without_trained_skills_names_the_first_to_train(refuse, run):
+    assert "soulsgraph train camera" in refuse("table", run)
+
+
+@pytest.mark.parametrize("edit", [("flasks = 1", "flasks = -1"), ("flasks = 1", ""), ("flasks = 1", "flask = 1")])
+def test_a_scenario_file_with_a_bad_value(refuse, tmp_path, edit):
+    source = Path(catalogue.__file__).parent / "data" / "scenarios" / "iudex-phase1.toml"
+    bad = tmp_path / "bad.toml"
+    bad.write_text(source.read_text().replace(*edit))
+    message = refuse("curriculum", "--scenario", bad, "--run", tmp_path / "new")
+    assert "bad.toml" in message
+    assert "flask" in message
+
+
+def test_an_address_where_nobody_answers(refuse, run):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert "expected a Ray cluster to answer" in refuse("train", "camera", "--run", run, "--address", f"127.0.0.1:{port}")
+
+
+def test_a_stage_whose_upstream_skills_are_missing(refuse, run):
+    assert "soulsgraph train camera" in refuse("train", "dodge", "--run", run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--skills", "dodge,parry"), "unknown skill"),
+        (("--skills", ""), "found none"),
+        (("--scenario", "iudex-phase1"), "another scenario"),
+        (("--scenario", "vordt"), "unknown scenario"),
+    ],
+)
+def test_an_adaptation_of_nothing(refuse, run, arguments, message):
+    assert message in refuse("adapt", run, *arguments)
+
+
+def test_a_damaged_skill_is_named_and_left_as_it_is(refuse, run, tmp_path):
+    (run / "library" / "camera" / "v1").mkdir(parents=True)
+    card = run / "library" / "camera" / "v1" / "card.json"
+    card.write_text("not json")
+    assert "card.json" in refuse("skills", run)
+    assert card.read_text() == "not json"
+
+
+def test_a_folder_below_a_file_cannot_be_written(refuse, tmp_path):
+    (tmp_path / "file").write_text("")
+    message = refuse("curriculum", "--run", tmp_path / "file" / "run")
+    assert "expected a place to write to" in message
+
+
+@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="needs root to mount a read-only folder")
+def test_a_read_only_folder(refuse, tmp_path):
+    place = tmp_path / "read-only"
+    place.mkdir()
+    if os.system(f"mount -t tmpfs -o ro tmpfs {place} 2>/dev/null"):
+        pytest.skip("this machine lets nobody mount")
+    try:
+        assert "writable disk" in refuse("curriculum", "--run", place / "run")
+    finally:
+        os.system(f"umount {place}")

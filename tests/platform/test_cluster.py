@@ -1,0 +1,141 @@
+"""Training as jobs of a Ray cluster: a head and two workers that stand in for game PCs."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import psutil
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from soulsgraph.files import read_parquet
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.testing import Job, LocalCluster, Node, wait_until
+
+pytestmark = pytest.mark.slow
+
+#: Five times its usual budget: a lost game PC has to come back within the camera's stage.
+CAMERA_BUDGET = 100_000
+
+
+@dataclass(frozen=True)
+class Story:
+    """What became of the camera's stage: a game PC lost and back, the job stopped, and submitted again."""
+
+    run: RunFolder
+    runners_at_first: list[int]
+    runners_after_return: list[int]
+    steps_when_lost: int
+    steps_when_stopped: int
+    stopped: Job
+    resumed: Job
+
+
+def env_runners(node: Node) -> int:
+    """Count the env runners among a node's processes."""
+    titles = []
+    for pid in node.pids:
+        try:
+            titles.append(psutil.Process(pid).cmdline()[:1])
+        except psutil.NoSuchProcess:
+            continue
+    return sum("SkillGraphEnvRunner" in title[0] for title in titles if title)
+
+
+def newest_step(folder) -> int:
+    """Give the step of the newest file or folder named after a step."""
+    return max((int(path.stem.removeprefix("step-")) for path in folder.glob("step-*")), default=0)
+
+
+def wait_for_log(job: Job, words: str, timeout_s: float) -> None:
+    wait_until(lambda: words in job.logs() or not job.running, f"{words!r} in the log", timeout_s)
+    assert words in job.logs(), job.logs()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def story(cluster, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster") / "run"
+    train = ["soulsgraph", "train", "camera", f"--run={path}"]
+    curves = path / "curves" / "camera"
+    job = cluster.job_submit([*train, "--env-runners=2", f"--scale={CAMERA_BUDGET / 20_000}"])
+    wait_until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint", timeout_s=120)
+    assert job.running, job.logs()
+    at_first = [env_runners(node) for node in cluster.workers]
+    cluster.kill_worker(0)
+    steps_when_lost = newest_step(curves)
+    wait_for_log(job, "an env runner was lost, 1 of 2 play", timeout_s=60)
+    returned = cluster.add_worker()
+    wait_for_log(job, "an env runner is back, 2 of 2 play", timeout_s=90)
+    after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
+    cluster.stop_job(job)
+    job.wait(timeout_s=30)
+    run = RunFolder.open(path)
+    steps_when_stopped = newest_step(run.checkpoints("camera"))
+    assert not run.library.versions("camera")
+    resumed = cluster.job_submit(train)
+    resumed.wait(timeout_s=180)
+    return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, job, resumed)
+
+
+def test_each_game_pc_runs_one_env_runner(story):
+    assert story.runners_at_first == [1, 1]
+    assert story.runners_after_return == [1, 1]
+
+
+def test_a_stopped_job_leaves_a_checkpoint_and_goes_on_from_it(story):
+    assert story.steps_when_lost < story.steps_when_stopped < CAMERA_BUDGET
+    assert f"stopped in stage camera after {story.steps_when_stopped} of {CAMERA_BUDGET}" in story.stopped.logs()
+    assert story.resumed.wait(1) == 0, story.resumed.logs()
+
+
+def test_the_stage_finishes_its_exact_budget(story):
+    card = story.run.library.load("camera").card
+    assert card.training.steps == CAMERA_BUDGET
+    assert card.normalizer.count == pytest.approx(CAMERA_BUDGET, abs=1)
+
+
+def test_tensorboard_counts_steps_of_the_skill(story):
+    events = EventAccumulator(str(story.run.tensorboard)).Reload()
+    tags = events.Tags()["scalars"]
+    assert {"camera/return", "camera/loss", "camera/exploration", "camera/evaluation/return"} <= set(tags)
+    steps = sorted({event.step for event in events.Scalars("camera/exploration")})
+    assert steps[-1] == CAMERA_BUDGET
+    assert max(after - before for before, after in pairwise(steps)) <= 1_000 + 128
+    runners = [round(event.value) for event in events.Scalars("camera/env_runners")]
+    assert [now for before, now in pairwise([0, *runners]) if now != before][:3] == [2, 1, 2]
+
+
+def test_exploration_goes_by_the_decisions_received(story):
+    rows = read_parquet(story.run.results("training"))
+    steps = np.array(rows["step"])
+    expected = np.interp(steps / CAMERA_BUDGET, [0.0, 0.1], [1.0, 0.05])
+    np.testing.assert_allclose(rows["exploration"], expected, atol=1e-9)
+    assert (np.diff(steps) >= 0).all()
+
+
+def test_the_learning_curve_has_every_checkpoint_once(story):
+    rows = read_parquet(story.run.results("curves"))
+    assert len(rows["step"]) == len(set(rows["step"])) >= CAMERA_BUDGET // 1_000 * 0.9
+    assert rows["step"][-1] == CAMERA_BUDGET
+
+
+def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_path):
+    path = tmp_path / "run"
+    options = ["--env-runners=2", "--scale=0.02", "--episodes=8"]
+    job = cluster.job_submit(["soulsgraph", "curriculum", f"--run={path}", *options])
+    assert job.wait(timeout_s=240) == 0, job.logs()
+    run = RunFolder.open(path)
+    cards = {name: run.library.load(name, 1).card for name in run.plan.skill_graph.order}
+    assert [card.training.steps for card in cards.values()] == [400, 400, 400, 1_600, 1_800]
+    for card in cards.values():
+        assert {(up.skill, up.digest) for up in card.upstream} == {
+            (name, cards[name].digest) for name in run.plan.skill_graph.upstream(card.skill)
+        }
+    assert "frozen skills bit-identical: camera v1, lock_on v1, movement v1, dodge v1" in job.logs()
+    assert (path / "results" / "table.json").exists()

@@ -1,0 +1,135 @@
+"""The batched rollout path: the same transitions as the multi-agent face, and as itself after a resume."""
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.multi_agent_env import SkillGraphEnv
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_envs.streams import episode_seeds
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.sampler import Sampler
+
+
+def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for skill in skills:
+        sizes = (skill.observation.size, 16, len(skill.actions))
+        layers = tuple((rng.normal(size=(b, a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in zip(sizes, sizes[1:]))
+        bound = skill.observation.bind(scenario)
+        statistics = rng.normal(size=sizes[0]), rng.uniform(0.5, 2.0, sizes[0])
+        made.append(FrozenNetwork(skill.name, bound.columns, bound.offset, bound.scale, *statistics, 10.0, layers))
+    return made
+
+
+def fight(trained: str, lanes: int):
+    names = SKILL_NAMES[: SKILL_NAMES.index(trained) + 1]
+    skills = tuple(make_skill(name) for name in names)
+    scenario = practice_ground(load_scenario("iudex-phase1"), skills[-1])
+    combat = Combat(make_game(lanes=lanes), skills, scenario, Horizon(trained, skills[-1].horizon))
+    return skills, scenario, combat
+
+
+def make_sampler(trained: str, lanes: int, exploration: float = 0.3, seed: int = 5) -> Sampler:
+    skills, scenario, combat = fight(trained, lanes)
+    sampler = Sampler(combat, seed, lambda _: exploration)
+    sampler.set_networks(networks(skills, scenario))
+    return sampler
+
+
+@pytest.mark.parametrize("trained", ["lock_on", "dodge", "heal_attack"])
+def test_batched_path_and_multi_agent_face_give_the_same_transitions(trained):
+    sampler = make_sampler(trained, lanes=1, exploration=0.0)
+    batched = [sampler.sample(50).transitions for _ in range(40)]
+    skills, scenario, _ = fight(trained, 1)
+    env = SkillGraphEnv([skill.name for skill in skills], "iudex-phase1")
+    played = FusedNetworks(networks(skills, scenario))
+    actions = np.zeros((1, len(skills)), np.int64)
+    observations, _ = env.reset(seed=5)
+    transitions, open_decision = [], None
+    for _ in range(6000):
+        played.act(env.combat.rows, env.combat.due, actions)
+        chosen = {name: int(actions[0, i]) for i, name in enumerate(env.skills) if name in observations}
+        if trained in chosen:
+            open_decision = (observations[trained], chosen[trained])
+        observations, rewards, terminated, truncated, _ = env.step(chosen)
+        if trained in rewards:
+            transitions.append((*open_decision, rewards[trained], observations[trained], terminated["__all__"]))
+        if terminated["__all__"] or truncated["__all__"]:
+            observations, _ = env.reset()
+    compared = 0
+    for part in batched:
+        for i in range(len(part)):
+            before, action, reward, after, ended = transitions[compared]
+            assert np.array_equal(part.observations[i], before)
+            assert part.actions[i] == action
+            assert part.rewards[i] == pytest.approx(reward, abs=1e-6)
+            assert np.array_equal(part.next_observations[i], after)
+            assert part.terminated[i] == ended
+            compared += 1
+    assert compared > 1000
+
+
+def test_a_sample_never_brings_more_than_asked_for_and_paper_rounds_are_exact():
+    one = make_sampler("dodge", lanes=1)
+    assert {len(one.sample(4).transitions) for _ in range(50)} == {4}
+    many = make_sampler("dodge", lanes=32)
+    counts = [len(many.sample(128).transitions) for _ in range(50)]
+    assert max(counts) <= 128
+    assert min(counts) > 96
+
+
+def test_only_the_trained_skill_explores():
+    def actions_of(exploration):
+        skills, scenario, combat = fight("dodge", 8)
+        sampler = Sampler(combat, 1, lambda _: exploration)
+        sampler.set_networks(networks(skills, scenario))
+        greedy = FusedNetworks(networks(skills, scenario))
+        expected, strayed = np.zeros((8, len(skills)), np.int64), np.zeros(len(skills), int)
+        step = combat.step
+
+        def watched(actions, active=None):
+            greedy.act(combat.rows, combat.due, expected)
+            strayed[:] += ((actions != expected) & combat.due).sum(axis=0)
+            step(actions, active)
+
+        combat.step = watched
+        sampler.sample(400)
+        return strayed
+
+    assert actions_of(0.0).tolist() == [0, 0, 0, 0]
+    frozen, trained = actions_of(1.0)[:3], actions_of(1.0)[3]
+    assert not frozen.any()
+    assert trained > 0
+
+
+def test_a_resumed_sampler_continues_bit_for_bit():
+    original, resumed = make_sampler("heal_attack", lanes=4), make_sampler("heal_attack", lanes=4)
+    original.sample(300)
+    resumed.set_state(original.get_state())
+    one, other = original.sample(300), resumed.sample(300)
+    for name in ("observations", "next_observations", "actions", "rewards", "terminated"):
+        assert np.array_equal(getattr(one.transitions, name), getattr(other.transitions, name))
+    assert np.array_equal(one.episodes.terms, other.episodes.terms)
+
+
+def test_episodes_count_what_the_transitions_add_up_to():
+    sampler = make_sampler("dodge", lanes=1)
+    chunks = [sampler.sample(1) for _ in range(1500)]
+    rewards = np.concatenate([chunk.transitions.rewards for chunk in chunks])
+    ends, start = [i for i, chunk in enumerate(chunks) if len(chunk.episodes)], 0
+    assert len(ends) > 2
+    for end in ends:
+        episode = chunks[end].episodes
+        assert episode.lengths[0] == end + 1 - start
+        assert episode.returns[0] == pytest.approx(rewards[start : end + 1].sum(), abs=1e-3)
+        start = end + 1
+
+
+def test_lanes_have_episodes_of_their_own():
+    seeds = episode_seeds(5, np.arange(32), 0)
+    assert len(set(seeds.tolist())) == 32

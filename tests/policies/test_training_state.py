@@ -1,0 +1,76 @@
+"""The file of a stage's exact state: what goes in comes out, and damage is told."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError, read_training_state, write_training_state
+
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_KINDS = st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.bool_, np.uint8])
+_ARRAYS = _KINDS.flatmap(lambda kind: arrays(kind, array_shapes(min_dims=0, min_side=0, max_side=4)))
+_NAMES = st.text(min_size=1).filter(lambda name: name != "array")
+_STATES = st.dictionaries(_NAMES, st.recursive(_PLAIN | _ARRAYS, lambda part: st.dictionaries(_NAMES, part)))
+
+
+def assert_equal(found: object, expected: object) -> None:
+    if isinstance(expected, dict):
+        assert isinstance(found, dict)
+        assert found.keys() == expected.keys()
+        for name, part in expected.items():
+            assert_equal(found[name], part)
+    elif isinstance(expected, np.ndarray):
+        assert isinstance(found, np.ndarray)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected, strict=True)
+    else:
+        assert found == expected
+        assert type(found) is type(expected)
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=40
+)
+@given(state=_STATES)
+def test_state_comes_back_exactly(state: dict[str, object], tmp_path: Path) -> None:
+    write_training_state(tmp_path, state)
+    assert_equal(read_training_state(tmp_path), state)
+
+
+def test_names_with_slashes_are_kept_apart(tmp_path: Path) -> None:
+    state = {"a": {"b": np.zeros(2)}, "a/b": np.ones(3)}
+    write_training_state(tmp_path, state)
+    assert_equal(read_training_state(tmp_path), state)
+
+
+def test_generator_continues_after_a_round_trip(tmp_path: Path) -> None:
+    generator, other = np.random.default_rng(3), np.random.default_rng(4)
+    generator.random(7)
+    write_training_state(tmp_path, {"generator": generator.bit_generator.state})
+    other.bit_generator.state = read_training_state(tmp_path)["generator"]
+    np.testing.assert_array_equal(generator.random(5), other.random(5))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_any_damaged_byte_is_told(place: int, flip: int, tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"numbers": np.arange(50.0), "count": 3})
+    file = tmp_path / FILE_NAME
+    content = bytearray(file.read_bytes())
+    content[place % len(content)] ^= flip
+    file.write_bytes(content)
+    with pytest.raises(TrainingStateError, match=FILE_NAME):
+        read_training_state(tmp_path)
+
+
+def test_failed_write_leaves_the_older_file(tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"count": 1})
+    with pytest.raises(SoulsGraphError, match="rename them"):
+        write_training_state(tmp_path, {"array": 2})
+    assert read_training_state(tmp_path) == {"count": 1}
+    assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
