@@ -24,7 +24,7 @@ from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
-from soulsgraph_policies.stage_config import SkillDQNConfig
+from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 from soulsgraph_policies.transitions import Chunk
 from soulsgraph_policies.update_kernel import UpdateFigures
@@ -113,20 +113,21 @@ class SkillDQN(DQN):
         return self.config.hyperparameters.exploration_rate(self.decisions)
 
     def step(self) -> dict[str, Any]:
-        """Run one iteration of training steps, a shorter one where the budget ends.
+        """Run training steps to the next thousand of decisions, or to the end of the budget.
 
         Raises:
             SoulsGraphError: if the budget is spent.
         """
-        left = self.config.hyperparameters.budget - self.decisions
-        if left <= 0:
+        budget = self.config.hyperparameters.budget
+        if self.finished:
             raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
-        if left < (self.config.min_sample_timesteps_per_iteration or 0):
-            self._shorten_iterations(left)
+        # Whole thousands whatever came before: checkpoints of a learning curve must not drift.
+        next_stop = (self.decisions // DECISIONS_PER_ITERATION + 1) * DECISIONS_PER_ITERATION
+        self._set_iteration(min(next_stop, budget) - self.decisions)
         results: dict[str, Any] = super().step()
         return results
 
-    def _shorten_iterations(self, decisions: int) -> None:
+    def _set_iteration(self, decisions: int) -> None:
         self.config = self.config.copy(copy_frozen=False).reporting(min_sample_timesteps_per_iteration=decisions)
         self.config.freeze()
 

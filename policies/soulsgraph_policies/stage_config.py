@@ -20,7 +20,7 @@ from soulsgraph_policies.module import QNetworkModule
 
 Spaces = dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]
 
-#: Decisions of one `train()` call, whose results RLlib puts together at some cost.
+#: One `train()` call goes on to the next multiple of so many decisions.
 DECISIONS_PER_ITERATION = 1000
 
 
@@ -52,7 +52,7 @@ class SkillDQNConfig(DQNConfig):
             env_runner_restore_timeout_s=30.0,
             delay_between_env_runner_restarts_s=5.0,
         )
-        self.reporting(min_sample_timesteps_per_iteration=DECISIONS_PER_ITERATION, min_time_s_per_iteration=None)
+        self.reporting(min_time_s_per_iteration=None)
 
     def stage(
         self,

@@ -38,7 +38,7 @@ def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
 
 
 def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
-    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
     holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
     first = holder.remote()
     ray.get(first.there.remote())

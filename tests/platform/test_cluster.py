@@ -127,7 +127,7 @@ def test_the_learning_curve_has_every_checkpoint_once(story):
 
 def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_path):
     path = tmp_path / "run"
-    options = ["--env-runners=2", "--scale=0.02", "--episodes=8"]
+    options = ["--env-runners=1", "--scale=0.02", "--episodes=8"]
     job = cluster.job_submit(["soulsgraph", "curriculum", f"--run={path}", *options])
     assert job.wait(timeout_s=240) == 0, job.logs()
     run = RunFolder.open(path)

@@ -183,8 +183,9 @@ def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
         _stand(lane, BACK_OFF)
     else:
         _stand(lane, STAND)
-    lane.boss_x -= sin(lane.boss_heading) * speed * FRAME_S
-    lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S
+    if speed != 0.0:
+        lane.boss_x -= sin(lane.boss_heading) * speed * FRAME_S
+        lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S
 
 
 @every_frame

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from math import atan2, pi, sqrt
+from math import pi, sqrt
 from typing import NamedTuple
 
 from soulsgraph_envs.simulator.compiling import every_frame
+
+
+#: Coefficients of the square's seventh-highest power downwards, after the two that begin the series.
+_ARCTANGENT = (0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.1999355085, -0.3333314528)
 
 
 class Sight(NamedTuple):
@@ -33,8 +37,26 @@ def seen_back(seen: Sight) -> Sight:
 
 @every_frame
 def heading_to(dx: float, dy: float) -> float:
-    """Give the heading that faces along (dx, dy), in [-pi, pi]."""
-    return atan2(-dx, -dy)
+    """Give the heading that faces along (dx, dy), in [-pi, pi], to within 2e-8 rad.
+
+    The arctangent on [0, 1] is Abramowitz and Stegun's polynomial 4.4.49, folded out over the
+    circle: the library's own takes an eighth of a frame.
+    """
+    across, along = abs(dx), abs(dy)
+    longer = max(across, along)
+    if longer == 0.0:
+        return 0.0
+    ratio = min(across, along) / longer
+    square = ratio * ratio
+    series = -0.0161657367 + 0.0028662257 * square
+    for coefficient in _ARCTANGENT:
+        series = coefficient + series * square
+    angle = ratio * (1.0 + series * square)
+    if across > along:
+        angle = 0.5 * pi - angle
+    if dy > 0.0:
+        angle = pi - angle
+    return -angle if dx > 0.0 else angle
 
 
 @every_frame

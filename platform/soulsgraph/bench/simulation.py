@@ -27,11 +27,11 @@ class RandomFights:
 
     def run(self, ticks: int) -> None:
         """Advance every lane by so many control ticks."""
-        dead_below = self._scenario.death_hp_ratio
+        player_hp, player_hp_max, boss_hp = int(Raw.PLAYER_HP), int(Raw.PLAYER_HP_MAX), int(Raw.BOSS_HP)
         for tick in range(ticks):
             raw = self._game.step(self._controls[tick % len(self._controls)])
-            dead = raw[:, Raw.PLAYER_HP] < dead_below * raw[:, Raw.PLAYER_HP_MAX]
-            ended = np.flatnonzero(dead | (raw[:, Raw.BOSS_HP] < self._scenario.boss_hp[1]))
+            dead = raw[:, player_hp] < self._scenario.death_hp_ratio * raw[:, player_hp_max]
+            ended = np.flatnonzero(dead | (raw[:, boss_hp] < self._scenario.boss_hp[1]))
             if ended.size:
                 self._reset(ended)
         self.lane_ticks += ticks * self._game.lanes

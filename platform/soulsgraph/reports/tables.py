@@ -62,7 +62,7 @@ class WinRateTable:
 
     def to_rich(self) -> Table:
         """Give the table for the terminal."""
-        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for heading in _HEADINGS:
             table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right")
         for row in self.rows:
