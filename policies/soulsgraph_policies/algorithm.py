@@ -85,7 +85,7 @@ class SkillDQN(DQN):
         self._episodes: list[Episodes] = []
         self._figures = _Figures()
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
-        self._live_runners = config.num_env_runners
+        self._live_runners = int(config.num_env_runners)
         super().setup(config)
         self.normalizer = RunningNormalizer(config.skills[-1].observation.size)
         self._generator = np.random.Generator(np.random.PCG64(self.config.seed))
@@ -140,7 +140,7 @@ class SkillDQN(DQN):
             self._log(received)
         # Without remote runners an iteration is short, and where it ends shows in the records.
         if self.config.num_env_runners and self.stop_requested():
-            self._shorten_iterations(0)
+            self._set_iteration(0)
 
     def _log(self, received: int) -> None:
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")

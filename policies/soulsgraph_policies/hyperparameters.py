@@ -72,9 +72,18 @@ class DQNHyperparameters:
         """Give how many updates are still owed when `updates` were done for `decisions` received."""
         return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
 
-    def copies_target(self, before: int, after: int) -> bool:
-        """Tell whether a target copy falls in (before, after], two counts of decisions."""
-        return after // self.target_period > before // self.target_period
+    def target_copy(self, before: int, after: int) -> int | None:
+        """Give the count of decisions in (before, after] at which the target is copied, None without one."""
+        latest = after // self.target_period * self.target_period
+        return latest if latest > before else None
+
+    def updates_before(self, copy: int, updates: int) -> int:
+        """Give how many of the updates owed since `updates` come before a target copy.
+
+        An update belongs to the decision that made it due; the copy of that decision comes first, as
+        in stable-baselines3, however many updates are taken in one round.
+        """
+        return max(self.updates_owed(copy - 1, updates), 0)
 
 
 @dataclass(frozen=True)

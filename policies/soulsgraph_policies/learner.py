@@ -152,7 +152,7 @@ class SkillDQNLearner(DQNTorchLearner):
         """Take one update for every `batch_size` rows of the trained skill's batch.
 
         `timesteps` tells how many of its decisions were received so far: the target network is copied
-        first if a target period ended since the last call. The figures come back as they are, by
+        between the updates where a target period ended. The figures come back as they are, by
         module: RLlib's reduction of logged values would take longer than the updates.
 
         Raises:
@@ -165,25 +165,39 @@ class SkillDQNLearner(DQNTorchLearner):
                 f"learner: expected a batch of {self._trained}, found {found}; train one skill a stage."
             )
         self._weights_seq_no += 1
-        self._copy_target((timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self._decisions))
-        return {self._trained: self._take_updates(_as_batch(data.policy_batches[self._trained]))}
+        decisions = (timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self._decisions)
+        return {self._trained: self._learn(_as_batch(data.policy_batches[self._trained]), decisions)}
 
-    def _copy_target(self, decisions: int) -> None:
-        if self._hyperparameters.copies_target(self._decisions, decisions):
-            for network, target in self.trained_module.get_target_network_pairs():
-                update_target_network(main_net=network, target_net=target, tau=1.0)
-        self._decisions = decisions
+    def _learn(self, batch: Batch, decisions: int) -> UpdateFigures:
+        numbers, rows = self._hyperparameters, len(batch.actions)
+        copy, self._decisions = numbers.target_copy(self._decisions, decisions), decisions
+        if copy is None:
+            return self._take_updates(batch)
+        before = min(numbers.updates_before(copy, self._updates_done()) * numbers.batch_size, rows)
+        figures = [self._take_updates(batch.part(0, before))] if before else []
+        self._copy_target()
+        if before < rows:
+            figures.append(self._take_updates(batch.part(before, rows)))
+        return _mean(figures, [before, rows - before] if len(figures) > 1 else None)
+
+    def _copy_target(self) -> None:
+        for network, target in self.trained_module.get_target_network_pairs():
+            update_target_network(main_net=network, target_net=target, tau=1.0)
+
+    def _updates_done(self) -> int:
+        parameter = next(iter(self.trained_module.q_network.parameters()))
+        return int(self.optimizer.state[parameter]["step"].item())
 
     def _take_updates(self, batch: Batch) -> UpdateFigures:
         if self._updater is not None:
             state = self.optimizer.state
             steps = [state[parameter]["step"] for parameter in self.trained_module.q_network.parameters()]
-            done = int(steps[0].item())
+            done = self._updates_done()
             figures = self._updater.update(batch, done)
             for step in steps:
                 step.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
             return figures
-        return _mean(self._autograd_update(part) for part in self._minibatches(batch))
+        return _mean([self._autograd_update(part) for part in self._minibatches(batch)])
 
     def _minibatches(self, batch: Batch) -> Iterable[dict[str, Tensor]]:
         size = self._hyperparameters.batch_size
@@ -243,7 +257,7 @@ class SkillDQNLearner(DQNTorchLearner):
         self._decisions = int(state[_DECISIONS])
 
 
-def _mean(figures: Iterable[UpdateFigures]) -> UpdateFigures:
+def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None) -> UpdateFigures:
     rows = np.array([(one.loss, one.q_mean, one.td_error) for one in figures])
-    loss, q_mean, td_error = rows.mean(axis=0).tolist()
+    loss, q_mean, td_error = np.average(rows, axis=0, weights=weights).tolist()
     return UpdateFigures(loss, q_mean, td_error)

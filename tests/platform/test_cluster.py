@@ -14,8 +14,8 @@ from soulsgraph_clusters.testing import Job, LocalCluster, Node, wait_until
 
 pytestmark = pytest.mark.slow
 
-#: Five times its usual budget: a lost game PC has to come back within the camera's stage.
-CAMERA_BUDGET = 100_000
+#: Seven times its usual budget: a lost game PC has to come back within the stage, on fast machines too.
+CAMERA_BUDGET = 140_000
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ def test_updates_done_are_not_owed_again() -> None:
 
 def test_target_copy_falls_on_multiples_of_its_period() -> None:
     numbers = skill_hyperparameters(80_000)
-    assert numbers.copies_target(9_999, 10_000)
-    assert not numbers.copies_target(10_000, 10_100)
-    assert numbers.copies_target(19_950, 20_050)
+    assert numbers.target_copy(9_999, 10_000) == 10_000
+    assert numbers.target_copy(10_000, 10_100) is None
+    assert numbers.target_copy(19_950, 20_050) == 20_000
 
 
 def test_replay_holds_a_third_of_a_skills_budget_and_100k_for_the_baseline() -> None:
@@ -62,3 +62,13 @@ def test_unknown_preset_is_told_with_the_nearest_name() -> None:
 def test_value_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SoulsGraphError, match=next(iter(wrong))):
         DQNHyperparameters(**{"budget": 100, "replay_capacity": 10, **wrong})
+
+
+def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round():
+    # Updates fall due at decisions 104, 108, ...: of the 32 between 9,900 and 10,028, those due at
+    # 9,904 ... 9,996 are 24; the copy at 10,000 comes before the update that is due at 10,000 itself.
+    numbers = DQNHyperparameters(budget=20_000, replay_capacity=100)
+    done = numbers.updates_owed(9_900, 0)
+    assert numbers.updates_owed(10_028, done) == 32
+    assert numbers.updates_before(10_000, done) == 24
+    assert numbers.updates_before(10_000, numbers.updates_owed(10_000, 0)) == 0

@@ -120,24 +120,30 @@ def test_both_paths_stay_equal_over_300_updates_and_a_target_copy() -> None:
     np.testing.assert_allclose(moments(learners[0], "exp_avg"), moments(learners[1], "exp_avg"), atol=1e-6)
 
 
+def taken(learner: SkillDQNLearner, updates: int) -> None:
+    """Make the learner believe that so many updates were taken."""
+    for state in learner.optimizer.state.values():
+        state["step"].fill_(updates)
+
+
 @pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
-def test_target_is_copied_when_a_period_ends_and_not_before(path: str) -> None:
-    learner = make_learner(path)
-    module = learner.trained_module
-
-    def equal() -> bool:
-        pairs = zip(module.q_network.parameters(), module.target_network.parameters(), strict=True)
-        return all(torch.equal(own, target) for own, target in pairs)
-
-    update(learner, make_batch(256, 0), 9_000)
-    before = vector(learner)
-    update(learner, make_batch(256, 1), 9_999)
-    assert not equal()
-    after = vector(learner)
-    update(learner, make_batch(256, 2), 10_001)
-    target = np.concatenate([p.numpy().ravel() for p in module.target_network.parameters()])
-    np.testing.assert_array_equal(target, after)
-    assert abs(target - before).max() > 0
+def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_period(path: str) -> None:
+    # With learning from 100 on and an update each 4 decisions, the updates numbered 2,473 to 2,476 are
+    # due at 9,992, 9,996, 10,000 and 10,004: the copy at 10,000 comes after the second of them.
+    learner, halfway = make_learner(path), make_learner(path)
+    batch = make_batch(4 * 256, 1)
+    for each in (learner, halfway):
+        taken(each, 2_472)
+        update(each, make_batch(256, 0), 9_990)
+        taken(each, 2_472)
+    initial = vector(make_learner(path))
+    update(halfway, make_batch(4 * 256, 1).part(0, 512), 9_996)
+    target = [p.numpy() for p in halfway.trained_module.target_network.parameters()]
+    np.testing.assert_array_equal(np.concatenate([p.ravel() for p in target]), initial)
+    update(learner, batch, 10_004)
+    copied = np.concatenate([p.numpy().ravel() for p in learner.trained_module.target_network.parameters()])
+    np.testing.assert_array_equal(copied, vector(halfway))
+    assert abs(vector(learner) - copied).max() > 0
 
 
 @pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
