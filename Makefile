@@ -8,7 +8,7 @@ SCALE ?= 1.0
 .PHONY: curriculum test check bench clean
 
 curriculum: .venv/ready
-	.venv/bin/soulsgraph curriculum --run $(RUN) --scale $(SCALE)
+	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
 test: .venv/ready
 	.venv/bin/pytest

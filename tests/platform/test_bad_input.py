@@ -101,7 +101,9 @@ def test_an_address_where_nobody_answers(refuse, run):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    assert "expected a Ray cluster to answer" in refuse("train", "camera", "--run", run, "--address", f"127.0.0.1:{port}")
+    assert "expected a Ray cluster to answer" in refuse(
+        "train", "camera", "--run", run, "--address", f"127.0.0.1:{port}"
+    )
 
 
 def test_a_stage_whose_upstream_skills_are_missing(refuse, run):

@@ -1,5 +1,7 @@
 """The batched rollout path: the same transitions as the multi-agent face, and as itself after a resume."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,9 @@ def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
     made = []
     for skill in skills:
         sizes = (skill.observation.size, 16, len(skill.actions))
-        layers = tuple((rng.normal(size=(b, a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in zip(sizes, sizes[1:]))
+        layers = tuple(
+            (rng.normal(size=(b, a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
+        )
         bound = skill.observation.bind(scenario)
         statistics = rng.normal(size=sizes[0]), rng.uniform(0.5, 2.0, sizes[0])
         made.append(FrozenNetwork(skill.name, bound.columns, bound.offset, bound.scale, *statistics, 10.0, layers))
