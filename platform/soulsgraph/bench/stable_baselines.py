@@ -17,8 +17,9 @@ class SkillVecEnv(VecEnv):
     """The vector face in stable-baselines3's own vector protocol."""
 
     def __init__(self, env: SkillVectorEnv, seed: int) -> None:
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        # The base class asks for attributes of the lanes at once.
         self._env, self._seed_value = env, seed
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._actions = np.zeros(env.num_envs, np.int64)
 
     def reset(self) -> Any:

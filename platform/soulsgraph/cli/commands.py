@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
 from tyro.extras import SubcommandApp
 
 from soulsgraph.cli.options import DEFAULT_PLAN, DEFAULT_SESSION, PlanOptions, SessionOptions
-from soulsgraph.cli.place import display_of, make_console, open_or_create, print_json, workplace
+from soulsgraph.cli.place import display_of, make_console, open_or_create, print_json, silence_advice, workplace
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
@@ -225,6 +225,7 @@ def bench(
     """
     from soulsgraph.bench.run import describe, run_benchmark
 
+    silence_advice()
     console, results = make_console(session), []
     for result in run_benchmark(what, rounds):
         console.print(describe(result), highlight=False, soft_wrap=True)

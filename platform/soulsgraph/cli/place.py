@@ -57,7 +57,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph.training import Workplace
     from soulsgraph_clusters.session import connect
 
-    _silence_advice()
+    silence_advice()
     with (
         run.locked(),
         connect(session.address) as joined,
@@ -66,7 +66,8 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         yield Workplace(run, joined, board, display_of(session))
 
 
-def _silence_advice() -> None:
+def silence_advice() -> None:
+    """Keep RLlib's and gymnasium's advice on things long decided from the user."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)
