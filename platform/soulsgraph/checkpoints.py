@@ -35,7 +35,8 @@ class StageCheckpoints:
         if target.exists():
             return
         with whole_folder(target) as temporary:
-            algorithm.save_checkpoint(str(temporary))
+            # RLlib takes a relative path for the address of a remote store.
+            algorithm.save_checkpoint(str(temporary.absolute()))
         for path in self._folder.glob(f"{_PREFIX}*"):
             if path != target:
                 shutil.rmtree(path)

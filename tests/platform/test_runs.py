@@ -21,8 +21,8 @@ OPTIONS = ("--scale", str(SCALE), "--episodes", "20", "--seed", "3")
 COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 
 
-def soulsgraph(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+def soulsgraph(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd)
 
 
 def weights(run: Path) -> dict[str, str]:
@@ -32,8 +32,9 @@ def weights(run: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "uninterrupted"
-    done = soulsgraph("curriculum", "--run", run, *OPTIONS)
+    folder = tmp_path_factory.mktemp("runs")
+    run = folder / "uninterrupted"
+    done = soulsgraph("curriculum", "--run", "uninterrupted", *OPTIONS, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "heal-attack trained, dodge trained" in done.stdout
     assert "frozen skills bit-identical: camera v1, lock_on v1, movement v1, dodge v1" in done.stdout
