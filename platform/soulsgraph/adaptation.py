@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from soulsgraph.evaluation import newest_version
-from soulsgraph.plan import Stage
+from soulsgraph.plan import Stage, check_range
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
@@ -23,7 +23,7 @@ def adaptation_stages(
 
     Raises:
         UnknownNameError: for an unknown scenario or skill.
-        SoulsGraphError: if no skill is named, or the scenario is the run's own.
+        SoulsGraphError: if no skill is named, the scenario is the run's own, or the budget out of range.
     """
     plan, order = run.plan, run.plan.skill_graph.order
     load_scenario(scenario)
@@ -31,6 +31,8 @@ def adaptation_stages(
         raise SoulsGraphError(
             f"--scenario: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
         )
+    if budget is not None:
+        check_range("budget", budget, 1, 100_000_000)
     if not skills:
         raise SoulsGraphError(f"--skills: expected one or more of {', '.join(order)}, found none.")
     for skill in skills:

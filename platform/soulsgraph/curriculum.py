@@ -8,6 +8,7 @@ from rich.console import Console
 
 from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win_rate
 from soulsgraph.files import write_json
+from soulsgraph.judging import check_judging
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_episodes, write_rows
@@ -49,6 +50,7 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
 
 def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
     """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
+    check_judging(seed, episodes)
     done = 0
     with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
 

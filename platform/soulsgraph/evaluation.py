@@ -90,7 +90,8 @@ def judge(
     run: RunFolder, setting: Setting, episodes: int, seed: int, on_finished: OnFinished | None = None
 ) -> Episodes:
     """Play a setting's evaluation episodes and give them in the order of their seeds."""
-    return play_match(make_match(run, setting), evaluation_seeds(seed, episodes), on_finished)
+    seeds = evaluation_seeds(seed, episodes)
+    return play_match(make_match(run, setting), seeds, on_finished)
 
 
 def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:

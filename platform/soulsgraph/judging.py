@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from soulsgraph.plan import check_range
 from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.games import make_game
@@ -29,8 +30,23 @@ LANES = 256
 _EVALUATION_STREAM = 20
 
 
+def check_judging(seed: int, episodes: int) -> None:
+    """Refuse a seed or a number of evaluation episodes out of range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
+    check_range("episodes", episodes, 1, 1_000_000)
+    check_range("seed", seed, 0, 2**63 - 1)
+
+
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
-    """Give the seeds of `episodes` evaluation episodes, disjoint from every training stream."""
+    """Give the seeds of `episodes` evaluation episodes, disjoint from every training stream.
+
+    Raises:
+        SoulsGraphError: if there is no episode, or the seed is out of range.
+    """
+    check_judging(seed, episodes)
     return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
 

@@ -68,12 +68,12 @@ class Plan:
         for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, PRESETS)):
             if name not in known:
                 raise UnknownNameError(kind, name, known)
-        _check("seed", self.seed, 0, 2**31 - 1)
-        _check("scale", self.scale, 1e-3, 1e3)
-        _check("env-runners", self.env_runners, 0, 1000)
-        _check("episodes", self.episodes, 1, 1_000_000)
+        check_range("seed", self.seed, 0, 2**31 - 1)
+        check_range("scale", self.scale, 1e-3, 1e3)
+        check_range("env-runners", self.env_runners, 0, 1000)
+        check_range("episodes", self.episodes, 1, 1_000_000)
         if self.lanes is not None:
-            _check("lanes", self.lanes, 1, PRESETS[self.preset].decisions_per_round)
+            check_range("lanes", self.lanes, 1, PRESETS[self.preset].decisions_per_round)
 
     @property
     def skill_graph(self) -> SkillGraph:
@@ -122,6 +122,11 @@ class Plan:
             ) from error
 
 
-def _check(name: str, value: float, low: float, high: float) -> None:
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number out of its range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
     if not low <= value <= high:
         raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {value:g}.")

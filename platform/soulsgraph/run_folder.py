@@ -103,7 +103,8 @@ class RunFolder:
         with writing(self.path):
             handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _take(handle, self.path)
+            with writing(self.path):
+                _take(handle, self.path)
             yield
         finally:
             os.close(handle)

@@ -1,5 +1,6 @@
 """Bad input: one clear line, exit code 2, nothing half-written."""
 
+import json
 import os
 import shutil
 import socket
@@ -121,6 +122,28 @@ def test_a_stage_whose_upstream_skills_are_missing(refuse, run):
 )
 def test_an_adaptation_of_nothing(refuse, run, arguments, message):
     assert message in refuse("adapt", run, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("evaluate", "--episodes", "0"), "episodes: expected"),
+        (("evaluate", "--seed", "-1"), "seed: expected"),
+        (("evaluate", "--seed", str(2**64)), "seed: expected"),
+        (("table", "--episodes", "-5"), "episodes: expected"),
+        (("adapt", "--budget", "0"), "budget: expected"),
+        (("adapt", "--budget", str(10**15)), "budget: expected"),
+    ],
+)
+def test_a_number_out_of_range_for_a_run(refuse, run, arguments, message):
+    assert message in refuse(arguments[0], run, *arguments[1:])
+
+
+def test_a_plan_whose_options_are_no_table(refuse, run):
+    plan = json.loads((run / "plan.json").read_text())
+    plan["plan"]["options"] = []
+    (run / "plan.json").write_text(json.dumps(plan))
+    assert "a table of options" in refuse("table", run)
 
 
 def test_a_damaged_skill_is_named_and_left_as_it_is(refuse, run, tmp_path):

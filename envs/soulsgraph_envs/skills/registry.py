@@ -70,6 +70,8 @@ def skill_options(values: dict[str, Any], source: object = "skill options") -> S
     Raises:
         DataError: for a misspelt key or a value of another type.
     """
+    if not isinstance(values, dict):
+        raise DataError(source, "options", "a table of options", type(values).__name__)
     options = SkillOptions()
     for key, value in values.items():
         known = [f.name for f in fields(options)]

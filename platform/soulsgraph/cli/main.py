@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import threading
 
 from soulsgraph.cli.commands import app
 from soulsgraph.interruption import Interrupted
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.atomic import WriteError
 
 _DESCRIPTION = "Train, compose, judge and adapt agents made of skills for Souls games."
 _BAD_INPUT, _INTERRUPTED = 2, 130
@@ -18,14 +21,26 @@ def main() -> None:
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    threading.excepthook = _forget_refused_write
     try:
         app.cli(prog="soulsgraph", description=_DESCRIPTION)
     except Interrupted as stop:
         _leave(str(stop), _INTERRUPTED)
     except SoulsGraphError as error:
         _leave(f"error: {error}", _BAD_INPUT)
+    except OSError as error:
+        # A full or read-only disk can show anywhere; any other refusal of the system is a defect.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        _leave(f"error: {WriteError(error.filename or 'the run folder', error)}", _BAD_INPUT)
     except KeyboardInterrupt:
         _leave("interrupted; a run goes on from its last checkpoint with --resume", _INTERRUPTED)
+
+
+def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:
+    # TensorBoard writes in a thread of its own; the same refusal reaches us at the next flush.
+    if not issubclass(failure.exc_type, OSError):
+        threading.__excepthook__(failure)
 
 
 def _leave(message: str, code: int) -> None:
