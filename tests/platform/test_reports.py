@@ -101,10 +101,12 @@ def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
     Board(tmp_path, skills).close()
     (event,) = _read_events(tmp_path).Tensors("custom_scalars__config__")
     layout = Layout.FromString(event.tensor_proto.string_val[0])
-    assert [category.title for category in layout.category] == [*MEASURES, "reward terms"]
+    titles = [category.title for category in layout.category]
+    assert titles == ["greedy return at checkpoints", *MEASURES, "reward terms"]
     for category in layout.category:
         assert [chart.title for chart in category.chart] == list(skills)
-    assert list(layout.category[0].chart[3].multiline.tag) == ["dodge/return"]
+    assert list(layout.category[0].chart[3].multiline.tag) == ["dodge/evaluation/return"]
+    assert list(layout.category[1].chart[3].multiline.tag) == ["dodge/return"]
 
 
 def test_a_board_that_cannot_be_written_is_told(tmp_path):

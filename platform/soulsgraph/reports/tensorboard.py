@@ -79,7 +79,11 @@ class Board:
 
 def _layout(skills: Sequence[str]) -> dict[str, dict[str, list[str | list[str]]]]:
     # The page takes tags as regular expressions; a skill's reward terms share one chart.
-    charts = [*((measure, re.escape(measure)) for measure in MEASURES), ("reward terms", "reward/.*")]
+    charts = [
+        ("greedy return at checkpoints", "evaluation/return"),
+        *((measure, re.escape(measure)) for measure in MEASURES),
+        ("reward terms", "reward/.*"),
+    ]
     return {
         title: {skill: ["Multiline", [f"{re.escape(skill)}/{pattern}"]] for skill in skills}
         for title, pattern in charts
