@@ -46,17 +46,21 @@ def newest_version(library: SkillLibrary, skill: str, plan: Plan, trained_on: st
     return by_scenario.get(trained_on, by_scenario.get(plan.scenario, library.latest(skill)))
 
 
-def was_trained_on(run: RunFolder, scenario: str) -> bool:
-    """Tell whether the run has a skill version trained on the scenario."""
+def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
+    """Tell whether the run has a version of one of the skills, by default of any, trained on the scenario."""
     library = run.library
-    cards = (library.card(name, number) for name in run.plan.skill_graph.skills for number in library.versions(name))
+    names = run.plan.skill_graph.skills if skills is None else skills
+    cards = (library.card(name, number) for name in names for number in library.versions(name))
     return any(card.training.scenario == scenario for card in cards)
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
     library = run.library
-    return {name: library.load(name, newest_version(library, name, run.plan, trained_on)) for name in skills}
+    artifacts = {name: library.load(name, newest_version(library, name, run.plan, trained_on)) for name in skills}
+    for artifact in artifacts.values():
+        library.check_upstream(artifact.card)
+    return artifacts
 
 
 def started_at(scenario: Scenario, start: str | None) -> Scenario:
@@ -113,7 +117,7 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
         if row.skill != order[-1] or (row.part == "b" and not papers):
             continue
         own = row if papers else replace(row, scenario=plan.scenario, trained_on=plan.scenario)
-        if own.trained_on == plan.scenario or was_trained_on(run, own.trained_on):
+        if all(was_trained_on(run, own.trained_on, (name,)) for name in own.adapted):
             rows.append((own, Setting(own.scenario, own.trained_on, own.start, own.randomize)))
     return tuple(rows)
 

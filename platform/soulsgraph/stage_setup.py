@@ -55,12 +55,15 @@ class StageSetup:
         names = (*plan.skill_graph.upstream(stage.skill), stage.skill)
         skills = tuple(make_skill(name, plan.options) for name in names)
         versions = {name: newest_version(library, name, plan, stage.scenario) for name in names[:-1]}
+        upstream = {name: library.load(name, version) for name, version in versions.items()}
+        for artifact in upstream.values():
+            library.check_upstream(artifact.card)
         return cls(
             run=run,
             stage=stage,
             scenario=practice_ground(load_scenario(stage.scenario), skills[-1]),
             skills=skills,
-            upstream={name: library.load(name, version) for name, version in versions.items()},
+            upstream=upstream,
             parent=None if stage.parent is None else library.load(stage.skill, stage.parent),
         )
 

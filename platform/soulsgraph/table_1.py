@@ -20,6 +20,8 @@ class Row:
     #: The scenario whose skill versions play; another one than `scenario` is zero-shot transfer.
     trained_on: str = "iudex-phase1"
     skill: str = "heal_attack"
+    #: Skills that must have been adapted to `trained_on` for the row to mean what it says.
+    adapted: tuple[str, ...] = ()
 
 
 _PHASE_1, _PHASE_2 = "iudex-phase1", "iudex-phase2"
@@ -32,5 +34,5 @@ TABLE_1 = (
     Row("single end-to-end agent", "a", _PHASE_1, 0.0, skill=END_TO_END),
     Row("zero-shot, mid-range start", "b", _PHASE_2, 33.3),
     Row("zero-shot, long-range start", "b", _PHASE_2, 12.5, start="long"),
-    Row("dodge and heal-attack fine-tuned", "b", _PHASE_2, 52.0, trained_on=_PHASE_2),
+    Row("dodge and heal-attack fine-tuned", "b", _PHASE_2, 52.0, trained_on=_PHASE_2, adapted=("dodge", "heal_attack")),
 )

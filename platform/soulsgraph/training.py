@@ -62,9 +62,13 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                         f"stopped in stage {stage.name} after {algorithm.decisions} of {stage.budget} steps; "
                         f"the same command goes on from there (curriculum and baseline with --resume)"
                     )
+            stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        return place.run.library.save(_artifact(setup, algorithm))
+        card = place.run.library.save(_artifact(setup, algorithm))
+        if stopped:
+            raise Interrupted(f"stopped after stage {stage.name}; the same command goes on (with --resume).")
+        return card
     finally:
         algorithm.stop()
 

@@ -13,6 +13,7 @@ from soulsgraph.cli.place import display_of, make_console, open_or_create, print
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.errors import SoulsGraphError
 
 app = SubcommandApp()
 command = app.command
@@ -150,6 +151,11 @@ def evaluate(
     run = RunFolder.open(folder)
     judged = scenario or run.plan.scenario
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
+    if trained_on and not was_trained_on(run, trained_on):
+        raise SoulsGraphError(
+            f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
+            f"see soulsgraph skills {folder}."
+        )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
     played = judge(run, Setting(judged, source, start, chance), episodes, seed)
     label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
