@@ -107,6 +107,13 @@ def test_an_address_where_nobody_answers(refuse, run):
     )
 
 
+def test_nothing_is_begun_where_nobody_answers_or_upstream_skills_are_missing(refuse, tmp_path):
+    new = tmp_path / "new"
+    assert "expected a Ray cluster to answer" in refuse("curriculum", "--run", new, "--address", "127.0.0.1:9")
+    assert "soulsgraph train camera" in refuse("train", "dodge", "--run", new)
+    assert not new.exists()
+
+
 def test_a_stage_whose_upstream_skills_are_missing(refuse, run):
     assert "soulsgraph train camera" in refuse("train", "dodge", "--run", run)
 

@@ -9,7 +9,15 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
 from tyro.extras import SubcommandApp
 
 from soulsgraph.cli.options import DEFAULT_PLAN, DEFAULT_SESSION, PlanOptions, SessionOptions
-from soulsgraph.cli.place import display_of, make_console, open_or_create, print_json, silence_advice, workplace
+from soulsgraph.cli.place import (
+    check_address,
+    display_of,
+    make_console,
+    open_or_create,
+    print_json,
+    silence_advice,
+    workplace,
+)
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
@@ -41,7 +49,9 @@ def curriculum(
         folder = RunFolder.open(run)
         plan.check_against(folder.plan, run)
     else:
-        folder = RunFolder.create(run, plan.plan())
+        wanted = plan.plan()
+        check_address(session)
+        folder = RunFolder.create(run, wanted)
     console.print(f"run folder {folder.path}; watch with: tensorboard --logdir {folder.tensorboard}", soft_wrap=True)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), console)
@@ -66,6 +76,13 @@ def train(
 
     wanted = plan.plan()
     wanted.stage(skill)
+    upstream = wanted.skill_graph.upstream(skill)
+    if upstream and not (run / "plan.json").exists():
+        raise SoulsGraphError(
+            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
+            f"begin it with: soulsgraph train {upstream[0]} --run {run}."
+        )
+    check_address(session)
     folder = open_or_create(run, wanted, plan)
     with workplace(folder, session) as place:
         cards = train_stages(place, (folder.plan.stage(skill),), make_console(session))

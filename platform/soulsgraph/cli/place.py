@@ -36,6 +36,18 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
+def check_address(session: SessionOptions) -> None:
+    """Make sure that the cluster answers before a run folder is begun.
+
+    Raises:
+        ClusterError: if it does not.
+    """
+    if session.address not in (None, "local"):
+        from soulsgraph_clusters.session import check_cluster
+
+        check_cluster(str(session.address))
+
+
 def open_or_create(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
     """Open the run, or begin it where there is none.
 
