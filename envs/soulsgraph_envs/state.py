@@ -2,7 +2,7 @@
 
 Coordinates are (x, y, z) with z up, in the game's metre-like units. Angles are in radians and
 wrapped into [-pi, pi]; ratios are in [0, 1]. The boss HP column is literally HP / 1037 in every
-phase; an observation map may rescale it to the scenario's HP window (see `skills.observation`),
+phase; an observation map may rescale it to the scenario's HP window (see `skills.ObservationMap`),
 rewards and ends read the column as it is.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 from soulsgraph.checkpoints import SAVE_INTERVAL, StageCheckpoints
 from soulsgraph.interruption import Interrupted, interruptible
@@ -16,10 +15,8 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph_clusters.session import Session
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.artifact import Artifact, SkillCard, Training, UpstreamArtifact, graph_fields
+from soulsgraph_policies.artifact import Artifact, SkillCard, Training, UpstreamArtifact, graph_fields, package_versions
 from soulsgraph_policies.frozen import layers_of, statistics_of
-
-_PACKAGES = ("soulsgraph", "ray", "torch", "numpy", "numba")
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def _artifact(setup: StageSetup, algorithm: SkillDQN) -> Artifact:
             steps=algorithm.decisions,
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            packages={name: version(name) for name in _PACKAGES},
+            packages=package_versions(),
         ),
         upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,

@@ -146,6 +146,10 @@ def test_a_number_out_of_range_for_a_run(refuse, run, arguments, message):
     assert message in refuse(arguments[0], run, *arguments[1:])
 
 
+def test_a_benchmark_of_no_rounds(refuse):
+    assert "rounds: expected" in refuse("bench", "sim", "--rounds", "0")
+
+
 def test_a_plan_whose_options_are_no_table(refuse, run):
     plan = json.loads((run / "plan.json").read_text())
     plan["plan"]["options"] = []

@@ -19,6 +19,7 @@ from soulsgraph.cli.place import (
     workplace,
 )
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
+from soulsgraph.plan import check_range
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
@@ -248,6 +249,7 @@ def bench(
     """
     from soulsgraph.bench.run import describe, run_benchmark
 
+    check_range("rounds", rounds, 1, 1000)
     silence_advice()
     console, results = make_console(session), []
     for result in run_benchmark(what, rounds):
