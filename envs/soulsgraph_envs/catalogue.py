@@ -1,26 +1,22 @@
-"""The shipped data by name, or a file of one's own: scenarios, bosses, players.
-
-A name is a file under `data/`; anything that ends in `.toml` is a path. Inside a scenario file a
-path is relative to that file.
-"""
+"""The shipped data by name, or a file of one's own: scenarios, bosses, players; checked at load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from soulsgraph_envs.encounter import BossData, Move, PlayerAction, PlayerData, Window
-from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.data_files import base_of, find, read_data, shipped_names
+from soulsgraph_envs.encounter import NO_STATUS, BossData, Move, PlayerAction, PlayerData, Window
 from soulsgraph_envs.scenario import START_NAMES, Scenario
-from soulsgraph_envs.schema import Where, read_table, read_toml
+from soulsgraph_envs.schema import Where, read_table
 
-_DATA = Path(__file__).parent / "data"
-_KINDS = {"scenario": "scenarios", "boss": "bosses", "player": "players"}
+#: The shortest interval of a window that strikes again and again: three frames.
+_SHORTEST_EVERY_S = 0.05
 
 
 def scenario_names() -> tuple[str, ...]:
     """Name the scenarios that are shipped."""
-    return _names("scenario")
+    return shipped_names("scenario")
 
 
 def load_scenario(name_or_path: str | Path) -> Scenario:
@@ -30,10 +26,13 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
         UnknownNameError: if no shipped scenario has that name.
         DataError: for a missing, misspelt, mistyped or out-of-range value.
     """
-    path = _find("scenario", name_or_path)
-    values, where = read_toml(path), Where(path)
+    path = find("scenario", name_or_path)
+    if base := base_of("scenario", path):
+        load_scenario(base)
+    values, where = read_data("scenario", path), Where(path)
     for key in ("boss", "player"):
-        values[key] = _reference(values.get(key), path, where.at(key))
+        if key not in values:
+            raise where.at(key).error("a name or the path of a TOML file", "no such key")
     if "boss_hp_full" in values:
         raise where.at("boss_hp_full").error("the boss data's hp_max alone to say this", values["boss_hp_full"])
     boss, player = load_boss(values["boss"]), load_player(values["player"])
@@ -45,16 +44,19 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
 
 def load_boss(name_or_path: str | Path) -> BossData:
     """Load one phase of a boss; raises as `load_scenario` does."""
-    path = _find("boss", name_or_path)
+    path = find("boss", name_or_path)
+    if base := base_of("boss", path):
+        load_boss(base)
     where = Where(path)
-    boss = read_table(BossData, read_toml(path), where)
+    boss = read_table(BossData, read_data("boss", path), where)
     others = [boss.animations.idle, boss.animations.approach, boss.animations.back_off, boss.animations.turn]
     _check_unique([m.id for m in boss.moves] + [a.id for a in others], where.at("moves"), "animation ids")
     _check_unique([m.title for m in boss.moves], where.at("moves"), "titles")
-    if not any(move.weight > 0 for move in boss.moves):
-        raise where.at("moves").error("a move with a weight above 0", "weights of 0 only")
+    _check_weights(boss, where.at("moves"))
     for index, move in enumerate(boss.moves):
         _check_move(move, where.at("moves").at(index))
+    if boss.status == NO_STATUS:
+        _check_nothing_builds_up(boss, where.at("moves"))
     titles = [move.title for move in boss.moves]
     if boss.rear.counter not in titles:
         raise where.at("rear.counter").error(f"one of {', '.join(titles)}", repr(boss.rear.counter))
@@ -68,9 +70,11 @@ def load_boss(name_or_path: str | Path) -> BossData:
 
 def load_player(name_or_path: str | Path) -> PlayerData:
     """Load one player character; raises as `load_scenario` does."""
-    path = _find("player", name_or_path)
+    path = find("player", name_or_path)
+    if base := base_of("player", path):
+        load_player(base)
     where = Where(path)
-    player = read_table(PlayerData, read_toml(path), where)
+    player = read_table(PlayerData, read_data("player", path), where)
     actions = vars(player.animations)
     _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
     for key, action in actions.items():
@@ -82,24 +86,6 @@ def load_player(name_or_path: str | Path) -> PlayerData:
     if player.camera.lock_break_m < player.camera.lock_range_m:
         raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
     return player
-
-
-def _names(kind: str) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in (_DATA / _KINDS[kind]).glob("*.toml")))
-
-
-def _find(kind: str, name_or_path: str | Path) -> Path:
-    if str(name_or_path).endswith(".toml"):
-        return Path(name_or_path)
-    if name_or_path not in _names(kind):
-        raise UnknownNameError(kind, str(name_or_path), _names(kind))
-    return _DATA / _KINDS[kind] / f"{name_or_path}.toml"
-
-
-def _reference(value: object, scenario_path: Path, where: Where) -> str:
-    if not isinstance(value, str):
-        raise where.error("a name or the path of a TOML file", "no such key" if value is None else repr(value))
-    return str((scenario_path.parent / value).resolve()) if value.endswith(".toml") else value
 
 
 def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
@@ -142,6 +128,28 @@ def _check_action(action: PlayerAction, where: Where) -> None:
             raise where.at(key).error(f"at most the length, {action.length_s:g} s", getattr(action, key))
 
 
+def _check_weights(boss: BossData, where: Where) -> None:
+    if not any(move.weight > 0 for move in boss.moves):
+        raise where.error("a move with a weight above 0", "weights of 0 only")
+    enraged = [move.weight if move.enraged_weight < 0 else move.enraged_weight for move in boss.moves]
+    if not any(weight > 0 for weight in enraged):
+        raise where.error("a move with an enraged_weight above 0", "weights of 0 only")
+    if boss.enraged.below_hp_ratio > 0:
+        return
+    for index, move in enumerate(boss.moves):
+        if move.enraged_weight >= 0:
+            found = f"{move.enraged_weight:g} without an [enraged] table"
+            raise where.at(index).at("enraged_weight").error("an enraged boss for it", found)
+
+
+def _check_nothing_builds_up(boss: BossData, where: Where) -> None:
+    for index, move in enumerate(boss.moves):
+        for number, window in enumerate(move.windows):
+            if window.build_up > 0:
+                place = where.at(index).at("windows").at(number).at("build_up")
+                raise place.error("a [status] table for it", f"{window.build_up:g} without one")
+
+
 def _check_move(move: Move, where: Where) -> None:
     _check_ordered(move.distance_m, where.at("distance_m"))
     _check_ordered(move.lunge_s, where.at("lunge_s"))
@@ -149,10 +157,12 @@ def _check_move(move: Move, where: Where) -> None:
         raise where.error(f"tracks_s and lunge_s within the length, {move.length_s:g} s", "a later time")
     if move.leap_s > move.windows[0].time_s[0]:
         raise where.at("leap_s").error("at most the start of the first window", move.leap_s)
+    if move.runs_through and (move.lunge_m_s == 0.0 or move.tracks_s > move.lunge_s[0]):
+        expected = "a lunge that begins when the boss no longer tracks, at tracks_s or later"
+        raise where.at("runs_through").error(expected, f"true with tracks_s {move.tracks_s:g}")
     earlier = 0.0
     for index, window in enumerate(move.windows):
-        place = where.at("windows").at(index)
-        _check_window(window, earlier, move.length_s, place.at("time_s"))
+        _check_window(window, earlier, move.length_s, where.at("windows").at(index))
         earlier = window.time_s[1]
 
 
@@ -160,4 +170,8 @@ def _check_window(window: Window, earlier_s: float, length_s: float, where: Wher
     start, end = window.time_s
     if not earlier_s <= start < end <= length_s:
         expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
-        raise where.error(expected, [start, end])
+        raise where.at("time_s").error(expected, [start, end])
+    if 0.0 < window.every_s < _SHORTEST_EVERY_S:
+        raise where.at("every_s").error(f"0, or at least {_SHORTEST_EVERY_S:g} s", window.every_s)
+    if window.knockdown and not window.staggers:
+        raise where.at("staggers").error("true in a window that knocks down", "false")

@@ -51,13 +51,14 @@ class Horizon:
 @njit(cache=True)
 def _decide(
     actions: Actions,
-    latest: Actions,
-    remaining: Actions,
+    clocks: tuple[Actions, Actions],
     due: Flags,
     tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     rows: StateRows,
     before: StateRows,
 ) -> None:
+    """Start the decisions that are due."""
+    latest, remaining = clocks
     ticks, ticks_when_empty = tables
     for lane in range(due.shape[0]):
         empty = rows[lane, _FLASKS] < 1.0
@@ -71,29 +72,34 @@ def _decide(
 
 @njit(cache=True)
 def _finish(
-    latest: Actions,
-    remaining: Actions,
-    active: Flags,
-    completed: Flags,
-    decisions: Actions,
-    ends: tuple[int, int],
-    marks: tuple[Flags, Flags, Flags, Flags],
     rows: StateRows,
-    thresholds: tuple[float, float],
+    clocks: tuple[Actions, Actions],
+    counts: tuple[Actions, npt.NDArray[np.int64]],
+    active: Flags,
+    flags: tuple[Flags, Flags],
+    marks: tuple[Flags, Flags, Flags, Flags],
+    limits: tuple[int, int, float, float],
 ) -> None:
     """Count the tick down, close decisions that are over, and mark the lanes whose episode ended."""
-    horizon_skill, horizon = ends
+    latest, remaining = clocks
+    decisions, ticks = counts
+    completed, due = flags
+    horizon_skill, horizon, death, win = limits
     died, won, terminated, truncated = marks
     for lane in range(rows.shape[0]):
         died[lane] = won[lane] = terminated[lane] = truncated[lane] = False
         completed[lane, :] = False
         if not active[lane]:
+            for skill in range(latest.shape[1]):
+                due[lane, skill] = remaining[lane, skill] == 0
             continue
-        died[lane] = rows[lane, _H] < thresholds[0]
-        won[lane] = not died[lane] and rows[lane, _H_E] < thresholds[1]
+        ticks[lane] += 1
+        died[lane] = rows[lane, _H] < death
+        won[lane] = not died[lane] and rows[lane, _H_E] < win
         terminated[lane] = died[lane] or won[lane]
         for skill in range(latest.shape[1]):
             remaining[lane, skill] -= 1
+            due[lane, skill] = remaining[lane, skill] == 0
             decided = latest[lane, skill] >= 0
             if decided and (remaining[lane, skill] == 0 or terminated[lane]):
                 completed[lane, skill] = True
@@ -121,10 +127,9 @@ class Combat:
         self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
         self.lanes = game.lanes
         self._tables = ActionTables.of(skills)
-        self._ends = (names.index(horizon.skill), horizon.decisions)
-        end = np.float32(scenario.boss_hp_ratios[1])
-        mortal = (float(np.float32(scenario.death_hp_ratio)), float(end))
-        self._thresholds = (-1.0, -1.0) if scenario.refill else mortal
+        mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
+        thresholds = (-1.0, -1.0) if scenario.refill else mortal
+        self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)
         self._allocate(len(names))
 
     def _allocate(self, count: int) -> None:
@@ -141,6 +146,8 @@ class Combat:
         self._before: StateRows = np.zeros((count, lanes, STATE_SIZE), np.float32)
         self._controls = np.zeros(lanes, np.uint32)
         self._everyone = np.ones(lanes, np.bool_)
+        self._clocks, self._counts = (self.latest, self._remaining), (self.decisions, self.ticks)
+        self._flags = (self.completed, self.due)
 
     def position(self, skill: str) -> int:
         """Give the skill's index among the combat's skills.
@@ -181,24 +188,18 @@ class Combat:
         """
         moving = self._everyone if active is None else active
         fresh = self.due if active is None else self.due & active[:, None]
-        durations = (self._tables.ticks, self._tables.ticks_when_empty)
-        _decide(actions, self.latest, self._remaining, fresh, durations, self.rows, self._before)
-        merge_controls(self.latest, fresh, self._tables.holds, self._tables.presses, self._controls)
+        tables = self._tables
+        _decide(actions, self._clocks, fresh, (tables.ticks, tables.ticks_when_empty), self.rows, self._before)
+        # Calls of their own: numba's cache would not notice a change of what it had compiled into another file.
+        merge_controls(self.latest, fresh, tables.holds, tables.presses, self._controls)
         self.raw = self.game.step(self._controls, active)
         fill_state(self.raw, self.rows)
-        _finish(
-            self.latest,
-            self._remaining,
-            moving,
-            self.completed,
-            self.decisions,
-            self._ends,
-            self._marks,
-            self.rows,
-            self._thresholds,
-        )
-        self.ticks += moving
-        np.equal(self._remaining, 0, out=self.due)
+        _finish(self.rows, self._clocks, self._counts, moving, self._flags, self._marks, self._limits)
+
+    def starts(self, skill: int) -> StateRows:
+        """Give the State rows at which one skill's latest decisions began, (lanes, 25); the memory stays the same."""
+        starts: StateRows = self._before[skill]
+        return starts
 
     def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
         """Give the decisions of one skill that ended with the last tick in `lanes` (n,)."""

@@ -139,13 +139,22 @@ class PlayerData:
 
 @dataclass(frozen=True)
 class Window:
-    """One hit window of a move: when, how far from centre to centre, how wide, how hard."""
+    """One hit window of a move: when, how far from centre to centre, how wide, how hard.
+
+    It strikes once, or with `every_s` again and again while it is open, from its first frame on: a
+    breath. The sector is centred `offset_m` ahead of the boss's centre (behind it if negative): a
+    limb of a large body. A strike that does not stagger only costs HP and adds `build_up`.
+    """
 
     time_s: Annotated[Pair, Between(0.0, 60.0)]
     reach_m: Annotated[float, Between(0.0, 100.0)]
     half_arc_rad: Annotated[float, Between(0.0, 3.2)]
     damage: Annotated[float, Between(0.0, 1e5)]
     knockdown: bool = False
+    staggers: bool = True
+    every_s: Annotated[float, Between(0.0, 60.0)] = 0.0
+    offset_m: Annotated[float, Between(-50.0, 50.0)] = 0.0
+    build_up: Annotated[float, Between(0.0, 1e5)] = 0.0
 
 
 @dataclass(frozen=True)
@@ -153,7 +162,10 @@ class Move:
     """One attack: wind-up, hit windows, recovery.
 
     The boss turns after the player until `tracks_s`, advances at `lunge_m_s` during `lunge_s`, and
-    with a `leap_s` flies that long before its first window and lands short of the player.
+    with a `leap_s` flies that long before its first window and lands short of the player. A lunge
+    stops at the player's body; one that `runs_through` is a charge: it keeps its line, through where
+    the player was when it began, and nothing is in its way. `enraged_weight` replaces the weight of
+    an enraged boss; -1 where it is the same.
     """
 
     id: Annotated[int, Between(0, 999)]
@@ -168,6 +180,8 @@ class Move:
     lunge_m_s: Annotated[float, Between(0.0, 50.0)] = 0.0
     lunge_s: Annotated[Pair, Between(0.0, 60.0)] = (0.0, 0.0)
     leap_s: Annotated[float, Between(0.0, 10.0)] = 0.0
+    runs_through: bool = False
+    enraged_weight: Annotated[float, Between(-1.0, 1e6)] = -1.0
 
 
 @dataclass(frozen=True)
@@ -206,6 +220,37 @@ class Rear:
 
 
 @dataclass(frozen=True)
+class Enraged:
+    """How the boss fights below a share of its full HP; its moves may then have other weights."""
+
+    below_hp_ratio: Annotated[float, Between(0.0, 1.0)]
+    damage_factor: Annotated[float, Between(0.0, 10.0)]
+    wait_factor: Annotated[float, Between(0.0, 10.0)]
+    chain_chance: Annotated[float, Between(0.0, 1.0)]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A status effect that strikes build up, such as frost.
+
+    The build-up decays until it reaches the threshold. Then it bursts: it takes a share of full HP,
+    slows the return of stamina for a time, and begins again from nothing.
+    """
+
+    name: str
+    threshold: Annotated[float, Between(0.1, 1e6)]
+    decay_per_s: Annotated[float, Between(0.0, 1e6)]
+    burst_hp_ratio: Annotated[float, Between(0.0, 1.0)]
+    regeneration_factor: Annotated[float, Between(0.0, 1.0)]
+    slowed_s: Annotated[float, Between(0.0, 600.0)]
+
+
+#: A boss that never rages, and blows that build nothing up.
+NEVER_ENRAGED = Enraged(below_hp_ratio=0.0, damage_factor=1.0, wait_factor=1.0, chain_chance=0.0)
+NO_STATUS = Status("none", threshold=1.0, decay_per_s=0.0, burst_hp_ratio=0.0, regeneration_factor=1.0, slowed_s=0.0)
+
+
+@dataclass(frozen=True)
 class BossAnimations:
     """The boss's animations outside its moves."""
 
@@ -231,3 +276,5 @@ class BossData:
     rear: Rear
     animations: BossAnimations
     moves: tuple[Move, ...]
+    enraged: Enraged = NEVER_ENRAGED
+    status: Status = NO_STATUS

@@ -19,7 +19,7 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill
 from soulsgraph_envs.state import Column
 from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 
@@ -120,7 +120,7 @@ class OracleDodge(Stateless):
 
     def choose(self, combat: Combat) -> Choices:
         """Peek at the hit windows and roll through them."""
-        begins, ends = _peek(combat)
+        begins, ends = hits_ahead(combat)
         return np.where((ends < _COVERED_S) | (begins < _LAST_CALL_S), DODGE, DODGE_IDLE)
 
 
@@ -136,7 +136,7 @@ class OracleFight(Stateless):
     def choose(self, combat: Combat) -> Choices:
         """Peek at the hit windows and use the gaps."""
         rows = combat.rows
-        begins, _ = _peek(combat)
+        begins, _ = hits_ahead(combat)
         recovering = np.isinf(begins) & (rows[:, Column.BOSS_PROGRESS] > 0.5)
         drinks = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
         drinks &= recovering | (np.isfinite(begins) & (begins > _DRINK_SAFE_S))
@@ -144,7 +144,12 @@ class OracleFight(Stateless):
         return np.where(drinks, DRINK, np.where(strikes, STRIKE, FIGHT_IDLE))
 
 
-def _peek(combat: Combat) -> tuple[Floats, Floats]:
+def hits_ahead(combat: Combat) -> tuple[Floats, Floats]:
+    """Give (first, last) second of the next hit on a player who stands still, each (lanes,), inf without one.
+
+    Raises:
+        GameError: if the game is not the simulator.
+    """
     if not isinstance(combat.game, Simulator):
         raise GameError("expected the simulator, found a game that cannot tell its future: use another script.")
     hits = combat.game.hits_ahead_s()
@@ -186,23 +191,34 @@ class Fights:
     died: npt.NDArray[np.bool_]
     won: npt.NDArray[np.bool_]
 
+    @property
+    def win_rate(self) -> float:
+        """Give the share of fights won."""
+        return float(self.won.mean())
 
-def scripted_fights(scenario: Scenario, scripts: Mapping[str, Script], seeds: Seeds, most_ticks: int = 900) -> Fights:
-    """Fight once from each seed (n,), to the end or the given number of ticks."""
+
+def scripted_fights(
+    scenario: Scenario,
+    scripts: Mapping[str, Script],
+    seeds: Seeds,
+    most_ticks: int = 900,
+    horizon: Horizon | None = None,
+) -> Fights:
+    """Fight once from each seed (n,), to the end, the given number of ticks or the horizon if there is one."""
     lanes = len(seeds)
-    skills = [make_skill(name) for name in SKILL_NAMES if name in scripts]
-    combat = Combat(Simulator(lanes), skills, scenario, Horizon(skills[0].name, 10**9))
+    skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
+    combat = Combat(Simulator(lanes), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
     play, actions = ScriptedPlay(scripts), np.zeros((lanes, len(skills)), np.int64)
     combat.begin(np.arange(lanes), seeds)
     play.begin(np.arange(lanes), seeds)
-    died, won = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    died, won, going = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_), np.ones(lanes, np.bool_)
     for _ in range(most_ticks):
-        going = ~(died | won)
         if not going.any():
             break
         play.act(combat, actions)
         combat.step(actions, going)
         died |= combat.died
         won |= combat.won
+        going &= ~combat.ended
     hp, boss_hp = combat.rows[:, Column.PLAYER_HP], combat.rows[:, Column.BOSS_HP]
     return Fights(combat.ticks.copy(), hp.copy(), boss_hp.copy(), died, won)

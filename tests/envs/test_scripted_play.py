@@ -8,14 +8,18 @@ that the boss data were calibrated against.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.end_to_end_oracle import OracleEndToEnd, end_to_end_oracle_fights
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.oracles import (
     DODGE_IDLE,
@@ -31,7 +35,10 @@ from soulsgraph_envs.oracles import (
     engaging,
     scripted_fights,
 )
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.skills import END_TO_END, make_skill
+from soulsgraph_envs.state import Column
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_envs.testing import FakeGame
 
@@ -101,6 +108,56 @@ def test_phase_2_is_winnable() -> None:
     scripts = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
     seeds = derive_seeds(np.arange(50_000, 50_000 + EPISODES), 1)
     assert scripted_fights(PHASE_2, scripts, seeds, FIGHT_TICKS).won.mean() >= 0.9
+
+
+def moved_away(folder: Path) -> Scenario:
+    """Write Phase 1 with a boss that keeps a metre more and backs off twice as fast."""
+    data = resources.files("soulsgraph_envs") / "data"
+    boss = (data / "bosses" / "iudex-phase1.toml").read_text()
+    for key, value in {"back_off_within_m": 4.5, "approach_beyond_m": 5.2, "back_off_m_s": 3.5}.items():
+        boss, found = re.subn(rf"(?m)^{key} = .*$", f"{key} = {value}", boss)
+        assert found == 1
+    (folder / "boss.toml").write_text(boss)
+    scenario = (data / "scenarios" / "iudex-phase1.toml").read_text()
+    (folder / "scenario.toml").write_text(scenario.replace('boss = "iudex-phase1"', 'boss = "boss.toml"'))
+    return load_scenario(folder / "scenario.toml")
+
+
+def test_the_baselines_own_actions_are_enough_to_win() -> None:
+    # Acceptance bound: an oracle restricted to the 16 actions wins at least 60 % in the baseline's horizon. It
+    # wins above 90 %, more than ten standard errors away: a false alarm is out of the question.
+    seeds = derive_seeds(np.arange(70_000, 70_000 + EPISODES), 1)
+    assert end_to_end_oracle_fights(PHASE_1, seeds).win_rate >= 0.6
+
+
+def test_the_restricted_oracle_follows_a_boss_that_keeps_away(tmp_path: Path) -> None:
+    seeds = derive_seeds(np.arange(70_000, 70_000 + EPISODES), 1)
+    assert end_to_end_oracle_fights(moved_away(tmp_path), seeds).win_rate >= 0.6
+
+
+def test_restricted_fights_end_with_the_baselines_horizon() -> None:
+    idle = {END_TO_END: Always(len(make_skill(END_TO_END).actions) - 1)}
+    harmless = replace(PHASE_1, refill=True)
+    seeds = derive_seeds(np.arange(3), 1)
+    fought = scripted_fights(harmless, idle, seeds, most_ticks=100, horizon=Horizon(END_TO_END, 20))
+    assert not (fought.won | fought.died).any()
+    # A decision to idle takes one tick; the first falls on a random phase of a clock of at most five.
+    assert (fought.ticks >= 20).all()
+    assert (fought.ticks < 25).all()
+
+
+def test_the_restricted_oracle_turns_to_a_boss_out_of_view() -> None:
+    scenario = replace(PHASE_1, start="scattered", refill=True)
+    skills = [make_skill(END_TO_END)]
+    lanes = np.arange(32)
+    combat = Combat(Simulator(32), skills, scenario, Horizon(END_TO_END, 10**9))
+    play, actions = ScriptedPlay({END_TO_END: OracleEndToEnd(scenario)}), np.zeros((32, 1), np.int64)
+    combat.begin(lanes, derive_seeds(lanes, 1))
+    assert (combat.rows[:, Column.CAMERA_TARGET_ANGLE] > 0.6).any()
+    for _ in range(100):
+        play.act(combat, actions)
+        combat.step(actions)
+    assert (combat.rows[:, Column.LOCKED] == 1.0).all()
 
 
 def test_phase_2_opens_harder_from_long_range() -> None:

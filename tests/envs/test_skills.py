@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.catalogue import load_boss, load_scenario, scenario_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
@@ -165,3 +165,43 @@ def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, messa
 def test_options_file_that_is_missing_or_not_toml_is_refused(tmp_path):
     with pytest.raises(SoulsGraphError, match="readable TOML"):
         load_skill_options(tmp_path / "none.toml")
+
+
+def test_animations_become_indicators_and_an_unknown_id_sets_none() -> None:
+    skill = make_skill("heal_attack", options(animations="one_hot"))
+    plain = make_skill("heal_attack")
+    rows = np.random.default_rng(0).random((3, STATE_SIZE)).astype(np.float32)
+    rows[:, Column.BOSS_ANIMATION], rows[:, Column.PLAYER_ANIMATION] = (0, 14, 400), (2, 11, 12)
+    observed = dict(zip(skill.observation.names, skill.observation(rows, PHASE_1).T, strict=True))
+    assert observed["BOSS_ANIMATION=0"].tolist() == [1, 0, 0]
+    assert observed["BOSS_ANIMATION=14"].tolist() == [0, 1, 0]
+    assert observed["PLAYER_ANIMATION=2"].tolist() == [1, 0, 0]
+    indicators = skill.observation(rows, PHASE_1)[:, skill.observation.indicators]
+    assert indicators.sum(axis=1).tolist() == [2, 2, 0]
+    others = [name for name in plain.observation.names if not name.endswith("ANIMATION")]
+    expected = dict(zip(plain.observation.names, plain.observation(rows, PHASE_1).T, strict=True))
+    for name in others:
+        np.testing.assert_array_equal(observed[name], expected[name])
+
+
+def test_there_is_an_indicator_for_every_animation_that_is_shipped() -> None:
+    names = make_skill("heal_attack", options(animations="one_hot")).observation.names
+    for boss in (load_boss(load_scenario(name).boss) for name in scenario_names()):
+        ids = [one.id for one in (*boss.moves, *vars(boss.animations).values())]
+        assert {f"BOSS_ANIMATION={i}" for i in ids} <= set(names)
+
+
+def test_decisions_occupy_their_actions_ticks_and_an_empty_flask_more() -> None:
+    skill = make_skill("heal_attack")
+    ticks = [
+        int(skill.ticks(decisions(before={Column.FLASKS: flasks}, action=action))[0])
+        for flasks in (2, 0)
+        for action in range(3)
+    ]
+    assert ticks == [2, 3, 1, 2, 5, 1]
+
+
+@pytest.mark.parametrize("values", [{"animations": "onehot"}, {"observations": "all"}, {"animations": True}])
+def test_unknown_way_of_observing_is_told_with_the_known_ones(values) -> None:
+    with pytest.raises(DataError, match=r"one of (scalar, one_hot|paper, extended)"):
+        options(**values)

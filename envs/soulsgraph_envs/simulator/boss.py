@@ -24,6 +24,7 @@ from soulsgraph_envs.simulator.layout import (
     Window,
 )
 from soulsgraph_envs.simulator.player import open_to_counter
+from soulsgraph_envs.simulator.status import build_up
 from soulsgraph_envs.streams import Seeds, uniform
 
 
@@ -74,7 +75,7 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
     if frame < move.tracks_frames:
         most = boss.motion_turn_rad_s * boss.motion_tracking_factor * FRAME_S
         lane.boss_heading = turned(lane.boss_heading, target.heading, most)
-    if move.lunge_min_frames <= frame < move.lunge_max_frames and target.distance > contact_m:
+    if move.lunge_min_frames <= frame < move.lunge_max_frames and (move.runs_through or target.distance > contact_m):
         lane.boss_x -= sin(lane.boss_heading) * move.lunge_m_s * FRAME_S
         lane.boss_y -= cos(lane.boss_heading) * move.lunge_m_s * FRAME_S
     take_off = first_window.time_min_frames - move.leap_frames
@@ -85,16 +86,28 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
         lane.boss_y += lane.leap_y
 
 
+@compiled
+def running_through(lane: Lane, moves: Records) -> bool:
+    """Tell whether the boss is in a charge, which no body stops."""
+    if lane.move == NO_MOVE or moves[lane.move].runs_through == 0:
+        return False
+    move = moves[lane.move]
+    return bool(move.lunge_min_frames <= lane.move_frame < move.lunge_max_frames)
+
+
 @every_frame
 def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
-    """Give the move's open hit window that reaches the player and has not struck yet, or -1.
+    """Give the move's open hit window that reaches the player and may strike in this frame, or -1.
 
     `windows` is (moves, windows).
     """
     for number in range(move.windows):
         window = windows[lane.move, number]
-        if window.time_min_frames <= lane.move_frame < window.time_max_frames and not (lane.struck >> number) & 1:
+        if window.time_min_frames <= lane.move_frame < window.time_max_frames and _strikes(lane, window, number):
             dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+            if window.offset_m != 0.0:
+                dx += sin(lane.boss_heading) * window.offset_m
+                dy += cos(lane.boss_heading) * window.offset_m
             if dx * dx + dy * dy > window.reach_m * window.reach_m:
                 return -1
             offset = abs(wrapped(heading_to(dx, dy) - lane.boss_heading))
@@ -104,11 +117,21 @@ def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
 
 @compiled
 def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seeds, index: int) -> None:
-    """Hurt the player: damage, stagger or knock-down, a push away from the boss."""
+    """Hurt the player: damage, build-up, and stagger or knock-down with a push away from the boss."""
     damage = window.damage * (1.0 + boss.damage_spread * (2.0 * uniform(streams, index) - 1.0))
     if open_to_counter(lane):
         damage *= player.hurt_counter_factor
+    if enraged(lane, boss):
+        damage *= boss.enraged_damage_factor
     lane.player_hp = max(lane.player_hp - floor(damage + 0.5), 0.0)
+    if window.build_up > 0.0:
+        build_up(lane, player, boss, window.build_up)
+    if window.staggers:
+        _knock(lane, player, window)
+
+
+@compiled
+def _knock(lane: Lane, player: Player, window: Window) -> None:
     lane.animation = KNOCKDOWN if window.knockdown else STAGGER
     lane.animation_frame = 0
     lane.buffered = NOTHING
@@ -124,28 +147,35 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
 def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
     """End a move: chain the next one by chance, or wait."""
     lane.move = NO_MOVE
-    if lane.chain_left > 0 and uniform(streams, index) < boss.aggression_chain_chance:
-        following = _choose(boss, moves, distance_m, streams, index)
+    chance = boss.enraged_chain_chance if enraged(lane, boss) else boss.aggression_chain_chance
+    if lane.chain_left > 0 and uniform(streams, index) < chance:
+        following = _choose(lane, boss, moves, distance_m, streams, index)
         if following != NO_MOVE:
             lane.chain_left -= 1
             start_move(lane, following)
             return
-    lane.wait = draw_wait(boss, distance_m, streams, index)
+    lane.wait = draw_wait(lane, boss, distance_m, streams, index)
 
 
 @compiled
-def draw_wait(boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
+def enraged(lane: Lane, boss: Boss) -> bool:
+    """Tell whether the boss has lost so much HP that it rages."""
+    return bool(lane.boss_hp < boss.enraged_below_hp)
+
+
+@compiled
+def draw_wait(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
     """Draw the frames until the next attack; a player nearby may be given longer."""
     wait = draw_frames(boss.aggression_wait_min_frames, boss.aggression_wait_max_frames, streams, index)
     if distance_m < boss.aggression_near_m:
         low, high = boss.aggression_near_wait_min_frames, boss.aggression_near_wait_max_frames
         wait += draw_frames(low, high, streams, index)
-    return wait
+    return int(wait * boss.enraged_wait_factor + 0.5) if enraged(lane, boss) else wait
 
 
 @compiled
 def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
-    move = _choose(boss, moves, distance_m, streams, index)
+    move = _choose(lane, boss, moves, distance_m, streams, index)
     if move == NO_MOVE:
         return False
     start_move(lane, move)
@@ -154,22 +184,36 @@ def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 
 @compiled
-def _choose(boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
-    total = 0.0
+def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
+    total, rages = 0.0, enraged(lane, boss)
     for number in range(boss.moves):
         if moves[number].distance_min_m <= distance_m <= moves[number].distance_max_m:
-            total += moves[number].weight
+            total += _weight(moves[number], rages)
     if total <= 0.0:
         return NO_MOVE
     left, chosen = total * uniform(streams, index), NO_MOVE
     for number in range(boss.moves):
         move = moves[number]
-        if move.weight > 0.0 and move.distance_min_m <= distance_m <= move.distance_max_m:
+        weight = _weight(move, rages)
+        if weight > 0.0 and move.distance_min_m <= distance_m <= move.distance_max_m:
             chosen = number
-            left -= move.weight
+            left -= weight
             if left < 0.0:
                 break
     return chosen
+
+
+@every_frame
+def _weight(move: Move, rages: bool) -> float:
+    return move.enraged_weight if rages else move.weight
+
+
+@every_frame
+def _strikes(lane: Lane, window: Window, number: int) -> bool:
+    """Tell whether an open window strikes in this frame: at its interval, or once."""
+    if window.every_frames > 0:
+        return (lane.move_frame - window.time_min_frames) % window.every_frames == 0
+    return (lane.struck >> number) & 1 == 0
 
 
 @every_frame

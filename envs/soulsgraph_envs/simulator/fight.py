@@ -23,6 +23,7 @@ from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.boss import (
     finish_move,
     move_motion,
+    running_through,
     stance_frame,
     strike,
     window_reaching_player,
@@ -34,6 +35,7 @@ from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, 
 from soulsgraph_envs.simulator.player import invulnerable, player_frame, press
 from soulsgraph_envs.simulator.readout import write_raw
 from soulsgraph_envs.simulator.start import begin_lane
+from soulsgraph_envs.simulator.status import status_frame
 from soulsgraph_envs.streams import Seeds
 
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
@@ -75,15 +77,15 @@ def _boss_seen(lane: Lane) -> Sight:
 
 
 @every_frame
-def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss) -> None:
-    """Keep both inside the arena and the player out of the boss."""
+def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, moves: Records) -> None:
+    """Keep both inside the arena, and the player out of a boss that is not running through."""
     cx, cy = encounter.centre_x, encounter.centre_y
     x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
     lane.boss_x, lane.boss_y = cx + x, cy + y
     dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
     contact = player.body_radius_m + boss.radius_m
     squared = dx * dx + dy * dy
-    if 0.0 < squared < contact * contact:
+    if 0.0 < squared < contact * contact and not running_through(lane, moves):
         factor = contact / sqrt(squared)
         lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
     x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
@@ -109,12 +111,13 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
     encounter, player, actions, boss, moves, windows = data
     target = _boss_seen(lane)
     player_frame(lane, player, actions, bits, target, streams, index)
+    status_frame(lane, boss)
     if lane.move == NO_MOVE:
         stance_frame(lane, boss, moves, seen_back(target), streams, index)
     if lane.move != NO_MOVE:
         contact = player.body_radius_m + boss.radius_m
         move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, seen_back(target))
-    _keep_apart(lane, encounter, player, boss)
+    _keep_apart(lane, encounter, player, boss, moves)
     if lane.move != NO_MOVE:
         _boss_blow(lane, player, boss, moves, windows, streams, index)
     camera_frame(lane, player, bits, target)
@@ -140,12 +143,13 @@ def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
     """Run the move on to its end with the player standing: (first, last) second of the next hit."""
     player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
     contact = player.body_radius_m + boss.radius_m
-    move, windows = tables.moves[lane.scenario, lane.move], tables.windows[lane.scenario]
+    moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
+    move = moves[lane.move]
     begins = -1
     started = lane.move_frame
     while lane.move_frame < move.length_frames:
         move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(_boss_seen(lane)))
-        _keep_apart(lane, tables.encounters[lane.scenario], player, boss)
+        _keep_apart(lane, tables.encounters[lane.scenario], player, boss, moves)
         reaches = window_reaching_player(lane, move, windows) >= 0
         if begins < 0 and reaches:
             begins = lane.move_frame

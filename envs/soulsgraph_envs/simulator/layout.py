@@ -69,6 +69,9 @@ class Lane:
     turn_frames: int
     leap_x: float
     leap_y: float
+    build_up: float
+    slowed_frames: int
+    slowed_factor: float
 
 
 class Encounter:
@@ -162,6 +165,15 @@ class Boss:
     rear_counter_move: int
     rear_counter_chance: float
     rear_turn_frames: int
+    enraged_below_hp: float
+    enraged_damage_factor: float
+    enraged_wait_factor: float
+    enraged_chain_chance: float
+    status_threshold: float
+    status_decay_per_s: float
+    status_burst_hp_ratio: float
+    status_regeneration_factor: float
+    status_slowed_frames: int
 
 
 class Move:
@@ -178,6 +190,8 @@ class Move:
     distance_min_m: float
     distance_max_m: float
     weight: float
+    runs_through: int
+    enraged_weight: float
 
 
 class Window:
@@ -189,6 +203,10 @@ class Window:
     half_arc_rad: float
     damage: float
     knockdown: int
+    staggers: int
+    every_frames: int
+    offset_m: float
+    build_up: float
 
 
 class Tables(NamedTuple):

@@ -124,6 +124,8 @@ def _count_down(lane: Lane, player: Player) -> None:
         rate = player.body_regeneration_per_s
         if lane.animation == ESTUS or lane.animation == ESTUS_EMPTY:
             rate *= player.body_regeneration_drinking
+        if lane.slowed_frames > 0:
+            rate *= lane.slowed_factor
         lane.stamina = min(lane.stamina + rate * FRAME_S, player.body_stamina)
 
 

@@ -26,8 +26,9 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
     lane.roll_x = lane.roll_y = lane.push_x = lane.push_y = lane.leap_x = lane.leap_y = 0.0
     lane.stance, lane.stance_frame, lane.turn_frames = STAND, 0, 0
     lane.move, lane.move_frame, lane.struck, lane.chain_left = NO_MOVE, 0, 0, 0
+    lane.build_up, lane.slowed_frames, lane.slowed_factor = 0.0, 0, 1.0
     dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    lane.wait = draw_wait(boss, sqrt(dx * dx + dy * dy), streams, index)
+    lane.wait = draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
 
 
 @compiled

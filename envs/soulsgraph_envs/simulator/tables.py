@@ -77,6 +77,7 @@ def _pack_player(tables: Tables, row: int, player: PlayerData) -> None:
 def _pack_boss(tables: Tables, row: int, boss: BossData) -> None:
     counter = [move.title for move in boss.moves].index(boss.rear.counter)
     values = {**dict(_flat(boss)), "moves": len(boss.moves), "rear_counter_move": counter}
+    values["enraged_below_hp"] = boss.enraged.below_hp_ratio * boss.hp_max
     _fill(tables.bosses[row : row + 1], values)
     for index, field in enumerate(fields(boss.animations)):
         stance = dict(_flat(getattr(boss.animations, field.name)))
@@ -84,6 +85,7 @@ def _pack_boss(tables: Tables, row: int, boss: BossData) -> None:
         _fill(tables.stances[row, index : index + 1], {**stance, **bindings})
     for index, move in enumerate(boss.moves):
         moved = {**dict(_flat(move, boss.time_factor)), "windows": len(move.windows)}
+        moved["enraged_weight"] = move.weight if move.enraged_weight < 0 else move.enraged_weight
         _fill(tables.moves[row, index : index + 1], moved)
         for place, window in enumerate(move.windows):
             struck = dict(_flat(window, boss.time_factor))

@@ -1,5 +1,6 @@
 """The five skills of the graph and the end-to-end baseline, each one file, all alike."""
 
+from soulsgraph_envs.skills.mirror import Mirror
 from soulsgraph_envs.skills.registry import (
     END_TO_END,
     SKILL_NAMES,
@@ -22,6 +23,7 @@ __all__ = [
     "SKILL_NAMES",
     "Action",
     "Decisions",
+    "Mirror",
     "ObservationMap",
     "Practice",
     "Reward",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+from soulsgraph_envs.catalogue import load_boss, load_player
+from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills.camera import CameraReward, camera
 from soulsgraph_envs.skills.dodge import DodgeReward, dodge
@@ -16,10 +19,32 @@ from soulsgraph_envs.skills.lock_on import LockOnReward, lock_on
 from soulsgraph_envs.skills.movement import MovementReward, movement
 from soulsgraph_envs.skills.skill import Skill
 from soulsgraph_envs.skills.stamina import StaminaTerm
+from soulsgraph_envs.state import Column
+
+#: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
+Animations = Literal["scalar", "one_hot"]
+#: "paper": the columns of Table 2; "extended": further columns behind them.
+Observations = Literal["paper", "extended"]
 
 #: The five skills in the order of the paper's chain, Eq. 2.
 SKILL_NAMES = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 END_TO_END = "end_to_end"
+
+#: What the extended observations add to Table 2: what the outcome of a skill's action hangs on.
+EXTENDED = {
+    "camera": (Column.LOCKED,),
+    "lock_on": (Column.DISTANCE,),
+    "movement": (
+        *(Column.DISTANCE, Column.DIRECTION_X, Column.DIRECTION_Y),
+        *(Column.CAMERA_X, Column.CAMERA_Y, Column.LOCKED),
+    ),
+    "dodge": (
+        *(Column.PLAYER_ANIMATION, Column.PLAYER_PROGRESS, Column.FLASKS, Column.BOSS_HP),
+        *(Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
+    ),
+    "heal_attack": (Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
+    END_TO_END: (),
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +53,8 @@ class SkillOptions:
 
     `hp_window` rescales the boss HP column that heal-attack and the baseline observe to the
     scenario's HP window; without it (the literal HP / 1037) a later phase shows them values they
-    never trained on, and zero-shot transfer collapses.
+    never trained on, and zero-shot transfer collapses. `animations` and `observations` say how
+    animations are observed, and whether more than Table 2 has is.
     """
 
     camera: CameraReward = field(default_factory=CameraReward)
@@ -37,6 +63,8 @@ class SkillOptions:
     dodge: DodgeReward = field(default_factory=DodgeReward)
     heal_attack: HealAttackReward = field(default_factory=HealAttackReward)
     hp_window: bool = True
+    animations: Animations = "scalar"
+    observations: Observations = "paper"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the options as plain nested values."""
@@ -61,7 +89,21 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     }
     if name not in makers:
         raise UnknownNameError("skill", name, makers)
-    return makers[name]()
+    skill = makers[name]()
+    further = EXTENDED[name] if chosen.observations == "extended" else ()
+    one_hot = animation_counts() if chosen.animations == "one_hot" else {}
+    observation = replace(skill.observation, columns=(*skill.observation.columns, *further), one_hot=one_hot)
+    return replace(skill, observation=observation)
+
+
+@lru_cache
+def animation_counts() -> dict[Column, int]:
+    """Give how many ids the animation columns may hold, over every boss and player that is shipped."""
+    bosses = [load_boss(name) for name in shipped_names("boss")]
+    players = [load_player(name) for name in shipped_names("player")]
+    boss_ids = [one.id for boss in bosses for one in (*boss.moves, *vars(boss.animations).values())]
+    player_ids = [one.id for player in players for one in vars(player.animations).values()]
+    return {Column.BOSS_ANIMATION: max(boss_ids) + 1, Column.PLAYER_ANIMATION: max(player_ids) + 1}
 
 
 def skill_options(values: dict[str, Any], source: object = "skill options") -> SkillOptions:
@@ -78,7 +120,7 @@ def skill_options(values: dict[str, Any], source: object = "skill options") -> S
         if key not in known:
             raise DataError(source, key, f"one of {', '.join(known)}", "an unknown key")
         current = getattr(options, key)
-        if isinstance(current, bool):
+        if isinstance(current, bool | str):
             options = _with(options, key, _checked(source, key, current, value))
         elif not isinstance(value, dict):
             raise DataError(source, key, "a table of reward weights", repr(value))
@@ -96,6 +138,10 @@ def _reward(source: object, key: str, current: Any, values: dict[str, Any]) -> A
     return current
 
 
+#: The words that an option of words may be.
+_CHOICES = {"stamina": StaminaTerm, "animations": Animations, "observations": Observations}
+
+
 def _with(owner: Any, key: str, value: object) -> Any:
     return replace(owner, **{key: value})
 
@@ -106,9 +152,10 @@ def _checked(source: object, key: str, current: object, value: object) -> object
             return value
         raise DataError(source, key, "true or false", repr(value))
     if isinstance(current, str):
-        if value in get_args(StaminaTerm):
+        choices = get_args(_CHOICES[key.rsplit(".", 1)[-1]])
+        if value in choices:
             return value
-        raise DataError(source, key, f"one of {', '.join(get_args(StaminaTerm))}", repr(value))
+        raise DataError(source, key, f"one of {', '.join(choices)}", repr(value))
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         return float(value)
     raise DataError(source, key, "a number of at least 0", repr(value))

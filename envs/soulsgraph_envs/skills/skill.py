@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.scenario import Scenario
@@ -34,17 +36,36 @@ class Action:
         return bool(self.holds & (Control.LEFT | Control.RIGHT))
 
 
+@njit(cache=True)
+def _observe(rows: StateRows, columns: Integers, affine: tuple[Floats, Floats], ids: Floats, out: Floats) -> None:
+    offset, scale = affine
+    for row in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            value = rows[row, columns[i]]
+            if ids[i] >= np.float32(0.0):
+                out[row, i] = np.float32(value == ids[i])
+            else:
+                out[row, i] = (value - offset[i]) * scale[i]
+
+
 @dataclass(frozen=True)
 class BoundObservation:
-    """An observation map for one scenario: columns (size,), and an affine map of each, (size,) float32."""
+    """An observation map for one scenario: columns (size,), and what becomes of each, (size,) float32.
+
+    A value with an id of at least 0 tells whether its column holds that id, 1 or 0; any other is
+    (column - offset) * scale.
+    """
 
     columns: Integers
     offset: Floats
     scale: Floats
+    ids: Floats
 
     def __call__(self, rows: StateRows) -> Floats:
         """Map State rows (n, 25) to observations (n, size) float32."""
-        return (rows[:, self.columns] - self.offset) * self.scale
+        out = np.empty((len(rows), len(self.columns)), np.float32)
+        _observe(rows, self.columns, (self.offset, self.scale), self.ids, out)
+        return out
 
 
 @dataclass(frozen=True)
@@ -52,29 +73,47 @@ class ObservationMap:
     """The skill's phi_k: a selection of State columns, raw as Table 2 has them.
 
     With `hp_window` the boss HP column is rescaled to the scenario's HP window, so that it runs
-    from 1 to 0 over every fight whatever part of the bar the fight takes.
+    from 1 to 0 over every fight whatever part of the bar the fight takes. A column named in `one_hot`
+    becomes as many indicators as it says, of the ids from 0 on; an id beyond them sets none.
     """
 
     columns: tuple[Column, ...]
     hp_window: bool = True
+    one_hot: Mapping[Column, int] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> tuple[tuple[Column, int], ...]:
+        """Every observed value: its column and the id it indicates, -1 for the column itself."""
+        return tuple(
+            (column, index)
+            for column in self.columns
+            for index in (range(self.one_hot[column]) if column in self.one_hot else (-1,))
+        )
 
     @property
     def size(self) -> int:
         """Number of observed values."""
-        return len(self.columns)
+        return len(self.values)
 
-    def affine(self, scenario: Scenario) -> tuple[Floats, Floats]:
-        """Give (offset, scale), each (size,): an observation is (column - offset) * scale."""
-        offset, scale = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
-        if self.hp_window and Column.BOSS_HP in self.columns:
-            start, end = scenario.boss_hp_ratios
-            index = self.columns.index(Column.BOSS_HP)
-            offset[index], scale[index] = end, 1.0 / (start - end)
-        return offset, scale
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name every observed value by its State column, an indicator with its id behind."""
+        return tuple(column.name if index < 0 else f"{column.name}={index}" for column, index in self.values)
+
+    @property
+    def indicators(self) -> Booleans:
+        """Whether each observed value is an indicator, (size,): it is 0 or 1 and needs no normalising."""
+        return np.array([index >= 0 for _, index in self.values], np.bool_)
 
     def bind(self, scenario: Scenario) -> BoundObservation:
         """Give the map with the scenario's HP window filled in."""
-        return BoundObservation(np.array(self.columns, np.int64), *self.affine(scenario))
+        columns, ids = zip(*self.values, strict=True)
+        offset, scale = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
+        if self.hp_window and Column.BOSS_HP in columns:
+            start, end = scenario.boss_hp_ratios
+            index = columns.index(Column.BOSS_HP)
+            offset[index], scale[index] = end, 1.0 / (start - end)
+        return BoundObservation(np.array(columns, np.int64), offset, scale, np.array(ids, np.float32))
 
     def __call__(self, rows: StateRows, scenario: Scenario) -> Floats:
         """Map State rows (n, 25) to observations (n, size) float32."""
@@ -152,3 +191,14 @@ class Skill:
     def longest_ticks(self) -> int:
         """Ticks of the longest step the skill can take."""
         return max(max(action.ticks, action.ticks_when_empty or 0) for action in self.actions)
+
+    @cached_property
+    def _step_ticks(self) -> Integers:
+        """Ticks of every action (actions, 2): with a flask and without."""
+        return np.array([(action.ticks, action.ticks_when_empty or action.ticks) for action in self.actions], np.int64)
+
+    def ticks(self, decisions: Decisions) -> Integers:
+        """Give the control ticks that decisions occupy if no end cuts them, (n,)."""
+        empty = (decisions.before[:, Column.FLASKS] < 1.0).astype(np.int64)
+        ticks: Integers = self._step_ticks[decisions.actions, empty]
+        return ticks
