@@ -11,6 +11,7 @@ import numpy as np
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork
@@ -41,18 +42,18 @@ class SkillGraphEnvRunner(ChunkRunner):
         horizon = Horizon(skills[-1].name, skills[-1].horizon)
         combat = Combat(make_game(task.driver, task.lanes), skills, task.scenario, horizon)
         seed = int(derive_seeds(np.uint64(self.config.seed or 0), self.worker_index or 0)[0])
-        self._sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate)
+        first_lane = (self.worker_index or 0) * task.lanes
+        self._sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate, first_lane)
         self._scenario = task.scenario
 
     def weights_changed(self, skills: Collection[str]) -> None:
         """Play `skills` by their modules' weights from now on."""
         self._sampler.decisions = self.decisions
-        self._sampler.set_networks([self._network(name) for name in self.config.skill_spaces() if name in skills])
+        self._sampler.set_networks([self._network(skill) for skill in self.config.skills if skill.name in skills])
 
-    def _network(self, name: str) -> FrozenNetwork:
-        skill = next(skill for skill in self.config.skills if skill.name == name)
+    def _network(self, skill: Skill) -> FrozenNetwork:
         clip = self.config.hyperparameters.observation_clip
-        return FrozenNetwork.of(skill, self._scenario, self.weights(name), clip)
+        return FrozenNetwork.of(skill, self._scenario, self.weights(skill.name), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Give one chunk, in a list because RLlib concatenates the lists of its runners."""

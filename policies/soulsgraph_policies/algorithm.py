@@ -64,9 +64,10 @@ class _Figures:
 class SkillDQN(DQN):
     """Train one skill on a budget of its decisions.
 
-    One training step is one round: every runner gives a chunk, what was received goes into the
-    replay, the updates owed are taken in one call of the learner group, and the runners get the new
-    weights. `decisions` counts what was received, `updates` what was learned.
+    In one round every runner gives a chunk, what was received goes into the replay, the updates owed
+    are taken in one call of the learner group, and the runners get the new weights. `decisions`
+    counts what was received, `updates` what was learned. A training step is one round with remote
+    runners; without them it goes on to the end of the iteration.
     """
 
     config: SkillDQNConfig
@@ -84,16 +85,18 @@ class SkillDQN(DQN):
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: list[Episodes] = []
         self._figures = _Figures()
+        self._iteration_end = 0
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
         self._live_runners = int(config.num_env_runners)
         super().setup(config)
-        self.normalizer = RunningNormalizer(config.skills[-1].observation.size)
+        observation = config.skills[-1].observation
+        self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(self.config.seed))
         self._send_weights([skill.name for skill in config.skills])
 
     def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> ReplayRing:
         # RLlib would take a class for a string here, and its buffers keep episodes, not columns.
-        return ReplayRing(config.hyperparameters.replay_capacity, config.skills[-1].observation.size)
+        return ReplayRing(config.hyperparameters, config.skills[-1].observation.size, config.mirror)
 
     @property
     def learner(self) -> SkillDQNLearner:
@@ -123,7 +126,8 @@ class SkillDQN(DQN):
             raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
         # Whole thousands whatever came before: checkpoints of a learning curve must not drift.
         next_stop = (self.decisions // DECISIONS_PER_ITERATION + 1) * DECISIONS_PER_ITERATION
-        self._set_iteration(min(next_stop, budget) - self.decisions)
+        self._iteration_end = min(next_stop, budget)
+        self._set_iteration(self._iteration_end - self.decisions)
         results: dict[str, Any] = super().step()
         return results
 
@@ -132,18 +136,29 @@ class SkillDQN(DQN):
         self.config.freeze()
 
     def training_step(self) -> None:
-        """Sample, remember, learn, and hand out the new weights."""
-        received = self._receive(self._sample())
-        if received:
-            self._learn()
-            self._send_weights([self.config.trained])
-            self._log(received)
+        """Run a round, and without remote runners all rounds of the iteration."""
+        before = self.decisions
+        if self.config.num_env_runners:
+            self._round(self._sample())
+        else:
+            # RLlib's bookkeeping between two training steps would take longer than a short round.
+            self._round(self._runner.sample())
+            while self.decisions < self._iteration_end:
+                self._round(self._runner.sample())
+        received = self.decisions - before
+        self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
         # Without remote runners an iteration is short, and where it ends shows in the records.
         if self.config.num_env_runners and self.stop_requested():
             self._set_iteration(0)
 
-    def _log(self, received: int) -> None:
-        self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
+    def _round(self, chunks: Sequence[Chunk]) -> None:
+        """Remember what was sampled, learn, and hand out the new weights."""
+        if self._receive(chunks):
+            self._learn()
+            self._send_weights([self.config.trained])
+            self._log_figures()
+
+    def _log_figures(self) -> None:
         if self.finished or self._figures.updates >= UPDATES_PER_LOG:
             self.metrics.log_dict(self._figures.means(), key=(LEARNER_RESULTS, self.config.trained), window=1)
             self._figures = _Figures()
@@ -210,7 +225,7 @@ class SkillDQN(DQN):
         if owed < 1:
             return
         batch = self.local_replay_buffer.sample(
-            owed * numbers.batch_size, self._generator, self.normalizer, numbers.observation_clip
+            owed * numbers.batch_size, self._generator, self.normalizer, self.decisions
         )
         (figures,) = self.learner_group.update(
             batch=as_multi_agent_batch(self.config.trained, batch),
@@ -218,6 +233,7 @@ class SkillDQN(DQN):
         )
         self.updates += owed
         self._figures.add(figures[self.config.trained], owed)
+        self.local_replay_buffer.learned(figures[self.config.trained].errors)
 
     def _send_weights(self, skills: Sequence[str]) -> None:
         weights = {skill: self._module(skill).weights() for skill in skills}
@@ -240,8 +256,13 @@ class SkillDQN(DQN):
         return module
 
     def weights(self, skill: str) -> Weights:
-        """Give a copy of a skill's weights and normaliser, by name."""
-        return {name: values.copy() for name, values in self._module(skill).weights().items()}
+        """Give a copy of the weights and normaliser that a skill is played by, by name."""
+        own = self.learner.playing_weights() if skill == self.config.trained else self._module(skill).weights()
+        return {name: values.copy() for name, values in own.items()}
+
+    def head_weights(self) -> Weights:
+        """Give a copy of the trained skill's head, by name, if it is not the layer that plays."""
+        return {name: values.copy() for name, values in self.learner.playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
         """Put trained weights in, skill by skill: frozen ones upstream, or the trained skill's to go on from.

@@ -33,7 +33,11 @@ class ChunkRunner(EnvRunner, Checkpointable):
         self.decisions = 0
         spaces = self.get_spaces()
         self._without_weights = set(spaces)
-        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True).build()
+        self._skills = tuple(spaces)
+        spec = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True)
+        # RLlib asks for the light modules only where it makes the specs of single modules itself.
+        spec.inference_only = True
+        self.module: MultiRLModule = spec.build()
         if self.samples:
             self.make_env()
 
@@ -88,7 +92,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         """Give what RLlib brings another runner up to date with: modules and the count of decisions."""
         state: dict[str, Any] = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self.config.skill_spaces()}
+            state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self._skills}
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -100,7 +104,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         incomplete = bool(self._without_weights)
         self._without_weights -= given.keys()
         if self.samples and not self._without_weights:
-            self.weights_changed(list(self.config.skill_spaces() if incomplete else given))
+            self.weights_changed(self._skills if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give what makes an equal runner."""

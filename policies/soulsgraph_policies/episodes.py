@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.game import LaneIndices
@@ -54,6 +55,12 @@ class Episodes:
         return cls(counts, counts, counts, flags, flags, ratios, ratios, np.zeros((0, terms), np.float32))
 
 
+@njit(cache=True)
+def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
+    for row in range(len(lanes)):
+        sums[lanes[row], :] += terms[row, :]
+
+
 class EpisodeTally:
     """Sum the judged skill's reward terms lane by lane and close a row when an episode ends."""
 
@@ -63,8 +70,8 @@ class EpisodeTally:
         self._closed: list[Episodes] = []
 
     def add(self, lanes: LaneIndices, terms: Floats) -> None:
-        """Add the terms (n, terms) of decisions that ended in `lanes` (n,)."""
-        self.sums[lanes] += terms
+        """Add the terms (n, terms) of decisions that ended in `lanes` (n,), which may occur more than once."""
+        _add_rows(self.sums, lanes, terms)
 
     def close(self, lanes: LaneIndices) -> None:
         """Close the episodes that ended in `lanes` (n,) with the last tick."""

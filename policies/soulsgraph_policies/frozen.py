@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.artifact import Artifact, Layers, NormalizerStatistics
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.normalizer import RunningNormalizer
-from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
+from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, NETWORK, Weights
 
 
 def layers_of(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
@@ -38,6 +39,16 @@ def weights_of(artifact: Artifact) -> Weights:
         weights[f"{NETWORK}.{2 * index}.weight"] = np.ascontiguousarray(weight.T)
         weights[f"{NETWORK}.{2 * index}.bias"] = bias
     return weights
+
+
+def trained_weights_of(artifact: Artifact) -> Weights:
+    """Give an artifact's weights as `weights_of` does, and those of the head that it was trained with."""
+    return weights_of(artifact) | head_of(artifact.extras)
+
+
+def head_of(weights: Mapping[str, npt.NDArray[Any]]) -> Weights:
+    """Give those of some weights that are a trained head's: an artifact keeps them among its extras."""
+    return {name: values for name, values in weights.items() if name.startswith(f"{HEAD}.")}
 
 
 def normalizer_of(statistics: NormalizerStatistics) -> RunningNormalizer:

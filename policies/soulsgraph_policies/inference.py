@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,9 @@ from numba import njit
 from soulsgraph_envs.composition import Actions, Flags
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import Skill
+from soulsgraph_envs.skills.skill import BoundObservation, Skill
 from soulsgraph_envs.state import STATE_SIZE, StateRows
+from soulsgraph_policies.weights import NETWORK
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -28,9 +30,9 @@ Layers = tuple[tuple[Floats, Floats], ...]
 # Rows of a network's integer table: where its observation and parameters begin, and its sizes.
 _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
 # Rows of the affine table; one column an observed value.
-_COLUMN, _OFFSET, _SCALE, _MEAN, _INVERSE, _CLIP = range(6)
+_COLUMN, _ID, _OFFSET, _SCALE, _MEAN, _INVERSE, _CLIP = range(7)
 
-#: Integer tables (networks, ...), affine table (6, columns), all parameters; then, for one evaluation
+#: Integer tables (networks, ...), affine table (7, columns), all parameters; then, for one evaluation
 #: at a time, the layer that is read, the layer that is written, and the inputs that are not 0.
 Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers]
 
@@ -39,34 +41,31 @@ Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers]
 class FrozenNetwork:
     """One skill's network as acting needs it.
 
-    The observation is (row[columns] - offset) * scale in float32, (size,); it is normalised with
-    `mean` and `deviation` in float64 and clipped at plus and minus `clip`. `layers` are (W, b) in
-    torch's layout: W is (outputs, inputs).
+    The observation (size,) is normalised with `mean` and `deviation` in float64 and clipped at plus
+    and minus `clip`. `layers` are (W, b) in torch's layout: W is (outputs, inputs).
 
     Raises:
         SoulsGraphError: if shapes do not fit each other.
     """
 
     skill: str
-    columns: Integers
-    offset: Floats
-    scale: Floats
+    observation: BoundObservation
     mean: Doubles
     deviation: Doubles
     clip: float
     layers: Layers
 
     def __post_init__(self) -> None:
-        size = len(self.columns)
-        inputs = size
-        fits = all(len(part) == size for part in (self.offset, self.scale, self.mean, self.deviation))
+        columns = self.observation.columns
+        size = inputs = len(columns)
+        fits = all(len(part) == size for part in (*vars(self.observation).values(), self.mean, self.deviation))
         for weight, bias in self.layers:
             fits = fits and weight.shape == (len(bias), inputs)
             inputs = len(bias)
-        if not fits or not self.layers or size < 1 or not all(0 <= c < STATE_SIZE for c in self.columns):
+        if not fits or not self.layers or size < 1 or not all(0 <= c < STATE_SIZE for c in columns):
             found = [weight.shape for weight, _ in self.layers]
             raise SoulsGraphError(
-                f"network of {self.skill}: expected layers and statistics that fit {size} State columns, "
+                f"network of {self.skill}: expected layers and statistics that fit {size} observed values, "
                 f"found layers {found} and {len(self.mean)} means; load the weights of the same skill."
             )
 
@@ -79,7 +78,6 @@ class FrozenNetwork:
         Raises:
             SoulsGraphError: if a weight is missing or of another shape than the skill's.
         """
-        offset, scale = skill.observation.affine(scenario)
         try:
             mean, deviation = weights["observation_mean"], weights["observation_deviation"]
             layers = _linear_layers(weights)
@@ -88,8 +86,8 @@ class FrozenNetwork:
                 f"network of {skill.name}: expected a weight {error}, found {', '.join(weights)}; "
                 "load the weights of a Q-network module."
             ) from error
-        columns = np.asarray(skill.observation.columns, np.int64)
-        network = cls(skill.name, columns, offset, scale, _double(mean), _double(deviation), clip, layers)
+        observation = skill.observation.bind(scenario)
+        network = cls(skill.name, observation, _double(mean), _double(deviation), clip, layers)
         if len(layers[-1][1]) != len(skill.actions):
             raise SoulsGraphError(
                 f"network of {skill.name}: expected {len(skill.actions)} actions, found {len(layers[-1][1])}; "
@@ -102,12 +100,18 @@ def _double(values: npt.NDArray[np.generic]) -> Doubles:
     return np.array(values, np.float64)
 
 
-def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
-    names = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+@lru_cache
+def _layer_names(weights: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    named = [name for name in weights if name.startswith(NETWORK) and name.endswith(".weight")]
+    names = [name.removesuffix(".weight") for name in named]
     ordered = sorted(names, key=lambda name: int(name.rsplit(".", 1)[-1]))
+    return tuple((f"{name}.weight", f"{name}.bias") for name in ordered)
+
+
+def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
     return tuple(
-        (np.array(weights[f"{name}.weight"], np.float32), np.array(weights[f"{name}.bias"], np.float32))
-        for name in ordered
+        (np.array(weights[weight], np.float32), np.array(weights[bias], np.float32))
+        for weight, bias in _layer_names(tuple(weights))
     )
 
 
@@ -117,6 +121,8 @@ def _observe(row: StateRows, lane: int, affine: Doubles, first: int, size: int, 
         column = first + i
         raw = row[lane, int(affine[_COLUMN, column])]
         observed = (raw - np.float32(affine[_OFFSET, column])) * np.float32(affine[_SCALE, column])
+        if affine[_ID, column] >= 0.0:
+            observed = np.float32(raw == affine[_ID, column])
         value = (observed - affine[_MEAN, column]) * affine[_INVERSE, column]
         clip = affine[_CLIP, column]
         out[i] = min(max(value, -clip), clip)
@@ -208,14 +214,14 @@ class FusedNetworks:
 
     def _pack(self) -> None:
         deepest = max((len(network.layers) for network in self.networks), default=0)
-        widest = max((max(len(n.columns), *(len(b) for _, b in n.layers)) for n in self.networks), default=1)
+        widest = max((max(len(n.mean), *(len(b) for _, b in n.layers)) for n in self.networks), default=1)
         self._tables: Integers = np.zeros((len(self.networks), _SIZES + deepest), np.int64)
         columns = parameters = 0
         for table, network in zip(self._tables, self.networks, strict=True):
             sizes = [len(bias) for _, bias in network.layers]
-            table[:_SIZES] = columns, parameters, len(network.columns), len(sizes)
+            table[:_SIZES] = columns, parameters, len(network.mean), len(sizes)
             table[_SIZES : _SIZES + len(sizes)] = sizes
-            columns += len(network.columns)
+            columns += len(network.mean)
             parameters += sum(weight.size + len(bias) for weight, bias in network.layers)
         self._affine: Doubles = np.zeros((_CLIP + 1, columns))
         self._parameters: Floats = np.zeros(parameters, np.float32)
@@ -226,9 +232,10 @@ class FusedNetworks:
 
     def _write(self, index: int) -> None:
         network, table = self.networks[index], self._tables[index]
-        size = len(network.columns)
+        size, observation = len(network.mean), network.observation
         part = self._affine[:, table[_OBSERVATION] : table[_OBSERVATION] + size]
-        part[_COLUMN], part[_OFFSET], part[_SCALE] = network.columns, network.offset, network.scale
+        part[_COLUMN], part[_ID] = observation.columns, observation.ids
+        part[_OFFSET], part[_SCALE] = observation.offset, observation.scale
         part[_MEAN], part[_INVERSE], part[_CLIP] = network.mean, 1.0 / network.deviation, network.clip
         start = int(table[_PARAMETERS])
         for weight, bias in network.layers:

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as functional
-from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
@@ -23,16 +21,20 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.averaging import NetworkAverage
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.losses import TensorBatch, minibatch_loss
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.replay import Batch
 from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
+from soulsgraph_policies.weights import Weights
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
 UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 
-_DECISIONS = "decisions"
+_DISCOUNTS, _WEIGHTS = "discounts", "weights"
+_DECISIONS, _AVERAGE = "decisions", "average"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -44,14 +46,15 @@ def as_multi_agent_batch(skill: str, batch: Batch) -> MultiAgentBatch:
             Columns.NEXT_OBS: batch.next_observations,
             Columns.ACTIONS: batch.actions,
             Columns.REWARDS: batch.rewards,
-            Columns.TERMINATEDS: batch.terminated,
+            _DISCOUNTS: batch.discounts,
+            _WEIGHTS: batch.weights,
         }
     )
     return MultiAgentBatch({skill: rows}, env_steps=len(batch.actions))
 
 
 def _as_batch(rows: SampleBatch) -> Batch:
-    names = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS)
+    names = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, _DISCOUNTS, _WEIGHTS)
     return Batch(*(rows[name] for name in names))
 
 
@@ -73,7 +76,8 @@ class SkillDQNLearner(DQNTorchLearner):
         """Build the modules and the trained skill's optimizer.
 
         Raises:
-            SoulsGraphError: if the CPU path is asked for on a GPU or for other than two hidden layers.
+            SoulsGraphError: if the CPU path is asked for on a GPU, for other than two hidden layers, or for
+                a head that is trained in another form than it plays.
         """
         super().build()
         # Networks this small gain nothing from more threads, and results stay the same on any machine.
@@ -81,6 +85,8 @@ class SkillDQNLearner(DQNTorchLearner):
         self._decisions = 0
         self._hyperparameters: DQNHyperparameters = self.config.hyperparameters
         self._trained: str = self.config.trained
+        self._steps = self._step_counts()
+        self._average = NetworkAverage(self.trained_module.q_network)
         self._updater: CpuUpdater | None = None
         if self.config.update_path == CPU_KERNEL:
             self._require_kernel_shape()
@@ -120,10 +126,11 @@ class SkillDQNLearner(DQNTorchLearner):
 
     def _require_kernel_shape(self) -> None:
         sizes, device = self._hyperparameters.hidden_sizes, self._device.type
-        if len(sizes) != 2 or device != "cpu":
+        if len(sizes) != 2 or device != "cpu" or not self._hyperparameters.plain_head:
+            head = "a plain head" if self._hyperparameters.plain_head else "dueling streams or quantiles"
             raise SoulsGraphError(
-                f"update path {CPU_KERNEL!r}: expected two hidden layers on a CPU, found {len(sizes)} on {device}; "
-                f"use update path {AUTOGRAD!r}."
+                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found {len(sizes)} "
+                f"and {head} on {device}; use update path {AUTOGRAD!r}."
             )
 
     def _make_updater(self) -> CpuUpdater:
@@ -137,7 +144,8 @@ class SkillDQNLearner(DQNTorchLearner):
 
     def _set_optimizer_state(self, state: dict[str, Any]) -> None:
         super()._set_optimizer_state(state)
-        # Loading gives Adam new moment tensors; the kernel must work on those.
+        # Loading gives Adam new tensors; counts and kernel must work on those.
+        self._steps = self._step_counts()
         if self._updater is not None:
             self._updater = self._make_updater()
 
@@ -166,7 +174,10 @@ class SkillDQNLearner(DQNTorchLearner):
             )
         self._weights_seq_no += 1
         decisions = (timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self._decisions)
-        return {self._trained: self._learn(_as_batch(data.policy_batches[self._trained]), decisions)}
+        figures = self._learn(_as_batch(data.policy_batches[self._trained]), decisions)
+        if self._hyperparameters.averages(decisions):
+            self._average.add(self.trained_module.q_network)
+        return {self._trained: figures}
 
     def _learn(self, batch: Batch, decisions: int) -> UpdateFigures:
         numbers, rows = self._hyperparameters, len(batch.actions)
@@ -181,44 +192,54 @@ class SkillDQNLearner(DQNTorchLearner):
         return _mean(figures, [before, rows - before] if len(figures) > 1 else None)
 
     def _copy_target(self) -> None:
+        self._update_target(1.0)
+
+    def _update_target(self, share: float) -> None:
         for network, target in self.trained_module.get_target_network_pairs():
-            update_target_network(main_net=network, target_net=target, tau=1.0)
+            update_target_network(main_net=network, target_net=target, tau=share)
+
+    def _step_counts(self) -> list[Tensor]:
+        """Give Adam's counts of steps; it keeps one for every parameter."""
+        state = self.optimizer.state
+        return [state[parameter]["step"] for parameter in self._network(self._trained).parameters()]
 
     def _updates_done(self) -> int:
-        parameter = next(iter(self.trained_module.q_network.parameters()))
-        return int(self.optimizer.state[parameter]["step"].item())
+        return int(self._steps[0].item())
 
     def _take_updates(self, batch: Batch) -> UpdateFigures:
         if self._updater is not None:
-            state = self.optimizer.state
-            steps = [state[parameter]["step"] for parameter in self.trained_module.q_network.parameters()]
             done = self._updates_done()
             figures = self._updater.update(batch, done)
-            for step in steps:
+            for step in self._steps:
                 step.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
             return figures
         return _mean([self._autograd_update(part) for part in self._minibatches(batch)])
 
-    def _minibatches(self, batch: Batch) -> Iterable[dict[str, Tensor]]:
+    def _minibatches(self, batch: Batch) -> Iterable[TensorBatch]:
         size = self._hyperparameters.batch_size
-        rows = as_multi_agent_batch(self._trained, batch).policy_batches[self._trained]
-        tensors = {name: torch.as_tensor(values, device=self._device) for name, values in rows.items()}
+        tensors = [torch.as_tensor(values, device=self._device) for values in vars(batch).values()]
         for start in range(0, len(batch.actions), size):
-            yield {name: values[start : start + size] for name, values in tensors.items()}
+            yield TensorBatch(*(values[start : start + size] for values in tensors))
 
-    def _autograd_update(self, batch: dict[str, Tensor]) -> UpdateFigures:
+    def _autograd_update(self, batch: TensorBatch) -> UpdateFigures:
         numbers, module, optimizer = self._hyperparameters, self.trained_module, self.optimizer
-        out = module.forward_train(batch)
-        alive = 1.0 - batch[Columns.TERMINATEDS]
-        targets = batch[Columns.REWARDS] + alive * numbers.discount * out[QF_TARGET_NEXT_PREDS].amax(dim=1)
-        values = out[QF_PREDS].gather(1, batch[Columns.ACTIONS].unsqueeze(1)).squeeze(1)
-        loss = functional.smooth_l1_loss(values, targets)
+        result = minibatch_loss(module, batch, numbers)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        result.loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_gradient_norm)
         optimizer.step()
-        with torch.no_grad():
-            return UpdateFigures(loss.item(), values.mean().item(), (values - targets).abs().mean().item())
+        if numbers.target_rate:
+            self._update_target(numbers.target_rate)
+        errors = result.errors.abs().cpu().numpy()
+        return UpdateFigures(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
+
+    def playing_weights(self) -> Weights:
+        """Give the trained module's weights for greedy play: those of the average once there is one."""
+        return self.trained_module.weights(self._average.network)
+
+    def playing_head(self) -> Weights:
+        """Give the trained head's parameters that go with `playing_weights`."""
+        return self.trained_module.head_weights(self._average.network)
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Leave the target network alone: `update` copies it by the count of decisions."""
@@ -227,12 +248,14 @@ class SkillDQNLearner(DQNTorchLearner):
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Give RLlib's state and the count of decisions that the target copies go by."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | {_DECISIONS: self._decisions}
+        return state | {_DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
         super().set_state(state)
         self._decisions = state.get(_DECISIONS, self._decisions)
+        if _AVERAGE in state:
+            self._average.set_state(state[_AVERAGE])
 
     def get_training_state(self) -> dict[str, Any]:
         """Give what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
@@ -243,7 +266,7 @@ class SkillDQNLearner(DQNTorchLearner):
             for index, parameter in enumerate(parameters)
         }
         weights = {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
-        return {"weights": weights, "adam": adam, _DECISIONS: self._decisions}
+        return {"weights": weights, "adam": adam, _DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state`, in place."""
@@ -255,9 +278,10 @@ class SkillDQNLearner(DQNTorchLearner):
                 for name, value in self.optimizer.state[parameter].items():
                     value.copy_(torch.from_numpy(np.asarray(state["adam"][f"{index}"][name])))
         self._decisions = int(state[_DECISIONS])
+        self._average.set_state(state[_AVERAGE])
 
 
 def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None) -> UpdateFigures:
     rows = np.array([(one.loss, one.q_mean, one.td_error) for one in figures])
     loss, q_mean, td_error = np.average(rows, axis=0, weights=weights).tolist()
-    return UpdateFigures(loss, q_mean, td_error)
+    return UpdateFigures(loss, q_mean, td_error, np.concatenate([one.errors for one in figures]))

@@ -19,15 +19,24 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, TARGET, Weights
+from soulsgraph_policies.heads import QuantileHead
+from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
 
 
-def make_network(sizes: Sequence[int]) -> nn.Sequential:
-    """Make a ReLU MLP of these layer sizes, the input's and output's included."""
+def make_network(sizes: Sequence[int], quantiles: int = 0, dueling: bool = False) -> nn.Sequential:
+    """Make a ReLU MLP of these layer sizes, the input's and output's included, with the head asked for."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+    if quantiles or dueling:
+        layers[-2] = QuantileHead(sizes[-2], sizes[-1], max(quantiles, 1), dueling)
     return nn.Sequential(*layers[:-1])
+
+
+def _quantiles(network: nn.Sequential, observations: Tensor) -> Tensor:
+    """Give (n, actions, quantiles); the Q-value itself is the only quantile of a plain network."""
+    values: Tensor = network(observations)
+    return values if values.dim() == 3 else values.unsqueeze(2)
 
 
 class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
@@ -35,9 +44,11 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
 
     Acting (`forward_inference`, `forward_exploration`) takes raw observations (n, size), training
     (`forward_train`) takes them normalised, as the replay samples them. The model configuration holds
-    `hidden_sizes`, `observation_clip`, `seed` of the initial weights, and optionally
-    `exploration_rate`, the share of random actions when exploring: 0 unless given, so a frozen skill
-    never explores. (`epsilon` is RLlib's own and given to every module: it is not read.)
+    `hidden_sizes`, `observation_clip`, `seed` of the initial weights, and optionally `head`, the number
+    of quantiles and whether there are dueling streams, and `exploration_rate`, the share of random
+    actions when exploring: 0 unless given, so a frozen skill never explores. (`epsilon` and `dueling` are
+    RLlib's own and given to every module: they are not read.) A module for acting has the plain layer
+    that the head folds to.
     """
 
     def setup(self) -> None:
@@ -48,10 +59,16 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         sizes = (size, *self.model_config["hidden_sizes"], int(self.action_space.n))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.model_config["seed"])
-            self.q_network = make_network(sizes)
+            self.q_network = make_network(sizes, *self._head_options())
         self.clip = float(self.model_config["observation_clip"])
         self.register_buffer(MEAN, torch.zeros(size, dtype=torch.float64))
         self.register_buffer(DEVIATION, torch.ones(size, dtype=torch.float64))
+
+    def _head_options(self) -> tuple[int, bool]:
+        if self.inference_only:
+            return 0, False
+        quantiles, dueling = self.model_config.get("head", (0, False))
+        return quantiles, dueling
 
     def make_target_networks(self) -> None:
         """Make the target network, a copy of the network."""
@@ -73,16 +90,24 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
 
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Give the Q-values (n, actions) of normalised observations (n, size)."""
-        return {QF_PREDS: self.q_network(batch[Columns.OBS])}
+        return {QF_PREDS: self.quantiles(batch[Columns.OBS]).mean(dim=2)}
+
+    def quantiles(self, observations: Tensor) -> Tensor:
+        """Give the quantiles (n, actions, quantiles) of normalised observations (n, size); one is the Q-value."""
+        return _quantiles(self.q_network, observations)
+
+    @torch.no_grad()
+    def target_quantiles(self, observations: Tensor) -> Tensor:
+        """Give the target network's quantiles (n, actions, quantiles) of normalised observations (n, size)."""
+        return _quantiles(self.target_network, observations)
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Give the target network's Q-values (n, actions) of normalised observations (n, size)."""
-        with torch.no_grad():
-            return {QF_PREDS: self.target_network(batch[Columns.OBS])}
+        return {QF_PREDS: self.target_quantiles(batch[Columns.OBS]).mean(dim=2)}
 
     @torch.no_grad()
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        values = self.q_network(self.normalize(batch[Columns.OBS]))
+        values = self.quantiles(self.normalize(batch[Columns.OBS])).mean(dim=2)
         return {Columns.ACTIONS: values.argmax(dim=-1)}
 
     @torch.no_grad()
@@ -102,33 +127,79 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         # Asking torch for the names takes longer than an update. The tensors stay the same once built.
         return {**dict(self.q_network.named_parameters(prefix=NETWORK)), **dict(self.named_buffers(recurse=False))}
 
-    def weights(self) -> Weights:
-        """Give the parameters and the normaliser by name, without the target network.
+    @property
+    def _last(self) -> str:
+        return f"{NETWORK}.{len(self.q_network) - 1}."
 
-        On a CPU the arrays share the module's memory: copy what must last.
+    @property
+    def _has_head(self) -> bool:
+        return isinstance(self.q_network[-1], QuantileHead)
+
+    def weights(self, network: nn.Sequential | None = None) -> Weights:
+        """Give the parameters and the normaliser by name as they play, without the target network.
+
+        On a CPU the arrays share the module's memory: copy what must last. `network` gives another
+        network of the same make in the place of the module's own.
         """
-        return {name: tensor.detach().cpu().numpy() for name, tensor in self._named.items()}
+        parameters = self._named if network is None else self._named | dict(network.named_parameters(prefix=NETWORK))
+        head = (self.q_network if network is None else network)[-1]
+        if not isinstance(head, QuantileHead):
+            return {name: tensor.numpy(force=True) for name, tensor in parameters.items()}
+        plain = {name: tensor for name, tensor in parameters.items() if not name.startswith(self._last)}
+        weight, bias = head.fold()
+        plain |= {f"{self._last}weight": weight, f"{self._last}bias": bias}
+        return {name: tensor.numpy(force=True) for name, tensor in plain.items()}
+
+    def head_weights(self, network: nn.Sequential | None = None) -> Weights:
+        """Give the parameters of the head that is trained, by name; nothing where it is the layer that plays."""
+        head = (self.q_network if network is None else network)[-1]
+        if not isinstance(head, QuantileHead):
+            return {}
+        return {f"{HEAD}.{name}": tensor.numpy(force=True) for name, tensor in head.named_parameters()}
+
+    def get_state(self, *args: Any, inference_only: bool = False, **kwargs: Any) -> dict[str, Any]:
+        """Give RLlib's state; what it hands to modules for acting are the weights that play."""
+        if inference_only:
+            return {name: values.copy() for name, values in self.weights().items()}
+        state: dict[str, Any] = super().get_state(*args, inference_only=False, **kwargs)
+        return state
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, npt.NDArray[Any]]) -> None:
         """Copy weights of the same names and shapes in; the target network becomes equal to the network.
 
+        The weights are those that play. With them may come those of a head (`head_weights`), which only a
+        module with such a head needs.
+
         Raises:
             SoulsGraphError: if a name or shape does not match.
         """
+        weights = self._as_trained(weights)
         own = self._named
         if weights.keys() != own.keys() or any(own[name].shape != weights[name].shape for name in own):
             expected, found = ({name: tuple(value.shape) for name, value in group.items()} for group in (own, weights))
             raise SoulsGraphError(
-                f"network weights: expected {expected}, found {found}; load those of the same skill and layer sizes."
+                f"network weights: expected {expected}, found {found}; load those of the same skill, layer sizes "
+                "and head."
             )
         for name, tensor in own.items():
+            values = weights[name]
             # Arrays that came through Ray are read-only, so torch may not share their memory.
-            tensor.copy_(torch.tensor(weights[name]))
+            tensor.copy_(torch.from_numpy(values if values.flags.writeable else values.copy()))
         if hasattr(self, TARGET):
             self.target_network.load_state_dict(self.q_network.state_dict())
 
+    def _as_trained(self, weights: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+        """Leave out the head, or put it in the place of the layer it folds to."""
+        plain = {name: values for name, values in weights.items() if not name.startswith(f"{HEAD}.")}
+        if not self._has_head or len(plain) == len(weights):
+            return plain
+        head = {
+            self._last + name.removeprefix(f"{HEAD}."): values for name, values in weights.items() if name not in plain
+        }
+        return {name: values for name, values in plain.items() if not name.startswith(self._last)} | head
+
     def set_normalizer(self, mean: npt.NDArray[np.float64], deviation: npt.NDArray[np.float64]) -> None:
         """Normalise raw observations by these from now on, (size,) each."""
-        self.get_buffer(MEAN).copy_(torch.from_numpy(mean))
-        self.get_buffer(DEVIATION).copy_(torch.from_numpy(deviation))
+        self._named[MEAN].copy_(torch.from_numpy(mean))
+        self._named[DEVIATION].copy_(torch.from_numpy(deviation))

@@ -12,16 +12,19 @@ from soulsgraph_envs.errors import SoulsGraphError
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 _EPSILON = 1e-8
 _INITIAL_COUNT = 1e-4
 
 
 @njit(cache=True, error_model="numpy")
-def _moments(batch: Floats, mean: Doubles, variance: Doubles) -> None:
+def _update(
+    batch: Floats, count_before: float, old_mean: Doubles, old_variance: Doubles, indicators: Flags
+) -> tuple[Doubles, Doubles]:
+    """Give the mean and variance of all rows, those of the batch and the `count_before` before it."""
     count = batch.shape[0]
-    mean[:] = 0.0
-    variance[:] = 0.0
+    mean, variance = np.zeros_like(old_mean), np.zeros_like(old_mean)
     for row in range(count):
         for column in range(batch.shape[1]):
             mean[column] += batch[row, column]
@@ -31,20 +34,31 @@ def _moments(batch: Floats, mean: Doubles, variance: Doubles) -> None:
             difference = batch[row, column] - mean[column]
             variance[column] += difference * difference
     variance /= count
+    total = count_before + count
+    for column in range(batch.shape[1]):
+        change = mean[column] - old_mean[column]
+        squares = old_variance[column] * count_before + variance[column] * count
+        mean[column] = old_mean[column] + change * count / total
+        variance[column] = (squares + change * change * count_before * count / total) / total
+        if indicators[column]:
+            mean[column], variance[column] = 0.0, 1.0
+    return mean, variance
 
 
 class RunningNormalizer:
     """Keep the mean and variance of every observed column; all are float64 (size,).
 
     A constant column keeps a small deviation, so that a value seen later for the first time comes
-    out large; the clip that follows every normalisation bounds it.
+    out large; the clip that follows every normalisation bounds it. Where `indicators` (size,) hold,
+    the column keeps mean 0 and variance 1, so that an indicator stays 0 or 1: scaled by how rare it is,
+    a rare animation would drown all else.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, indicators: Flags | None = None) -> None:
         self.mean: Doubles = np.zeros(size)
         self.variance: Doubles = np.ones(size)
         self.count = _INITIAL_COUNT
-        self._batch_mean, self._batch_variance = np.empty(size), np.empty(size)
+        self._indicators = np.zeros(size, np.bool_) if indicators is None else indicators
 
     @property
     def deviation(self) -> Doubles:
@@ -56,13 +70,8 @@ class RunningNormalizer:
         """Take a batch of raw observations (n, size) into account."""
         if not len(batch):
             return
-        _moments(batch, self._batch_mean, self._batch_variance)
-        count, total = len(batch), self.count + len(batch)
-        change = self._batch_mean - self.mean
-        squares = self.variance * self.count + self._batch_variance * count
-        self.mean = self.mean + change * count / total
-        self.variance = (squares + np.square(change) * self.count * count / total) / total
-        self.count = total
+        self.mean, self.variance = _update(batch, self.count, self.mean, self.variance, self._indicators)
+        self.count += len(batch)
 
     def normalize(self, observations: Floats, clip: float) -> Floats:
         """Normalise raw observations (n, size) and clip them to plus and minus `clip`."""

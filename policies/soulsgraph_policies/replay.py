@@ -10,30 +10,97 @@ import numpy.typing as npt
 from numba import njit
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import Mirror
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.priorities import Priorities
 from soulsgraph_policies.transitions import Transitions
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 # Columns behind the two observations.
-_REWARD, _TERMINATED, _ACTION, _EXTRA = 0, 1, 2, 3
+_REWARD, _DISCOUNT, _ACTION, _EXTRA = 0, 1, 2, 3
+# Columns of the table of lanes: the number of the lane's latest transition, and its episode.
+_LATEST, _EPISODE = 0, 1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sampled transitions with normalised, clipped observations; (n, size) or (n,) each."""
+    """Sampled transitions with normalised, clipped observations; (n, size) or (n,) each.
+
+    A target is reward + discount * value of the next observation: `rewards` are returns of several
+    decisions where n-step returns are on, and `discounts` are 0 where the episode terminated. `weights`
+    correct prioritised draws, 1 without.
+    """
 
     observations: Floats
     next_observations: Floats
     actions: Integers
     rewards: Floats
-    terminated: Floats
+    discounts: Floats
+    weights: Floats
 
     def part(self, start: int, end: int) -> Batch:
         """Give the rows from `start` to `end`, as views."""
         return Batch(*(values[start:end] for values in vars(self).values()))
+
+
+@njit(cache=True)
+def _add(
+    rows: Floats,
+    first: int,
+    observations: tuple[Floats, Floats],
+    actions: Integers,
+    rewards: Floats,
+    discounts: Floats,
+) -> None:
+    before, after = observations
+    size = before.shape[1]
+    for i in range(before.shape[0]):
+        row = rows[(first + i) % rows.shape[0]]
+        row[:size] = before[i]
+        row[size : 2 * size] = after[i]
+        row[2 * size + _REWARD] = rewards[i]
+        row[2 * size + _DISCOUNT] = discounts[i]
+        row[2 * size + _ACTION] = actions[i]
+
+
+@njit(cache=True)
+def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
+    """Let every decision point to the row of the one that followed it in its episode, or to -1.
+
+    Where a transition was lost on its way, the observations on both sides differ: no link there.
+    """
+    capacity, size = rows.shape[0], (rows.shape[1] - _EXTRA) // 2
+    for i in range(lanes.shape[0]):
+        number, lane = first + i, latest[lanes[i]]
+        row, before = number % capacity, lane[_LATEST] % capacity
+        links[row] = -1
+        if lane[_LATEST] >= 0 and lane[_EPISODE] == episodes[i] and number - lane[_LATEST] < capacity:
+            follows = True
+            for column in range(size):
+                follows = follows and rows[before, size + column] == rows[row, column]
+            if follows:
+                links[before] = row
+        lane[_LATEST], lane[_EPISODE] = number, episodes[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _observe(
+    raw: Floats, statistics: tuple[Doubles, Doubles], clip: float, mirror: tuple[Floats, Floats], out: Floats
+) -> None:
+    """Normalise one raw observation; `mirror` is (sign, shift), or empty where it is not reflected."""
+    mean, inverse = statistics
+    sign, shift = mirror
+    for column in range(out.shape[0]):
+        seen = raw[column]
+        if sign.shape[0]:
+            seen = sign[column] * seen + shift[column]
+        value = (seen - mean[column]) * inverse[column]
+        out[column] = min(max(value, -clip), clip)
 
 
 @njit(cache=True, error_model="numpy")
@@ -42,71 +109,133 @@ def _gather(
     indices: Integers,
     statistics: tuple[Doubles, Doubles],
     clip: float,
+    following: tuple[Integers, int],
+    mirror: tuple[Flags, Floats, Floats, Integers],
     out: tuple[Floats, Floats, Integers, Floats, Floats],
 ) -> None:
+    """Write drawn transitions: returns of several decisions along `links`, some seen in the mirror."""
     mean, deviation = statistics
-    inverse = 1.0 / deviation
-    observations, next_observations, actions, rewards, terminated = out
-    size = mean.shape[0]
+    links, steps = following
+    reflected, sign, shift, counterparts = mirror
+    observations, next_observations, actions, rewards, discounts = out
+    normalizer, size = (mean, 1.0 / deviation), mean.shape[0]
     for i in range(indices.shape[0]):
-        row = indices[i]
-        for column in range(size):
-            value = (rows[row, column] - mean[column]) * inverse[column]
-            observations[i, column] = min(max(value, -clip), clip)
-        for column in range(size):
-            value = (rows[row, size + column] - mean[column]) * inverse[column]
-            next_observations[i, column] = min(max(value, -clip), clip)
-        rewards[i] = rows[row, 2 * size + _REWARD]
-        terminated[i] = rows[row, 2 * size + _TERMINATED]
-        actions[i] = np.int64(rows[row, 2 * size + _ACTION])
+        row = last = indices[i]
+        total, discount = rows[row, 2 * size + _REWARD], rows[row, 2 * size + _DISCOUNT]
+        for _ in range(steps - 1):
+            if links[last] < 0 or discount == 0.0:
+                break
+            last = links[last]
+            total += discount * rows[last, 2 * size + _REWARD]
+            discount *= rows[last, 2 * size + _DISCOUNT]
+        rewards[i], discounts[i] = total, discount
+        action, reflection = np.int64(rows[row, 2 * size + _ACTION]), (sign[:0], shift[:0])
+        if reflected.shape[0] and reflected[i]:
+            action, reflection = counterparts[action], (sign, shift)
+        actions[i] = action
+        _observe(rows[row, :size], normalizer, clip, reflection, observations[i])
+        _observe(rows[last, size : 2 * size], normalizer, clip, reflection, next_observations[i])
 
 
 class ReplayRing:
-    """Keep the latest `capacity` transitions of one skill, observations (size,) raw."""
+    """Keep the latest transitions of one skill, observations (size,) raw.
 
-    def __init__(self, capacity: int, observation_size: int) -> None:
-        self.capacity, self.size = capacity, 0
-        self._position = 0
+    The hyperparameters say how many, and how they are drawn: returns of several decisions, discounts
+    by decision or by tick, priorities, mirrored ones by `mirror`.
+    """
+
+    def __init__(
+        self, hyperparameters: DQNHyperparameters, observation_size: int, mirror: Mirror | None = None
+    ) -> None:
+        self._hyperparameters, self._mirror = hyperparameters, mirror
+        self.capacity, self.size = hyperparameters.replay_capacity, 0
+        self._written = 0
         self._observation_size = observation_size
-        self._rows: Floats = np.zeros((capacity, 2 * observation_size + _EXTRA), np.float32)
+        self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
+        self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
+        self._latest: Integers = np.zeros((0, 2), np.int64)
+        exponent = hyperparameters.priority_exponent
+        self._priorities = Priorities(self.capacity, exponent) if exponent else None
+        self._drawn: Integers = np.zeros(0, np.int64)
 
     def add(self, transitions: Transitions) -> None:
         """Store transitions in their order, over the oldest once the ring is full."""
-        count, size = len(transitions), self._observation_size
-        places = (self._position + np.arange(count)) % self.capacity
-        self._rows[places, :size] = transitions.observations
-        self._rows[places, size : 2 * size] = transitions.next_observations
-        self._rows[places, 2 * size + _REWARD] = transitions.rewards
-        self._rows[places, 2 * size + _TERMINATED] = transitions.terminated
-        self._rows[places, 2 * size + _ACTION] = transitions.actions
-        self._position = (self._position + count) % self.capacity
-        self.size = min(self.size + count, self.capacity)
+        count, first = len(transitions), self._written
+        observations = (transitions.observations, transitions.next_observations)
+        discounts = self._discounts(transitions)
+        _add(self._rows, first, observations, transitions.actions, transitions.rewards, discounts)
+        if self._hyperparameters.n_step > 1:
+            self._grow(int(transitions.lanes.max(initial=0)) + 1)
+            _link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
+        if self._priorities is not None:
+            self._priorities.add((first + np.arange(count)) % self.capacity)
+        self._written += count
+        self.size = min(self._written, self.capacity)
 
-    def sample(self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, clip: float) -> Batch:
-        """Draw `count` transitions uniformly, with replacement, normalised by today's statistics.
+    def _discounts(self, transitions: Transitions) -> Floats:
+        discount = np.float32(self._hyperparameters.discount)
+        alive = np.float32(1.0) - transitions.terminated
+        discounts: Floats = alive * (discount**transitions.ticks if self._hyperparameters.semi_markov else discount)
+        return discounts.astype(np.float32, copy=False)
+
+    def _grow(self, lanes: int) -> None:
+        missing = lanes - len(self._latest)
+        if missing > 0:
+            self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
+
+    def sample(
+        self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
+    ) -> Batch:
+        """Draw `count` transitions with replacement, normalised by today's statistics, after so many decisions.
 
         Raises:
             SoulsGraphError: if the ring is empty.
         """
         if not self.size:
             raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
-        indices = generator.integers(0, self.size, count)
+        weights = np.ones(count, np.float32)
+        if self._priorities is None:
+            self._drawn = generator.integers(0, self.size, count)
+        else:
+            self._drawn = self._priorities.draw(count, generator)
+            correction = self._hyperparameters.correction(decisions)
+            weights = self._priorities.weights(self._drawn, self.size, correction)
         shape = (count, self._observation_size)
         batch = Batch(
             observations=np.empty(shape, np.float32),
             next_observations=np.empty(shape, np.float32),
             actions=np.empty(count, np.int64),
             rewards=np.empty(count, np.float32),
-            terminated=np.empty(count, np.float32),
+            discounts=np.empty(count, np.float32),
+            weights=weights,
         )
-        statistics = (normalizer.mean, normalizer.deviation)
-        out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.terminated)
-        _gather(self._rows, indices, statistics, clip, out)
+        following, statistics = (self._links, self._hyperparameters.n_step), (normalizer.mean, normalizer.deviation)
+        out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
+        clip, reflection = self._hyperparameters.observation_clip, self._reflection(count, generator)
+        _gather(self._rows, self._drawn, statistics, clip, following, reflection, out)
         return batch
+
+    def _reflection(self, count: int, generator: np.random.Generator) -> tuple[Flags, Floats, Floats, Integers]:
+        """Choose the rows to reflect, none without a mirror."""
+        if self._mirror is None:
+            nothing = np.zeros(0, np.float32)
+            return np.zeros(0, np.bool_), nothing, nothing, np.zeros(0, np.int64)
+        return generator.random(count) < 0.5, self._mirror.sign, self._mirror.shift, self._mirror.actions
+
+    def learned(self, errors: Floats) -> None:
+        """Take note of the TD errors (n,) of the transitions drawn last."""
+        if self._priorities is not None:
+            self._priorities.update(self._drawn, errors)
 
     def get_state(self) -> dict[str, Any]:
         """Give everything that later samples depend on; rows not yet written are left out."""
-        return {"rows": self._rows[: self.size].copy(), "position": self._position}
+        state = {
+            "rows": self._rows[: self.size].copy(),
+            "written": self._written,
+            "links": self._links.copy(),
+            "latest": self._latest.copy(),
+        }
+        return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`.
@@ -120,5 +249,8 @@ class ReplayRing:
                 f"replay: expected at most {self.capacity} rows of {width} values, found {rows.shape}; "
                 "resume with the plan that the run was started with."
             )
-        self.size, self._position = len(rows), int(state["position"])
+        self.size, self._written = len(rows), int(state["written"])
         self._rows[: self.size] = rows
+        self._links[:], self._latest = state["links"], state["latest"].copy()
+        if self._priorities is not None:
+            self._priorities.set_state(state["priorities"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.combat import Combat
+from soulsgraph_envs.decision_log import DecisionLog
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.episodes import EpisodeTally
@@ -23,13 +24,15 @@ class Sampler:
 
     The trained skill is the combat's horizon skill. `decisions` counts its finished decisions and
     drives the exploration; it belongs to the one who receives them and may be set from outside.
+    Transitions tell their lanes by numbers from `first_lane` on.
     """
 
-    def __init__(self, combat: Combat, seed: int, exploration: Exploration) -> None:
-        self._combat, self._seed, self._exploration = combat, seed, exploration
+    def __init__(self, combat: Combat, seed: int, exploration: Exploration, first_lane: int = 0) -> None:
+        self._combat, self._seed, self._exploration, self._first_lane = combat, seed, exploration, first_lane
         self._trained = combat.position(combat.horizon.skill)
         self._skill = combat.skills[self._trained]
         self._observe = self._skill.observation.bind(combat.scenario)
+        self._log = DecisionLog(combat, self._trained)
         self._tally = EpisodeTally(combat, self._skill.name)
         self._random = np.random.default_rng([seed, 1])
         self._episodes = np.zeros(combat.lanes, np.int64)
@@ -55,44 +58,52 @@ class Sampler:
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring more than `max_transitions`."""
         parts: list[Transitions] = []
+        lanes = self._combat.lanes
         count = ticks = 0
+        self._log.reserve(max(max_transitions, lanes))
         if not self._began:
-            self._begin(np.arange(self._combat.lanes))
+            self._begin(np.arange(lanes))
             self._began = True
-        while count + self._combat.lanes <= max_transitions or not count:
+        while count + lanes <= max_transitions or not count:
             self._tick()
             ticks += 1
-            over = np.flatnonzero(self._combat.completed[:, self._trained])
-            if over.size:
-                parts.append(self._collect(over))
-                count += len(over)
-            ended = np.flatnonzero(self._combat.ended)
+            over = self._log.append()
+            count += over
+            self.decisions += over
+            ended = self._combat.ended.nonzero()[0]
             if ended.size:
+                parts.append(self._judge())
                 self._tally.close(ended)
                 self._begin(ended)
-        return Chunk(Transitions.join(parts), self._tally.drain(), ticks * self._combat.lanes)
+        if self._log.count:
+            parts.append(self._judge())
+        return Chunk(Transitions.join(parts), self._tally.drain(), ticks * lanes)
 
     def _tick(self) -> None:
         assert self._networks is not None, "set_networks comes before sample"
         self._networks.act(self._combat.rows, self._combat.due, self._actions)
-        due = np.flatnonzero(self._combat.due[:, self._trained])
+        due = self._combat.due[:, self._trained].nonzero()[0]
         if due.size:
             explores, choices = self._random.random((2, len(due)))
             chosen = explores < self._exploration(self.decisions)
-            self._actions[due[chosen], self._trained] = choices[chosen] * len(self._skill.actions)
+            if chosen.any():
+                self._actions[due[chosen], self._trained] = choices[chosen] * len(self._skill.actions)
         self._combat.step(self._actions)
 
-    def _collect(self, over: LaneIndices) -> Transitions:
-        decisions = self._combat.finished(self._trained, over)
+    def _judge(self) -> Transitions:
+        """Reward the decisions gathered so far, and give them as transitions."""
+        lanes, decisions, terminated = self._log.drain()
         terms = self._skill.reward.evaluate(decisions)
-        self._tally.add(over, terms)
-        self.decisions += len(over)
+        self._tally.add(lanes, terms)
         return Transitions(
             observations=self._observe(decisions.before),
             next_observations=self._observe(decisions.after),
-            actions=decisions.actions,
+            actions=decisions.actions.copy(),
             rewards=terms.sum(axis=1),
-            terminated=self._combat.terminated[over],
+            terminated=terminated.copy(),
+            ticks=self._skill.ticks(decisions),
+            lanes=lanes + self._first_lane,
+            episodes=self._episodes[lanes],
         )
 
     def _begin(self, lanes: LaneIndices) -> None:

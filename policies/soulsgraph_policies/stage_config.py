@@ -12,10 +12,10 @@ from ray.rllib.algorithms.dqn.dqn import DQNConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.skills import Skill
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import Mirror, Skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learner import CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
+from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
 from soulsgraph_policies.module import QNetworkModule
 
 Spaces = dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]
@@ -42,6 +42,7 @@ class SkillDQNConfig(DQNConfig):
         self.hyperparameters = DQNHyperparameters(budget=1, replay_capacity=1)
         self.decisions_per_round = 1
         self.update_path = CPU_KERNEL
+        self.mirror: Mirror | None = None
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself hands out the weights.
         self._dont_auto_sync_env_runner_states = True
         self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
@@ -59,19 +60,27 @@ class SkillDQNConfig(DQNConfig):
         skills: Sequence[Skill],
         hyperparameters: DQNHyperparameters,
         decisions_per_round: int,
-        update_path: str = CPU_KERNEL,
+        update_path: str | None = None,
+        mirror: Mirror | None = None,
     ) -> Self:
         """Train the last of `skills`, the others frozen; `decisions_per_round` lie at most between updates.
 
-        Call `debugging(seed=...)` first: the initial weights come from the seed.
+        Call `debugging(seed=...)` first: the initial weights come from the seed. Without an update path
+        the compiled one is taken wherever it can. `mirror` is the trained skill's, for mirrored transitions.
 
         Raises:
             UnknownNameError: for an unknown update path.
+            SoulsGraphError: if the hyperparameters ask for mirrored transitions and there is no mirror.
         """
-        if update_path not in UPDATE_PATHS:
-            raise UnknownNameError("update path", update_path, UPDATE_PATHS)
+        compiled = hyperparameters.plain_head and len(hyperparameters.hidden_sizes) == 2
+        path = update_path or (CPU_KERNEL if compiled else AUTOGRAD)
+        if path not in UPDATE_PATHS:
+            raise UnknownNameError("update path", path, UPDATE_PATHS)
+        if hyperparameters.mirrored and mirror is None:
+            raise SoulsGraphError(f"stage of {skills[-1].name}: expected a mirror, found none; give the skill's own.")
         self.skills, self.trained = tuple(skills), skills[-1].name
-        self.hyperparameters, self.update_path = hyperparameters, update_path
+        self.hyperparameters, self.update_path = hyperparameters, path
+        self.mirror = mirror if hyperparameters.mirrored else None
         self.decisions_per_round = decisions_per_round
         self._describe_dqn()
         policies = {skill.name for skill in skills}
@@ -98,15 +107,17 @@ class SkillDQNConfig(DQNConfig):
             train_batch_size_per_learner=numbers.batch_size,
             target_network_update_freq=numbers.target_period,
             num_steps_sampled_before_learning_starts=numbers.learning_starts,
-            double_q=False,
-            dueling=False,
-            n_step=1,
+            double_q=numbers.double,
+            dueling=numbers.dueling,
+            n_step=numbers.n_step,
         )
 
     def _network_config(self, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters
         seed = int(np.random.SeedSequence([self.seed or 0, index]).generate_state(1)[0])
-        return {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
+        config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
+        trained = index == len(self.skills) - 1
+        return config | {"head": (numbers.quantiles, numbers.dueling)} if trained else config
 
     def skill_spaces(self) -> Spaces:
         """Give the observation and action space of every skill, in the stage's order."""

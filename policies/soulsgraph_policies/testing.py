@@ -40,6 +40,7 @@ class LinearRunner(ChunkRunner):
         self._states = self._draw(self._lanes)
         self._lengths = np.zeros(self._lanes, np.int64)
         self._returns = np.zeros(self._lanes, np.float32)
+        self._begun = np.zeros(self._lanes, np.int64)
         self._seen = 0
         self._frozen: dict[str, Weights] = {}
 
@@ -78,7 +79,17 @@ class LinearRunner(ChunkRunner):
         self._returns += rewards
         terminated = self._random.random(self._lanes) < _DEATH
         ended = np.flatnonzero(terminated | (self._lengths >= _HORIZON))
-        transitions = Transitions(self._states * self._scale, following * self._scale, actions, rewards, terminated)
+        transitions = Transitions(
+            observations=self._states * self._scale,
+            next_observations=following * self._scale,
+            actions=actions,
+            rewards=rewards,
+            terminated=terminated,
+            ticks=1 + actions,
+            lanes=np.arange(self._lanes) + (self.worker_index or 0) * self._lanes,
+            episodes=self._begun.copy(),
+        )
+        self._begun[ended] += 1
         episodes = self._close(ended, terminated)
         self._states = following
         self._states[ended] = self._draw(len(ended))
@@ -108,12 +119,12 @@ class LinearRunner(ChunkRunner):
     def get_training_state(self) -> dict[str, Any]:
         """Give lanes and random state."""
         arrays = {"states": self._states.copy(), "lengths": self._lengths.copy(), "returns": self._returns.copy()}
-        return {**arrays, "random": self._random.bit_generator.state}
+        return {**arrays, "begun": self._begun.copy(), "random": self._random.bit_generator.state}
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state`."""
         self._states, self._lengths = state["states"].copy(), state["lengths"].copy()
-        self._returns = state["returns"].copy()
+        self._returns, self._begun = state["returns"].copy(), state["begun"].copy()
         self._random.bit_generator.state = state["random"]
 
 

@@ -16,7 +16,8 @@ class Transitions:
     """Finished decisions of the trained skill, (n,) or (n, size) each; observations are raw.
 
     `next_observations` are true last observations where an episode ended. `terminated` marks deaths
-    and wins only: a horizon bootstraps.
+    and wins only: a horizon bootstraps. `ticks` are the control ticks of a decision. Decisions of the
+    same lane and episode follow each other; lanes are numbered over all runners.
     """
 
     observations: npt.NDArray[np.float32]
@@ -24,17 +25,24 @@ class Transitions:
     actions: npt.NDArray[np.int64]
     rewards: npt.NDArray[np.float32]
     terminated: npt.NDArray[np.bool_]
+    ticks: npt.NDArray[np.int64]
+    lanes: npt.NDArray[np.int64]
+    episodes: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.actions)
 
     def first(self, count: int) -> Transitions:
         """Give the first `count` transitions."""
+        if count >= len(self):
+            return self
         return Transitions(*(getattr(self, field.name)[:count] for field in fields(self)))
 
     @classmethod
     def join(cls, parts: Sequence[Transitions]) -> Transitions:
         """Put one or more parts one after another."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 

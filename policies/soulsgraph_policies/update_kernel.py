@@ -1,9 +1,10 @@
 """The hand-derived DQN update on the CPU: k updates of two hidden layers in one compiled call.
 
-It computes what autograd would (target, Huber loss, gradients, global-norm clip, Adam) on the very
-memory of the torch parameters and Adam moments. Matrix products go to BLAS, everything between
-them is fused, and a gradient flows only from the chosen action's Q-value. Equal inputs give equal
-results as long as BLAS keeps to one thread, which `CpuUpdater` asks for.
+It computes what autograd would (target, plain or double, weighted Huber loss, gradients, global-norm
+clip, Adam, Polyak averaging) on the very memory of the torch parameters and Adam moments. Matrix
+products go to BLAS, everything between them is fused, and a gradient flows only from the chosen
+action's Q-value. Equal inputs give equal results as long as BLAS keeps to one thread, which
+`CpuUpdater` asks for.
 """
 
 from __future__ import annotations
@@ -40,18 +41,21 @@ class FlatMemory:
 
 @dataclass(frozen=True)
 class UpdateFigures:
-    """Means over every row of every update of one call."""
+    """Means over every row of every update of one call, and each row's absolute TD error, (n,)."""
 
     loss: float
     q_mean: float
     td_error: float
+    errors: Floats
 
 
 Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
-Rows = tuple[Floats, Floats, Integers, Floats, Floats]
+Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats]
 Memory = tuple[Floats, Floats, Floats, Floats]
-Work = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]
+Work = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Integers]
+#: Adam's steps, learning rate, greatest norm, share of Polyak averaging, whether the target is double.
+Constants = tuple[int, float, float, float, bool]
 
 
 @njit(cache=True)
@@ -94,21 +98,35 @@ def _forward(layers: Layers, inputs: Floats, h1: Floats, h2: Floats, values: Flo
 
 
 @njit(cache=True)
-def _targets(values: Floats, bias: Floats, batch: Rows, discount: float, targets: Floats) -> None:
-    _, _, _, rewards, terminated = batch
-    one, gamma = np.float32(1.0), np.float32(discount)
+def _choose(values: Floats, bias: Floats, choices: Integers) -> None:
+    """Give every row's greedy action, the first of equals."""
     for row in range(values.shape[0]):
-        best = values[row, 0] + bias[0]
+        best = 0
         for action in range(1, values.shape[1]):
-            best = max(best, values[row, action] + bias[action])
-        targets[row] = rewards[row] + (one - terminated[row]) * gamma * best
+            if values[row, action] + bias[action] > values[row, best] + bias[best]:
+                best = action
+        choices[row] = best
+
+
+@njit(cache=True)
+def _targets(values: Floats, bias: Floats, batch: Rows, choices: Integers, targets: Floats) -> None:
+    _, _, _, rewards, discounts, _ = batch
+    for row in range(values.shape[0]):
+        action = choices[row]
+        targets[row] = rewards[row] + discounts[row] * (values[row, action] + bias[action])
 
 
 @njit(cache=True, error_model="numpy")
 def _output_gradients(
-    layers: Layers, gradients: Layers, actions: Integers, work: tuple[Floats, Floats, Floats, Floats], sums: Doubles
+    layers: Layers,
+    gradients: Layers,
+    batch: Rows,
+    work: tuple[Floats, Floats, Floats, Floats],
+    sums: Doubles,
+    errors: Floats,
 ) -> None:
     """Go from the TD errors to the gradients of the output layer and of the second layer's sums."""
+    _, _, actions, _, _, weights = batch
     w3, b3, g2_bias, g3, g3_bias = layers[4], layers[5], gradients[3], gradients[4], gradients[5]
     h2, values, targets, delta2 = work
     one, zero, half = np.float32(1.0), np.float32(0.0), np.float32(0.5)
@@ -120,10 +138,11 @@ def _output_gradients(
         value = values[row, action] + b3[action]
         error = value - targets[row]
         size = abs(error)
-        sums[0] += half * error * error if size < one else size - half
+        errors[row] = size
+        sums[0] += weights[row] * (half * error * error if size < one else size - half)
         sums[1] += value
         sums[2] += size
-        slope = min(max(error, -one), one) * scale
+        slope = min(max(error, -one), one) * scale * weights[row]
         g3_bias[action] += slope
         for unit in range(h2.shape[1]):
             active = h2[row, unit]
@@ -166,28 +185,44 @@ def _adam(
 
 
 @njit(cache=True)
+def _average(network: Floats, target: Floats, share: float) -> None:
+    """Move the target network a share of the way to the network."""
+    tau = np.float32(share)
+    rest = np.float32(1.0) - tau
+    for i in range(network.shape[0]):
+        target[i] = tau * network[i] + rest * target[i]
+
+
+@njit(cache=True)
 def _update(
     memory: Memory,
     sizes: Sizes,
     batch: Rows,
     work: Work,
-    numbers: tuple[int, float, float, float],
-    sums: Doubles,
+    constants: Constants,
+    figures: tuple[Doubles, Floats],
 ) -> None:
     network, target, first_moment, second_moment = memory
-    observations, following, actions, _, _ = batch
-    gradient, h1, h2, back, delta, values, targets = work
-    step, learning_rate, discount, max_norm = numbers
+    observations, following = batch[0], batch[1]
+    gradient, h1, h2, back, delta, values, targets, choices = work
+    step, learning_rate, max_norm, target_rate, double = constants
     layers, target_layers, gradients = _layers(network, sizes), _layers(target, sizes), _layers(gradient, sizes)
+    if double:
+        _forward(layers, following, h1, h2, values)
+        _choose(values, layers[5], choices)
     _forward(target_layers, following, h1, h2, values)
-    _targets(values, target_layers[5], batch, discount, targets)
+    if not double:
+        _choose(values, target_layers[5], choices)
+    _targets(values, target_layers[5], batch, choices, targets)
     _forward(layers, observations, h1, h2, values)
-    _output_gradients(layers, gradients, actions, (h2, values, targets, delta), sums)
+    _output_gradients(layers, gradients, batch, (h2, values, targets, delta), *figures)
     np.dot(delta.T, h1, gradients[2])
     np.dot(delta, layers[2], back)
     _mask(back, h1, gradients[1])
     np.dot(back.T, observations, gradients[0])
     _adam((network, first_moment, second_moment), gradient, step, learning_rate, max_norm)
+    if target_rate > 0.0:
+        _average(network, target, target_rate)
 
 
 @njit(cache=True)
@@ -196,16 +231,18 @@ def _updates(
     sizes: Sizes,
     batch: Rows,
     work: Work,
-    numbers: tuple[int, float, float, float],
-    sums: Doubles,
+    constants: Constants,
+    figures: tuple[Doubles, Floats],
 ) -> None:
-    observations, following, actions, rewards, terminated = batch
-    steps, learning_rate, discount, max_norm = numbers
+    observations, following, actions, rewards, discounts, weights = batch
+    steps, learning_rate, max_norm, target_rate, double = constants
+    sums, errors = figures
     size = work[6].shape[0]
     for update in range(len(actions) // size):
         rows = slice(update * size, (update + 1) * size)
-        part = (observations[rows], following[rows], actions[rows], rewards[rows], terminated[rows])
-        _update(memory, sizes, part, work, (steps + update + 1, learning_rate, discount, max_norm), sums)
+        part = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows], weights[rows])
+        numbers = (steps + update + 1, learning_rate, max_norm, target_rate, double)
+        _update(memory, sizes, part, work, numbers, (sums, errors[rows]))
 
 
 class CpuUpdater:
@@ -221,14 +258,15 @@ class CpuUpdater:
         self._sizes, self._hyperparameters = sizes, hyperparameters
         rows, (_, first, second, actions) = hyperparameters.batch_size, sizes
         shapes = ((rows, first), (rows, second), (rows, first), (rows, second), (rows, actions), (rows,))
-        self._work = (np.empty_like(memory.network), *(np.empty(shape, np.float32) for shape in shapes))
+        floats = (np.empty(shape, np.float32) for shape in shapes)
+        self._work = (np.empty_like(memory.network), *floats, np.empty(rows, np.int64))
 
     def update(self, batch: Batch, steps: int) -> UpdateFigures:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
-        sums = np.zeros(3)
-        rows = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.terminated)
-        constants = (steps, numbers.learning_rate, numbers.discount, numbers.max_gradient_norm)
-        _updates(self._memory, self._sizes, rows, self._work, constants, sums)
+        sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
+        constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
+        rows = tuple(vars(batch).values())
+        _updates(self._memory, self._sizes, rows, self._work, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
-        return UpdateFigures(loss, q_mean, td_error)
+        return UpdateFigures(loss, q_mean, td_error, errors)

@@ -9,8 +9,9 @@ import pytest
 import ray
 import torch
 
+from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import Mirror, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL
@@ -18,6 +19,19 @@ from soulsgraph_policies.testing import LinearRunner
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
+SCENARIO = load_scenario("iudex-phase1")
+#: Every method beside vanilla DQN that the compiled updates can do, and all there are.
+COMPILED: dict[str, Any] = {
+    "double": True,
+    "n_step": 3,
+    "semi_markov": True,
+    "target_rate": 0.01,
+    "priority_exponent": 0.6,
+    "mirrored": True,
+    "averaged_fraction": 0.7,
+    "decisions_per_update": 2,
+}
+EVERYTHING = COMPILED | {"dueling": True, "quantiles": 5}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,11 +41,14 @@ def _ray() -> Iterator[None]:
     ray.shutdown()
 
 
-def make_stage(seed: int = 1, budget: int = 3_000, lanes: int = 32, path: str = CPU_KERNEL, **options: Any) -> SkillDQN:
-    numbers = DQNHyperparameters(budget=budget, replay_capacity=budget // 3, target_period=1_000)
+def make_stage(
+    seed: int = 1, budget: int = 3_000, lanes: int = 32, path: str | None = CPU_KERNEL, **options: Any
+) -> SkillDQN:
+    method = options.pop("method", {})
+    numbers = DQNHyperparameters(budget=budget, replay_capacity=budget // 3, **{"target_period": 1_000, **method})
     config = SkillDQN.get_default_config().debugging(seed=seed)
     config.env_runners(env_runner_cls=LinearRunner, **options).environment(env_config={"lanes": lanes})
-    config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path)
+    config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path, Mirror.of(SKILLS[-1], SCENARIO))
     stage = config.build_algo()
     assert isinstance(stage, SkillDQN)
     return stage
@@ -70,6 +87,17 @@ def test_at_most_128_decisions_lie_between_updates() -> None:
         counts.append(stage.decisions - before)
     assert max(counts) == 128
     assert stage.updates == (3_000 - 100) // 4
+
+
+@pytest.mark.parametrize("lanes", [1, 32])
+def test_an_iteration_trains_as_its_rounds_do_one_by_one(lanes: int) -> None:
+    whole, rounds = make_stage(lanes=lanes), make_stage(lanes=lanes)
+    whole.train()
+    while rounds.decisions < 1_000:
+        rounds.training_step()
+    assert whole.decisions == rounds.decisions < 1_000 + 128
+    assert whole.updates == rounds.updates > 200
+    assert_same(whole, rounds)
 
 
 def test_frozen_skills_stay_bit_identical() -> None:
@@ -112,20 +140,28 @@ def test_same_seed_same_weights_and_another_seed_others() -> None:
         assert_same(first, other)
 
 
-def test_both_update_paths_train_alike() -> None:
-    first, second = run(make_stage(budget=800)), run(make_stage(budget=800, path=AUTOGRAD))
+# Without priorities: the last bit of an error decides what is drawn next.
+@pytest.mark.parametrize("method", [{}, COMPILED | {"priority_exponent": 0.0}], ids=["vanilla", "compiled methods"])
+def test_both_update_paths_train_alike(method: dict[str, Any]) -> None:
+    first, second = (run(make_stage(budget=800, path=path, method=method)) for path in (CPU_KERNEL, AUTOGRAD))
     for name, values in first.weights("heal_attack").items():
         np.testing.assert_allclose(values, second.weights("heal_attack")[name], atol=1e-4)
 
 
-@pytest.mark.parametrize("path", [CPU_KERNEL, AUTOGRAD])
-def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(path: str, tmp_path: Path) -> None:
-    whole, first = make_stage(path=path), make_stage(path=path)
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [(CPU_KERNEL, {}), (AUTOGRAD, {}), (CPU_KERNEL, COMPILED), (AUTOGRAD, EVERYTHING)],
+    ids=["compiled", "autograd", "every compiled method", "every method"],
+)
+def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
+    path: str, method: dict[str, Any], tmp_path: Path
+) -> None:
+    whole, first = make_stage(path=path, method=method), make_stage(path=path, method=method)
     for stage in (whole, first):
         while stage.decisions < 1_400:  # past a target copy, the ring full
             stage.training_step()
     first.save_checkpoint(str(tmp_path))
-    resumed = make_stage(path=path)
+    resumed = make_stage(path=path, method=method)
     resumed.load_checkpoint(str(tmp_path))
     for stage in (whole, resumed):
         run(stage)
@@ -135,6 +171,26 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(path: str, tmp_p
     states = [stage.learner.get_training_state() for stage in (whole, resumed)]
     for name, values in states[0]["weights"].items():
         np.testing.assert_array_equal(values, states[1]["weights"][name], err_msg=name)
+
+
+def test_a_trained_head_is_played_folded_and_continued() -> None:
+    method = {"dueling": True, "quantiles": 5, "averaged_fraction": 0.5}
+    teacher, pupil = run(make_stage(budget=500, path=None, method=method)), make_stage(9, path=None, method=method)
+    played = teacher.weights("heal_attack")
+    assert played["q_network.4.weight"].shape == (3, 64)
+    last = teacher.learner.trained_module.weights()
+    assert abs(played["q_network.4.weight"] - last["q_network.4.weight"]).max() > 0
+    pupil.load_weights({"heal_attack": played | teacher.head_weights()})
+    for name, values in pupil.weights("heal_attack").items():
+        np.testing.assert_array_equal(values, played[name])
+    runner = pupil.env_runner_group.local_env_runner
+    np.testing.assert_array_equal(runner.weights("heal_attack")["q_network.4.weight"], played["q_network.4.weight"])
+
+
+def test_mirrored_transitions_need_a_mirror() -> None:
+    numbers = DQNHyperparameters(budget=10, replay_capacity=10, mirrored=True)
+    with pytest.raises(SoulsGraphError, match="stage of heal_attack: expected a mirror"):
+        SkillDQN.get_default_config().stage(SKILLS, numbers, 4)
 
 
 def test_loaded_weights_are_played_and_continued(tmp_path: Path) -> None:

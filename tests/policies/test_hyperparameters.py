@@ -1,14 +1,14 @@
 """The clocks of learning, against stable-baselines3's."""
 
+from dataclasses import replace
+
 import pytest
 from stable_baselines3.common.utils import LinearSchedule
 
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import (
-    PRESETS,
     DQNHyperparameters,
     baseline_hyperparameters,
-    find_preset,
     skill_hyperparameters,
 )
 
@@ -45,19 +45,29 @@ def test_replay_holds_a_third_of_a_skills_budget_and_100k_for_the_baseline() -> 
     assert baseline_hyperparameters(250_000).replay_capacity == 100_000
 
 
-def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
-    assert {name: preset.lanes for name, preset in PRESETS.items()} == {"paper": 1, "fast": 32}
-    assert max(preset.decisions_per_round for preset in PRESETS.values()) == 128
+def test_polyak_averaging_takes_the_place_of_target_copies() -> None:
+    numbers = replace(skill_hyperparameters(80_000), target_rate=0.005)
+    assert numbers.target_copy(9_999, 10_000) is None
 
 
-def test_unknown_preset_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownNameError, match="'fast'"):
-        find_preset("fastt")
+def test_prioritised_draws_are_fully_corrected_at_the_end_of_the_budget() -> None:
+    numbers = replace(skill_hyperparameters(1_000), importance_exponent=0.4)
+    assert [numbers.correction(d) for d in (0, 500, 1_000, 1_100)] == pytest.approx([0.4, 0.7, 1.0, 1.0])
+
+
+def test_only_networks_of_the_last_part_of_the_budget_are_averaged() -> None:
+    numbers = replace(skill_hyperparameters(1_000), averaged_fraction=0.25)
+    assert [numbers.averages(decisions) for decisions in (700, 750, 751, 1_000)] == [False, False, True, True]
+    assert not skill_hyperparameters(1_000).averages(1_000)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"budget": 0}, {"discount": 1.1}, {"learning_rate": 0.0}, {"exploration_fraction": 0.0}, {"hidden_sizes": ()}],
+    [
+        *({"budget": 0}, {"discount": 1.1}, {"learning_rate": 0.0}, {"exploration_fraction": 0.0}),
+        *({"hidden_sizes": ()}, {"hidden_sizes": (8, 1), "dueling": True}, {"n_step": 0}, {"quantiles": -1}),
+        *({"target_rate": 1.5}, {"priority_exponent": -0.1}, {"averaged_fraction": 2.0}),
+    ],
 )
 def test_value_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SoulsGraphError, match=next(iter(wrong))):

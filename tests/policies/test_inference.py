@@ -11,7 +11,7 @@ from ray.rllib.core.columns import Columns
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
+from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.module import QNetworkModule
 
@@ -39,9 +39,15 @@ def _rows(count: int, seed: int = 0, scale: float = 30.0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal((count, 25)) * scale).astype(np.float32)
 
 
-@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.name)
+ONE_HOT = SkillOptions(animations="one_hot", observations="extended")
+
+
+@pytest.mark.parametrize(
+    "skill", [*SKILLS, make_skill("dodge", ONE_HOT), make_skill("heal_attack", ONE_HOT)], ids=lambda skill: skill.name
+)
 def test_q_values_equal_the_module_on_raw_observations(skill: Skill) -> None:
     module, rows = _module(skill), _rows(200)
+    rows[:, [0, 2]] = np.random.default_rng(1).integers(-1, 20, (200, 2))  # some ids that no data know
     with torch.no_grad():
         expected = module.q_network(module.normalize(torch.from_numpy(skill.observation(rows, SCENARIO)))).numpy()
     found = FusedNetworks([_network(skill)]).q_values(0, rows)

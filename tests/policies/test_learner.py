@@ -1,5 +1,8 @@
 """The learner's two paths, against each other and against stable-baselines3."""
 
+from dataclasses import replace
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -20,9 +23,9 @@ SKILLS = [make_skill("dodge"), make_skill("heal_attack")]
 SIZE, ACTIONS = SKILLS[-1].observation.size, len(SKILLS[-1].actions)
 
 
-def make_learner(path: str) -> SkillDQNLearner:
+def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
     config = SkillDQN.get_default_config().debugging(seed=5)
-    config.stage(SKILLS, skill_hyperparameters(90_000), 128, path)
+    config.stage(SKILLS, replace(skill_hyperparameters(90_000), **options), 128, path)
     learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
     learner.build()
     return learner
@@ -36,7 +39,8 @@ def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
         next_observations=random.standard_normal((count, SIZE)).astype(np.float32),
         actions=random.integers(0, ACTIONS, count),
         rewards=(random.standard_normal(count) * reward_scale).astype(np.float32),
-        terminated=(random.random(count) < 0.2).astype(np.float32),
+        discounts=np.where(random.random(count) < 0.2, 0.0, 0.99).astype(np.float32),
+        weights=np.ones(count, np.float32),
     )
 
 
@@ -49,6 +53,10 @@ def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0):
 
 def vector(learner: SkillDQNLearner) -> np.ndarray:
     return np.concatenate([p.detach().numpy().ravel() for p in learner.trained_module.q_network.parameters()])
+
+
+def target_vector(learner: SkillDQNLearner) -> np.ndarray:
+    return np.concatenate([p.numpy().ravel() for p in learner.trained_module.target_network.parameters()])
 
 
 def moments(learner: SkillDQNLearner, name: str) -> np.ndarray:
@@ -66,7 +74,8 @@ class _Fixed:
 
     def __init__(self, batch: Batch) -> None:
         columns = [torch.from_numpy(values) for values in vars(batch).values()]
-        observations, following, actions, rewards, terminated = columns
+        observations, following, actions, rewards, discounts, _ = columns
+        terminated = (discounts == 0.0).float()
         self._samples = ReplayBufferSamples(
             observations, actions[:, None], following, terminated[:, None], rewards[:, None]
         )
@@ -106,11 +115,22 @@ def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> 
         np.testing.assert_allclose(moments(learner, name), torch.cat([s.ravel() for s in states]), atol=1e-6)
 
 
-def test_both_paths_stay_equal_over_300_updates_and_a_target_copy() -> None:
-    learners = [make_learner(AUTOGRAD), make_learner(CPU_KERNEL)]
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("target_rate", [0.0, 0.01])
+@pytest.mark.parametrize("weighted", [False, True], ids=["as drawn", "weighted"])
+def test_both_paths_stay_equal_over_300_updates_and_a_target_copy(
+    double: bool, target_rate: float, weighted: bool
+) -> None:
+    learners = [make_learner(path, double=double, target_rate=target_rate) for path in (AUTOGRAD, CPU_KERNEL)]
     for call in range(30):
         decisions, batch = 500 * call, make_batch(2560, call)
+        if weighted:
+            random = np.random.default_rng(call)
+            several = (0.99 ** random.integers(1, 16, 2560)).astype(np.float32)
+            weights = random.random(2560).astype(np.float32)
+            batch = replace(batch, discounts=batch.discounts * several, weights=weights)
         first, second = (update(learner, batch, decisions) for learner in learners)
+        np.testing.assert_allclose(first.errors, second.errors, atol=2e-5)
         assert first.loss == pytest.approx(second.loss, rel=1e-4)
         assert first.q_mean == pytest.approx(second.q_mean, abs=1e-5)
         assert first.td_error == pytest.approx(second.td_error, rel=1e-4)
@@ -118,6 +138,8 @@ def test_both_paths_stay_equal_over_300_updates_and_a_target_copy() -> None:
     assert abs(weights[0] - vector(make_learner(AUTOGRAD))).max() > 0.01
     np.testing.assert_allclose(weights[0], weights[1], atol=2e-6)
     np.testing.assert_allclose(moments(learners[0], "exp_avg"), moments(learners[1], "exp_avg"), atol=1e-6)
+    targets = [target_vector(learner) for learner in learners]
+    np.testing.assert_allclose(targets[0], targets[1], atol=2e-6)
 
 
 def taken(learner: SkillDQNLearner, updates: int) -> None:
@@ -175,6 +197,37 @@ def test_batch_of_a_frozen_skill_is_refused() -> None:
 def test_kernel_refuses_other_than_two_hidden_layers() -> None:
     config = SkillDQN.get_default_config().debugging(seed=5)
     numbers = skill_hyperparameters(1000)
-    config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4)
-    with pytest.raises(SoulsGraphError, match="expected two hidden layers on a CPU, found 1"):
+    config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
+    with pytest.raises(SoulsGraphError, match="expected two hidden layers and a plain head on a CPU, found 1"):
         SkillDQNLearner(config=config, module_spec=config.rl_module_spec).build()
+
+
+@pytest.mark.parametrize("options", [{"dueling": True}, {"quantiles": 4}, {"hidden_sizes": (8,)}])
+def test_update_path_is_chosen_by_what_the_kernel_can_do(options: dict[str, Any]) -> None:
+    assert make_learner(None)._updater is not None
+    assert make_learner(None, **options)._updater is None
+    with pytest.raises(SoulsGraphError, match="use update path 'autograd'"):
+        make_learner(CPU_KERNEL, **options)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_polyak_averaging_moves_the_target_a_share_of_the_way_in_every_update(path: str) -> None:
+    learner = make_learner(path, target_rate=0.25)
+    before = target_vector(learner)
+    update(learner, make_batch(256, 0), 9_999)
+    np.testing.assert_allclose(target_vector(learner), before + 0.25 * (vector(learner) - before), atol=1e-7)
+    halfway = target_vector(learner)
+    update(learner, make_batch(256, 1), 10_004)  # past where a period would have ended
+    np.testing.assert_allclose(target_vector(learner), halfway + 0.25 * (vector(learner) - halfway), atol=1e-7)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_played_network_is_the_average_over_the_last_part_of_the_budget(path: str) -> None:
+    learner, seen = make_learner(path, averaged_fraction=0.2), []
+    for call, decisions in enumerate((100, 72_000, 72_001, 80_000, 90_000)):
+        update(learner, make_batch(256, call), decisions)
+        last = learner.trained_module.weights()["q_network.4.weight"].copy()
+        played = learner.playing_weights()["q_network.4.weight"]
+        seen += [last] if decisions > 72_000 else []
+        np.testing.assert_allclose(played, np.mean(seen, axis=0) if seen else last, atol=1e-7)
+    assert abs(played - last).max() > 1e-5

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -20,6 +20,7 @@ def _vec_normalize() -> VecNormalize:
     return VecNormalize(DummyVecEnv([_Silent]), norm_reward=False)
 
 
+@settings(deadline=None)  # the first call compiles
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8))
 def test_statistics_and_observations_equal_vec_normalize(seed: int, sizes: list[int]) -> None:
     random, reference, ours = np.random.default_rng(seed), _vec_normalize(), RunningNormalizer(4)
@@ -45,3 +46,13 @@ def test_constant_column_stays_finite_and_new_values_are_clipped() -> None:
 def test_state_of_another_size_is_refused() -> None:
     with pytest.raises(SoulsGraphError, match="expected 4 columns, found 3"):
         RunningNormalizer(4).set_state(RunningNormalizer(3).get_state())
+
+
+def test_indicators_stay_as_they_are_beside_columns_that_do_not() -> None:
+    ours, plain = RunningNormalizer(3, np.array([False, True, True])), RunningNormalizer(1)
+    batch = np.array([[5.0, 1.0, 0.0], [7.0, 0.0, 0.0], [9.0, 0.0, 0.0]], np.float32)
+    for _ in range(3):
+        ours.update(batch)
+        plain.update(batch[:, :1])
+    np.testing.assert_array_equal(ours.normalize(batch, 10.0)[:, 1:], batch[:, 1:])
+    np.testing.assert_array_equal(ours.normalize(batch, 10.0)[:, :1], plain.normalize(batch[:, :1], 10.0))

@@ -24,9 +24,9 @@ def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
         layers = tuple(
             (rng.normal(size=(b, a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
         )
-        bound = skill.observation.bind(scenario)
+        observation = skill.observation.bind(scenario)
         statistics = rng.normal(size=sizes[0]), rng.uniform(0.5, 2.0, sizes[0])
-        made.append(FrozenNetwork(skill.name, bound.columns, bound.offset, bound.scale, *statistics, 10.0, layers))
+        made.append(FrozenNetwork(skill.name, observation, *statistics, 10.0, layers))
     return made
 
 
@@ -134,6 +134,37 @@ def test_episodes_count_what_the_transitions_add_up_to():
         start = end + 1
 
 
+def test_long_samples_hold_what_short_ones_do():
+    short, long = make_sampler("dodge", lanes=1), make_sampler("dodge", lanes=1)
+    parts, whole = [short.sample(1) for _ in range(1500)], long.sample(1500)
+    for name, values in vars(whole.transitions).items():
+        joined = np.concatenate([getattr(part.transitions, name) for part in parts])
+        np.testing.assert_array_equal(values, joined, err_msg=name)
+    assert len(whole.episodes) > 2
+    for name, values in vars(whole.episodes).items():
+        joined = np.concatenate([getattr(part.episodes, name) for part in parts])
+        np.testing.assert_array_equal(values, joined, err_msg=name)
+
+
 def test_lanes_have_episodes_of_their_own():
     seeds = episode_seeds(5, np.arange(32), 0)
     assert len(set(seeds.tolist())) == 32
+
+
+def test_transitions_of_a_lane_and_episode_follow_each_other():
+    skills, scenario, combat = fight("dodge", 3)
+    sampler = Sampler(combat, 5, lambda _: 0.3, first_lane=6)
+    sampler.set_networks(networks(skills, scenario))
+    transitions = sampler.sample(2000).transitions
+    assert set(transitions.lanes.tolist()) == {6, 7, 8}
+    np.testing.assert_array_equal(transitions.ticks, np.where(transitions.actions == 0, 5, 1))
+    followed = 0
+    for lane in (6, 7, 8):
+        rows = np.flatnonzero(transitions.lanes == lane)
+        for before, after in pairwise(rows):
+            same = transitions.episodes[before] == transitions.episodes[after]
+            joins = np.array_equal(transitions.next_observations[before], transitions.observations[after])
+            assert joins or not same
+            assert not (same and transitions.terminated[before])
+            followed += same
+    assert 1900 < followed < len(transitions) - 3

@@ -1,0 +1,123 @@
+"""Presets: how a run's stages are stepped, what is added to the paper's learner, and what skills observe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_envs.skills.registry import skill_options
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+_STEPPING = ("lanes", "decisions_per_round")
+_OBSERVING = ("animations", "observations")
+#: A stage's own: its budget, and the replay that goes with it.
+_OF_THE_STAGE = ("budget", "replay_capacity")
+_LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
+
+#: Every option that a preset may set and `preset_with` may change, by name.
+OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Lanes beside each other, the most decisions between two rounds of updates, and options by name.
+
+    `learning` holds fields of `DQNHyperparameters`, `observing` fields of `SkillOptions`; what they
+    leave out stays as the paper has it.
+
+    Raises:
+        UnknownNameError: for an option there is none of.
+        SoulsGraphError: for a value of another type or out of its range.
+    """
+
+    name: str
+    lanes: int
+    decisions_per_round: int
+    learning: Mapping[str, Any] = field(default_factory=dict)
+    observing: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for given, known in ((self.learning, _LEARNING), (self.observing, _OBSERVING)):
+            for name in given:
+                if name not in known:
+                    raise UnknownNameError("option", name, known)
+        if not 1 <= self.lanes <= self.decisions_per_round:
+            raise SoulsGraphError(
+                f"preset {self.name}: expected 1 to {self.decisions_per_round} lanes, as many as decisions in a "
+                f"round at most, found {self.lanes}; correct lanes or decisions_per_round."
+            )
+        self.hyperparameters(DQNHyperparameters(budget=1, replay_capacity=1))
+        self.skill_options(SkillOptions())
+
+    def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
+        """Give a stage's hyperparameters: the paper's with the preset's options."""
+        for name, value in self.learning.items():
+            _check_type(name, getattr(paper, name), value)
+        return replace(paper, **self.learning)
+
+    def skill_options(self, options: SkillOptions) -> SkillOptions:
+        """Give a plan's skill options with the preset's way of observing."""
+        checked = skill_options(dict(self.observing), f"preset {self.name}")
+        changes: dict[str, Any] = {name: getattr(checked, name) for name in self.observing}
+        return replace(options, **changes)
+
+
+def _check_type(name: str, current: object, value: object) -> None:
+    numbers = isinstance(current, float) and isinstance(value, int | float) and not isinstance(value, bool)
+    if not numbers and type(value) is not type(current):
+        expected = type(current).__name__
+        raise SoulsGraphError(f"option {name}: expected a {expected}, found {value!r}; correct the value.")
+
+
+#: What pays on this fight, chosen by ablation.
+_BEST: dict[str, Any] = {"double": True, "target_period": 1_000}
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset("paper", lanes=1, decisions_per_round=4),
+        Preset("fast", lanes=32, decisions_per_round=128),
+        Preset("best", lanes=32, decisions_per_round=128, learning=_BEST, observing={"animations": "one_hot"}),
+        Preset(
+            "extended",
+            lanes=32,
+            decisions_per_round=128,
+            learning=_BEST,
+            observing={"animations": "one_hot", "observations": "extended"},
+        ),
+    )
+}
+
+
+def find_preset(name: str) -> Preset:
+    """Give a preset by its name.
+
+    Raises:
+        UnknownNameError: if there is none of that name.
+    """
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
+    """Change single options of a preset by their names, as an ablation does.
+
+    Raises:
+        UnknownNameError: for an option there is none of.
+        SoulsGraphError: for a value of another type or out of its range.
+    """
+    for name in options:
+        if name not in OPTION_NAMES:
+            raise UnknownNameError("option", name, OPTION_NAMES)
+    stepping = {name: options[name] for name in _STEPPING if name in options}
+    learning = {name: options[name] for name in _LEARNING if name in options}
+    observing = {name: options[name] for name in _OBSERVING if name in options}
+    for name, value in stepping.items():
+        _check_type(name, getattr(preset, name), value)
+    return replace(
+        preset, **stepping, learning={**preset.learning, **learning}, observing={**preset.observing, **observing}
+    )

@@ -1,0 +1,73 @@
+"""Presets: the vanilla ones stay vanilla, and single options are changed by name."""
+
+from typing import Any
+
+import pytest
+
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.presets import OPTION_NAMES, PRESETS, find_preset, preset_with
+
+
+def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
+    assert {name: preset.lanes for name, preset in PRESETS.items()} == {
+        "paper": 1,
+        "fast": 32,
+        "best": 32,
+        "extended": 32,
+    }
+    assert max(preset.decisions_per_round for preset in PRESETS.values()) == 128
+
+
+@pytest.mark.parametrize("name", ["paper", "fast"])
+def test_paper_and_fast_change_nothing_of_the_papers_method(name: str) -> None:
+    paper, options = skill_hyperparameters(90_000), SkillOptions()
+    assert PRESETS[name].hyperparameters(paper) == paper
+    assert PRESETS[name].skill_options(options) == options
+
+
+def test_best_observes_what_table_2_has_and_extended_more() -> None:
+    for name in SKILL_NAMES:
+        columns = {
+            preset: set(make_skill(name, PRESETS[preset].skill_options(SkillOptions())).observation.columns)
+            for preset in PRESETS
+        }
+        assert columns["best"] == columns["paper"]
+        assert columns["extended"] > columns["paper"]
+
+
+def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
+    changed = preset_with(PRESETS["best"], {"n_step": 3, "animations": "scalar", "lanes": 8})
+    numbers = changed.hyperparameters(skill_hyperparameters(20_000))
+    assert (numbers.n_step, numbers.double, numbers.budget) == (3, True, 20_000)
+    assert changed.skill_options(SkillOptions()).animations == "scalar"
+    assert (changed.lanes, changed.decisions_per_round) == (8, 128)
+    assert preset_with(PRESETS["fast"], {}) == PRESETS["fast"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dobule": True}, "double"),
+        ({"double": 1}, "option double: expected a bool"),
+        ({"n_step": 2.5}, "option n_step: expected a int"),
+        ({"n_step": 0}, "n_step: expected at least 1"),
+        ({"budget": 5}, "found 'budget'"),
+        ({"animations": "onehot"}, "scalar, one_hot"),
+        ({"lanes": 256}, "expected 1 to 128 lanes"),
+    ],
+)
+def test_wrong_option_is_told_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SoulsGraphError, match=message):
+        preset_with(PRESETS["fast"], options)
+
+
+def test_option_names_are_of_one_thing_each() -> None:
+    assert len(set(OPTION_NAMES)) == len(OPTION_NAMES)
+    assert {"double", "animations", "lanes"} < set(OPTION_NAMES)
+
+
+def test_unknown_preset_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownNameError, match="'fast'"):
+        find_preset("fastt")
