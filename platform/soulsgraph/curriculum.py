@@ -6,6 +6,7 @@ import time
 
 from rich.console import Console
 
+from soulsgraph.domains import finished_version
 from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win_rate
 from soulsgraph.files import write_json
 from soulsgraph.judging import check_judging
@@ -20,20 +21,13 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.artifact import SkillCard
 
 
-def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
-    """Give the card of the version that a stage made, or None if it was not finished."""
-    cards = [run.library.card(stage.skill, number) for number in run.library.versions(stage.skill)]
-    made = [card for card in cards if (card.training.scenario, card.parent) == (stage.scenario, stage.parent)]
-    return made[-1] if made else None
-
-
 def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
     """Train the stages that are not finished yet, one after another."""
     cards = []
     for stage in stages:
         card = finished_version(place.run, stage)
         if card is not None:
-            console.print(f"{stage.name}: already trained, v{card.version}", highlight=False)
+            console.print(f"{stage.skill}: already trained, v{card.version}", highlight=False)
         else:
             began = time.monotonic()
             card = train_stage(place, stage)

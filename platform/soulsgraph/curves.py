@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import ray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from soulsgraph.intervals import mean_interval
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph_clusters.placement import beside_driver
 from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
@@ -89,23 +91,33 @@ def evaluate_checkpoints(task: CurveTask, checkpoints: Sequence[tuple[int, Weigh
 
 
 class CurveEvaluator:
-    """Keep a stage's checkpoints on disk and have them played by Ray tasks.
+    """Keep a stage's checkpoints on disk and have them played, by Ray tasks if `beside` training.
 
-    `known` are the steps whose points are known already: a resumed stage submits only the others.
+    A stage that is itself one of many tasks plays them in its own process: the other cores are busy.
+    Pass the steps whose points are known to `take_up`: a resumed stage submits only the others.
     """
 
-    def __init__(self, folder: Path, task: CurveTask, known: set[int], reached: int) -> None:
-        self._folder = folder
-        self._task = ray.put(task)
-        self._evaluate = ray.remote(**beside_driver())(evaluate_checkpoints)
+    def __init__(self, folder: Path, task: CurveTask, beside: bool = True) -> None:
+        self._folder, self._task, self._beside = folder, task, beside
+        if beside:
+            self._shared_task = ray.put(task)
+            self._evaluate = ray.remote(**beside_driver())(evaluate_checkpoints)
         self._waiting: list[tuple[int, Weights]] = []
         self._running: list[Any] = []
-        for path in sorted(folder.glob("step-*.safetensors")):
+        self._ready: list[CurvePoint] = []
+
+    def take_up(self, known: set[int], reached: int) -> None:
+        """Go on from a stage's checkpoints on disk: forget those beyond `reached`, play those not yet `known`.
+
+        Raises:
+            SoulsGraphError: if one is damaged.
+        """
+        for path in sorted(self._folder.glob("step-*.safetensors")):
             step = int(path.stem.removeprefix("step-"))
             if step > reached:
                 path.unlink()
             elif step not in known:
-                self._waiting.append((step, load_file(path)))
+                self._waiting.append((step, _load(path)))
 
     def add(self, step: int, weights: Weights) -> None:
         """Keep a checkpoint, and have it played once a batch is full and the one before is done.
@@ -122,19 +134,33 @@ class CurveEvaluator:
 
     def collect(self) -> list[CurvePoint]:
         """Give the points that are ready, without waiting."""
+        points, self._ready = self._ready, []
         if not self._running:
-            return []
-        ready, self._running = ray.wait(self._running, num_returns=len(self._running), timeout=0)
-        return [point for points in ray.get(ready) for point in points]
+            return points
+        done, self._running = ray.wait(self._running, num_returns=len(self._running), timeout=0)
+        return [*points, *(point for batch in ray.get(done) for point in batch)]
 
     def finish(self) -> list[CurvePoint]:
         """Wait for every point that is still out and give them."""
         if self._waiting:
             self._submit()
-        points = [point for points in ray.get(self._running) for point in points]
-        self._running = []
+        self._ready += [point for batch in ray.get(self._running) for point in batch]
+        points, self._ready, self._running = self._ready, [], []
         return points
 
     def _submit(self) -> None:
-        self._running.append(self._evaluate.remote(self._task, self._waiting))
-        self._waiting = []
+        checkpoints, self._waiting = self._waiting, []
+        if self._beside:
+            self._running.append(self._evaluate.remote(self._shared_task, checkpoints))
+        else:
+            self._ready += evaluate_checkpoints(self._task, checkpoints)
+
+
+def _load(path: Path) -> Weights:
+    try:
+        weights: Weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise SoulsGraphError(
+            f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
+        ) from error
+    return weights

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from soulsgraph.judging import Match, evaluation_seeds, play_match
+from soulsgraph.domains import version_in_play
+from soulsgraph.judging import Match, OnFinished, evaluation_seeds, play_match
 from soulsgraph.plan import Plan
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
@@ -17,12 +18,9 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.artifact import Artifact
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.frozen import network_of
-from soulsgraph_policies.library import SkillLibrary
 
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
-
-OnFinished = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -33,17 +31,6 @@ class Setting:
     trained_on: str
     start: str | None = None
     randomize: tuple[str, ...] = ()
-
-
-def newest_version(library: SkillLibrary, skill: str, plan: Plan, trained_on: str) -> int:
-    """Give the newest version of a skill trained on a scenario, else the newest of the run's own.
-
-    Raises:
-        LibraryError: if the skill was never trained.
-    """
-    library.latest(skill)
-    by_scenario = {library.card(skill, number).training.scenario: number for number in library.versions(skill)}
-    return by_scenario.get(trained_on, by_scenario.get(plan.scenario, library.latest(skill)))
 
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
@@ -57,7 +44,7 @@ def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None =
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
     library = run.library
-    artifacts = {name: library.load(name, newest_version(library, name, run.plan, trained_on)) for name in skills}
+    artifacts = {name: library.load(name, version_in_play(run, name, trained_on)) for name in skills}
     for artifact in artifacts.values():
         library.check_upstream(artifact.card)
     return artifacts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ import pyarrow.parquet as pq
 
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import whole_file
+
+
+def slug(name: str) -> str:
+    """Give a name, or the stem of a TOML file's path, as a part of a file's name."""
+    stem = Path(name).stem if name.endswith(".toml") else name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)
 
 
 def write_text(path: Path, text: str) -> None:

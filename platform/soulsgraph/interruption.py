@@ -15,6 +15,20 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 
 @contextmanager
+def terminable() -> Iterator[None]:
+    """Turn a termination into `Interrupted` wherever no clean point is waited for, as Ctrl-C is an exception there."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted("terminated; a run goes on from its last checkpoint with --resume")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Give a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
     asked = False

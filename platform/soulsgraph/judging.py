@@ -7,7 +7,7 @@ keeps its own step durations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,9 @@ from soulsgraph_policies.controllers import Agent, NetworkController, RandomCont
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.play import EpisodePlayer
+
+#: Told how many episodes ended since it was last called.
+OnFinished = Callable[[int], None]
 
 #: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
 LANES = 256
@@ -80,9 +83,19 @@ class Match:
         return Agent([NetworkController(FusedNetworks(list(played.values()), plays)), *chance])
 
 
-def play_match(match: Match, seeds: Seeds, on_finished: Callable[[int], None] | None = None) -> Episodes:
+def play_match(match: Match, seeds: Seeds, on_finished: OnFinished | None = None) -> Episodes:
     """Play one episode a seed and give them in the order of the seeds."""
+    return play_agent(match.scenario, match.skills, match.controller, seeds, on_finished)
+
+
+def play_agent(
+    scenario: Scenario,
+    skills: Sequence[Skill],
+    controller: Callable[[int], Controller],
+    seeds: Seeds,
+    on_finished: OnFinished | None = None,
+) -> Episodes:
+    """Play as `play_match` does with any agent, which `controller` makes for so many lanes."""
     lanes = min(LANES, len(seeds))
-    judged = match.skills[-1]
-    combat = Combat(make_game(lanes=lanes), match.skills, match.scenario, Horizon(judged.name, judged.horizon))
-    return EpisodePlayer(combat, match.controller(lanes)).play(seeds, on_finished)
+    combat = Combat(make_game(lanes=lanes), skills, scenario, Horizon(skills[-1].name, skills[-1].horizon))
+    return EpisodePlayer(combat, controller(lanes)).play(seeds, on_finished)

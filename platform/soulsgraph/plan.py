@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
-from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph.files import slug
+from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SkillOptions
 from soulsgraph_envs.skills.registry import skill_options
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
-from soulsgraph_policies.hyperparameters import PRESETS
+from soulsgraph_policies.presets import PRESETS, Preset, preset_with
 
 #: Decisions each skill trains for. The paper gives their total only, about 230k.
 BUDGETS = {"camera": 20_000, "lock_on": 20_000, "movement": 20_000, "dodge": 80_000, "heal_attack": 90_000}
@@ -37,19 +40,24 @@ class Stage:
     budget: int
     seed: int
     parent: int | None = None
+    #: Tells a further adaptation to a scenario apart from the first.
+    suffix: str = ""
 
     @property
     def name(self) -> str:
         """Identify the stage within its run."""
-        return self.skill if self.parent is None else f"{self.skill}@{self.scenario}"
+        return self.skill if self.parent is None else f"{self.skill}@{slug(self.scenario)}{self.suffix}"
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a run trains and how; checked on construction.
 
+    `overrides` change single options of the preset by name; `options` are the skills' as the preset
+    observes with them.
+
     Raises:
-        UnknownNameError: for an unknown graph, preset or scenario.
+        UnknownNameError: for an unknown graph, preset, scenario or option of a preset.
         SoulsGraphError: for a number out of its range.
     """
 
@@ -62,8 +70,10 @@ class Plan:
     episodes: int = 400
     graph: str = "paper"
     options: SkillOptions = field(default_factory=SkillOptions)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, PRESETS)):
             if name not in known:
@@ -73,7 +83,13 @@ class Plan:
         check_range("env-runners", self.env_runners, 0, 1000)
         check_range("episodes", self.episodes, 1, 1_000_000)
         if self.lanes is not None:
-            check_range("lanes", self.lanes, 1, PRESETS[self.preset].decisions_per_round)
+            check_range("lanes", self.lanes, 1, self.method.decisions_per_round)
+        object.__setattr__(self, "options", self.method.skill_options(self.options))
+
+    @property
+    def method(self) -> Preset:
+        """Give the preset with the plan's overrides: how the run learns."""
+        return preset_with(PRESETS[self.preset], self.overrides)
 
     @property
     def skill_graph(self) -> SkillGraph:
@@ -97,7 +113,7 @@ class Plan:
         adapting = parent is not None
         budget = max(1, round(ADAPTATION_BUDGET * self.scale)) if adapting else self.budget(skill)
         seed = int(derive_seeds(self.seed, _STAGE_STREAM, order.index(skill), parent or 0)[0] >> 33)
-        return Stage(skill, scenario or self.scenario, budget, seed, parent)
+        return Stage(skill, lasting_name(scenario or self.scenario), budget, seed, parent)
 
     def stages(self) -> tuple[Stage, ...]:
         """Give the curriculum, one stage a skill in training order."""
@@ -120,6 +136,22 @@ class Plan:
             raise SoulsGraphError(
                 f"{source}: expected a plan of this version of soulsgraph, found {error}; begin a new run."
             ) from error
+
+
+def lasting_name(scenario: str) -> str:
+    """Give a scenario's name, or the path of its file such that it holds from any working folder."""
+    return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
+
+
+def scenario_digest(name: str) -> str:
+    """Give a digest of everything a scenario says, its boss's and player's data included.
+
+    Raises:
+        SoulsGraphError: if a file is missing or holds something else.
+    """
+    scenario = load_scenario(name)
+    data = (scenario, load_boss(scenario.boss), load_player(scenario.player))
+    return sha256(repr(data).encode()).hexdigest()
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

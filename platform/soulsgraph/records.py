@@ -19,9 +19,12 @@ from soulsgraph_policies.episodes import Episodes
 
 
 class StageRecords:
-    """Write a stage's figures as they come; `reached` is the step a resumed stage goes on from."""
+    """Write a stage's figures as they come; `reached` is the step a resumed stage goes on from.
 
-    def __init__(self, setup: StageSetup, board: Board, reached: int) -> None:
+    The learning curve is played `beside` training or in between.
+    """
+
+    def __init__(self, setup: StageSetup, board: Board, reached: int, beside: bool = True) -> None:
         self._setup, self._board = setup, board
         self._offset = setup.steps_before
         self._training = GrowingTable(setup.run.results("training"))
@@ -30,7 +33,8 @@ class StageRecords:
             table.forget(setup.stage.name, reached)
         known = {int(row["step"] or 0) for row in self._curve.rows if row["stage"] == setup.stage.name}
         folder: Path = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.curve_task, known, reached)
+        self._evaluator = CurveEvaluator(folder, setup.curve_task, beside)
+        self._evaluator.take_up(known, reached)
         self._last_checkpoint = reached
         self._clock = (time.monotonic(), reached)
 
@@ -38,7 +42,7 @@ class StageRecords:
         """Record one iteration; give the mean return of the episodes that ended in it, if any did."""
         episodes = algorithm.drain_episodes()
         figures = self._learning(algorithm, result) | self._play(episodes)
-        self._write(self._training, algorithm.decisions, figures)
+        self._write(self._training, algorithm.decisions, figures, episodes=0 if episodes is None else len(episodes))
         if algorithm.decisions // CHECKPOINT_INTERVAL > self._last_checkpoint // CHECKPOINT_INTERVAL:
             self._last_checkpoint = algorithm.decisions
             self._evaluator.add(algorithm.decisions, algorithm.weights(self._setup.stage.skill))
@@ -91,8 +95,10 @@ class StageRecords:
             }
             self._write(self._curve, point.step, figures, "evaluation/")
 
-    def _write(self, table: GrowingTable, step: int, figures: dict[str, float], prefix: str = "") -> None:
+    def _write(
+        self, table: GrowingTable, step: int, figures: dict[str, float], prefix: str = "", **counts: int
+    ) -> None:
         stage = self._setup.stage
-        table.add({"stage": stage.name, "skill": stage.skill, "step": step, **figures})
+        table.add({"stage": stage.name, "skill": stage.skill, "step": step, **counts, **figures})
         values = {f"{prefix}{name}": value for name, value in figures.items()}
         self._board.log(stage.skill, step + self._offset, values)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import read_json, write_json
-from soulsgraph.plan import Plan
+from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
-_PLAN, _LOCK = "plan.json", ".lock"
+_PLAN, LOCK = "plan.json", ".lock"
 _ANOTHER = "name another folder with --run"
 
 
@@ -49,13 +49,14 @@ class RunFolder:
             WriteError: if it cannot be written.
         """
         with writing(path):
-            if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
+            if path.exists() and any(file.name != LOCK for file in path.iterdir()):
                 found = "a run" if (path / _PLAN).exists() else "other files"
                 remedy = f"continue it with --resume or {_ANOTHER}" if found == "a run" else _ANOTHER
                 raise RunFolderError(path, "an empty folder for a new run", found, remedy)
         graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
         header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
-        write_json(path / _PLAN, {**header, "graph": graph, "plan": plan.to_dict()})
+        values = {**header, "graph": graph, "scenario_digest": scenario_digest(plan.scenario), "plan": plan.to_dict()}
+        write_json(path / _PLAN, values)
         return cls(path, plan)
 
     @classmethod
@@ -82,6 +83,10 @@ class RunFolder:
             raise RunFolderError(
                 file, expected, f"{graph.get('name')!r} ({graph.get('digest')!s:.16})", "begin a new run"
             )
+        # A shipped scenario goes with the version of the package; a file of one's own may be edited.
+        if plan.scenario.endswith(".toml") and values.get("scenario_digest") != scenario_digest(plan.scenario):
+            remedy = "restore it, or give the changed one another name and begin a new run"
+            raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
         return cls(path, plan)
 
     def checkpoints(self, stage: str) -> Path:
@@ -92,22 +97,27 @@ class RunFolder:
         """Give the Parquet file of results of that name."""
         return self.path / "results" / f"{name}.parquet"
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep every other process from writing this run; the lock dies with its process.
 
         Raises:
             RunFolderError: if another process holds it.
             WriteError: if the folder cannot be written.
         """
-        with writing(self.path):
-            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            with writing(self.path):
-                _take(handle, self.path)
-            yield
-        finally:
-            os.close(handle)
+        return locked(self.path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every other process from writing a folder; raises as `RunFolder.locked` does."""
+    with writing(folder):
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        with writing(folder):
+            _take(handle, folder)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _take(handle: int, folder: Path) -> None:
@@ -115,8 +125,8 @@ def _take(handle: int, folder: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = os.pread(handle, 20, 0).decode() or "another"
-        remedy = f"wait for it or {_ANOTHER}"
-        raise RunFolderError(folder, "no other process writing this run", f"process {owner}", remedy) from error
+        remedy = "wait for it or name another folder"
+        raise RunFolderError(folder, "no other process writing here", f"process {owner}", remedy) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, str(os.getpid()).encode(), 0)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from soulsgraph.curves import CurveTask
-from soulsgraph.evaluation import newest_version
+from soulsgraph.domains import version_in_play
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
@@ -18,14 +18,13 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
+from soulsgraph_envs.skills import END_TO_END, Mirror, Skill, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact
-from soulsgraph_policies.frozen import network_of, normalizer_of, weights_of
+from soulsgraph_policies.frozen import network_of, normalizer_of, trained_weights_of, weights_of
 from soulsgraph_policies.hyperparameters import (
     DQNHyperparameters,
     baseline_hyperparameters,
-    find_preset,
     skill_hyperparameters,
 )
 
@@ -54,7 +53,7 @@ class StageSetup:
         plan, library = run.plan, run.library
         names = (*plan.skill_graph.upstream(stage.skill), stage.skill)
         skills = tuple(make_skill(name, plan.options) for name in names)
-        versions = {name: newest_version(library, name, plan, stage.scenario) for name in names[:-1]}
+        versions = {name: version_in_play(run, name, stage.scenario) for name in names[:-1]}
         upstream = {name: library.load(name, version) for name, version in versions.items()}
         for artifact in upstream.values():
             library.check_upstream(artifact.card)
@@ -69,9 +68,10 @@ class StageSetup:
 
     @property
     def hyperparameters(self) -> DQNHyperparameters:
-        """The paper's, for the stage's budget."""
+        """The paper's for the stage's budget, with the options of the run's preset."""
         budget = self.stage.budget
-        numbers = baseline_hyperparameters(budget) if self.stage.skill == END_TO_END else skill_hyperparameters(budget)
+        papers = baseline_hyperparameters if self.stage.skill == END_TO_END else skill_hyperparameters
+        numbers = self.run.plan.method.hyperparameters(papers(budget))
         return numbers if self.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
 
     @property
@@ -95,15 +95,16 @@ class StageSetup:
             ClusterError: if the plan has remote env runners and the session no place for one.
         """
         plan = self.run.plan
-        preset = find_preset(plan.preset)
+        preset = plan.method
         config = SkillDQN.get_default_config().debugging(seed=self.stage.seed, log_level="ERROR")
-        config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round)
+        mirror = Mirror.of(self.skills[-1], self.scenario)
+        config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round, mirror=mirror)
         config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(plan.env_runners, session))
         lanes = min(plan.lanes or preset.lanes, config.decisions_per_sample)
         algorithm: SkillDQN = config.environment(env_config={"task": SamplingTask(self.scenario, lanes)}).build_algo()
         algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
         if self.parent is not None:
-            algorithm.load_weights({self.stage.skill: weights_of(self.parent)})
+            algorithm.load_weights({self.stage.skill: trained_weights_of(self.parent)})
             algorithm.load_normalizer(normalizer_of(self.parent.card.normalizer).get_state())
         return algorithm
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from soulsgraph.checkpoints import SAVE_INTERVAL, StageCheckpoints
 from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Display, stage_progress
+from soulsgraph.progress import Display, StageProgress, stage_progress
 from soulsgraph.records import StageRecords
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
@@ -16,17 +19,52 @@ from soulsgraph.stage_setup import StageSetup
 from soulsgraph_clusters.session import Session
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact, SkillCard, Training, UpstreamArtifact, graph_fields, package_versions
-from soulsgraph_policies.frozen import layers_of, statistics_of
+from soulsgraph_policies.frozen import head_of, layers_of, statistics_of
+from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.weights import Weights
+
+
+class Supervisor(Protocol):
+    """Whom a stage that is one of many reports to, instead of a person at a terminal."""
+
+    def follow(self, name: str, total: int) -> StageProgress:
+        """Give the progress of the stage that begins now."""
+        ...
+
+    def stop_requested(self) -> bool:
+        """Tell whether the stage is to save a checkpoint and stop."""
+        ...
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where stages are trained: a run, a Ray session, a TensorBoard, a way to show progress."""
+    """Where stages are trained: a run, a Ray session, a TensorBoard, a way to show progress.
+
+    With a `supervisor` nothing is shown, and learning curves are played in the stage's own process.
+    """
 
     run: RunFolder
     session: Session
     board: Board
     display: Display = "auto"
+    supervisor: Supervisor | None = None
+
+    @property
+    def remedy(self) -> str:
+        """How a person goes on from an interruption; a supervisor knows."""
+        return (
+            "" if self.supervisor else "; the same command goes on from there (curriculum and baseline with --resume)"
+        )
+
+    @contextmanager
+    def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
+        """Give the stage's progress, and the question whether to stop."""
+        if self.supervisor is not None:
+            yield self.supervisor.follow(stage.name, stage.budget), self.supervisor.stop_requested
+            return
+        progressing = stage_progress(stage.name, stage.budget, self.display, done)
+        with interruptible() as interrupted, progressing as progress:
+            yield progress, interrupted
 
 
 def train_stage(place: Workplace, stage: Stage) -> SkillCard:
@@ -42,9 +80,8 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
     algorithm = setup.build(place.session)
     try:
         _resume(algorithm, checkpoints)
-        records = StageRecords(setup, place.board, algorithm.decisions)
-        progressing = stage_progress(stage.name, stage.budget, place.display, done=algorithm.decisions)
-        with interruptible() as interrupted, progressing as progress:
+        records = StageRecords(setup, place.board, algorithm.decisions, beside=place.supervisor is None)
+        with place.watched(stage, algorithm.decisions) as (progress, interrupted):
             algorithm.stop_requested = interrupted
             while not algorithm.finished:
                 before = algorithm.decisions
@@ -55,16 +92,15 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                     records.flush()
                     checkpoints.save(algorithm)
                 if interrupted() and not algorithm.finished:
-                    raise Interrupted(
-                        f"stopped in stage {stage.name} after {algorithm.decisions} of {stage.budget} steps; "
-                        f"the same command goes on from there (curriculum and baseline with --resume)"
-                    )
+                    done = f"after {algorithm.decisions} of {stage.budget} steps"
+                    raise Interrupted(f"stopped in stage {stage.name} {done}{place.remedy}")
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        card = place.run.library.save(_artifact(setup, algorithm))
+        weights, normalizer = algorithm.weights(stage.skill) | algorithm.head_weights(), algorithm.normalizer
+        card = place.run.library.save(trained_artifact(setup, weights, normalizer, algorithm.decisions))
         if stopped:
-            raise Interrupted(f"stopped after stage {stage.name}; the same command goes on (with --resume).")
+            raise Interrupted(f"stopped after stage {stage.name}{place.remedy}")
         return card
     finally:
         algorithm.stop()
@@ -76,16 +112,17 @@ def _resume(algorithm: SkillDQN, checkpoints: StageCheckpoints) -> None:
         algorithm.load_checkpoint(str(latest))
 
 
-def _artifact(setup: StageSetup, algorithm: SkillDQN) -> Artifact:
+def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNormalizer, steps: int) -> Artifact:
+    """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions."""
     skill, stage, plan = setup.skills[-1], setup.stage, setup.run.plan
-    layers = layers_of(algorithm.weights(skill.name))
+    layers = layers_of(weights)
     cards = (artifact.card for artifact in setup.upstream.values())
     card = SkillCard(
         skill=skill.name,
         version=0,
         **graph_fields(plan.skill_graph),
-        observation=tuple(column.name for column in skill.observation.columns),
-        normalizer=statistics_of(algorithm.normalizer),
+        observation=skill.observation.names,
+        normalizer=statistics_of(normalizer),
         observation_clip=setup.hyperparameters.observation_clip,
         layer_sizes=(skill.observation.size, *(len(bias) for _, bias in layers)),
         training=Training(
@@ -93,7 +130,7 @@ def _artifact(setup: StageSetup, algorithm: SkillDQN) -> Artifact:
             start=setup.scenario.start,
             preset=plan.preset,
             budget=stage.budget,
-            steps=algorithm.decisions,
+            steps=steps,
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             packages=package_versions(),
@@ -101,4 +138,4 @@ def _artifact(setup: StageSetup, algorithm: SkillDQN) -> Artifact:
         upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,
     )
-    return Artifact(card, layers)
+    return Artifact(card, layers, head_of(weights))

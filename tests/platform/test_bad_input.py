@@ -3,15 +3,21 @@
 import json
 import os
 import shutil
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
 from soulsgraph.cli.main import main
+from soulsgraph.curves import CurveEvaluator, CurveTask
 from soulsgraph.plan import Plan
+from soulsgraph.reports.parquet import GrowingTable, write_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs import catalogue
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import make_skill
 
 
 def refused(monkeypatch, capsys, *arguments) -> str:
@@ -124,7 +130,7 @@ def test_a_stage_whose_upstream_skills_are_missing(refuse, run):
         (("--skills", "dodge,parry"), "unknown skill"),
         (("--skills", ""), "found none"),
         (("--scenario", "iudex-phase1"), "another scenario"),
-        (("--scenario", "vordt"), "unknown scenario"),
+        (("--scenario", "nameless-king"), "unknown scenario"),
     ],
 )
 def test_an_adaptation_of_nothing(refuse, run, arguments, message):
@@ -181,3 +187,78 @@ def test_a_read_only_folder(refuse, tmp_path):
         assert "writable disk" in refuse("curriculum", "--run", place / "run")
     finally:
         os.system(f"umount {place}")
+
+
+def test_a_baseline_is_not_resumed_as_a_curriculum_nor_the_other_way_round(refuse, run, tmp_path):
+    RunFolder.create(tmp_path / "baseline", Plan(graph="end-to-end", scale=0.01))
+    assert "soulsgraph baseline --resume" in refuse("curriculum", "--resume", "--run", tmp_path / "baseline")
+    assert "soulsgraph curriculum --resume" in refuse("baseline", "--resume", "--run", run)
+
+
+def test_a_resumed_baseline_refuses_an_option_that_contradicts_its_plan(refuse, tmp_path):
+    RunFolder.create(tmp_path / "baseline", Plan(graph="end-to-end", scale=0.01))
+    assert "its plan has seed = 0" in refuse("baseline", "--resume", "--run", tmp_path / "baseline", "--seed", 3)
+
+
+def test_a_scenario_file_edited_under_a_run_is_noticed(refuse, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('based_on = "iudex-phase1"\nname = "mine"\nflasks = 3\n')
+    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(file), scale=0.01))
+    assert RunFolder.open(run.path).plan.stage("dodge", parent=1).name == "dodge@mine"
+    file.write_text(file.read_text().replace("flasks = 3", "flasks = 4"))
+    assert "it changed" in refuse("table", run.path)
+
+
+def test_a_scenario_file_is_found_from_another_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nflasks = 3\n')
+    monkeypatch.chdir(tmp_path)
+    RunFolder.create(tmp_path / "run", Plan(scenario="mine.toml", scale=0.01))
+    monkeypatch.chdir("/")
+    assert RunFolder.open(tmp_path / "run").plan.scenario == str(tmp_path / "mine.toml")
+
+
+def test_a_foreign_table_in_a_run_is_named(tmp_path):
+    write_rows(tmp_path / "training.parquet", [{"name": "somebody else's"}])
+    with pytest.raises(SoulsGraphError, match="no column 'stage'"):
+        GrowingTable(tmp_path / "training.parquet")
+
+
+def test_a_damaged_checkpoint_of_a_curve_is_named(tmp_path):
+    skill = make_skill("camera")
+    (tmp_path / "step-000001000.safetensors").write_bytes(b"nothing of the kind")
+    evaluator = CurveEvaluator(tmp_path, CurveTask(load_scenario("iudex-phase1"), (skill,), (), 10.0), beside=False)
+    with pytest.raises(SoulsGraphError, match="step-000001000"):
+        evaluator.take_up(set(), 2_000)
+
+
+def test_termination_outside_a_stage_ends_with_a_message(monkeypatch, capsys, run):
+    def terminated(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("soulsgraph.cli.commands.print_json", terminated)
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(run), "--json"])
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130
+    assert "terminated" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--preset", "quick"), "unknown preset"),
+        (("--seeds", "0"), "seeds: expected"),
+        (("--set", "doubel=true"), "unknown option"),
+        (("--set", "double"), "OPTION=VALUE"),
+        (("--resume",), "found no reproduction.json"),
+    ],
+)
+def test_a_reproduction_that_cannot_be_begun_leaves_nothing(refuse, tmp_path, arguments, message):
+    assert message in refuse("reproduce", *arguments, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_of_a_folder_without_records(refuse, tmp_path):
+    assert "expected the folder of a reproduction" in refuse("report", tmp_path / "nowhere")

@@ -81,7 +81,7 @@ def test_two_processes_never_write_one_run(run):
     with run.locked():
         refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 1
-    assert "expected no other process writing this run, found process" in refused.stderr
+    assert "expected no other process writing here, found process" in refused.stderr
     free = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert free.stdout.strip() == "locked", free.stderr
     with run.locked():

@@ -29,9 +29,9 @@ def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Genera
         (random.normal(0.0, fan_in**-0.5, (fan_out, fan_in)).astype(np.float32), np.zeros(fan_out, np.float32))
         for fan_in, fan_out in pairwise(sizes)
     )
-    bound = skill.observation.bind(scenario)
+    observation = skill.observation.bind(scenario)
     mean, deviation = np.zeros(skill.observation.size), np.ones(skill.observation.size)
-    return FrozenNetwork(skill.name, bound.columns, bound.offset, bound.scale, mean, deviation, 10.0, layers)
+    return FrozenNetwork(skill.name, observation, mean, deviation, 10.0, layers)
 
 
 class ComposedFights:

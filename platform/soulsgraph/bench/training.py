@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from stable_baselines3 import DQN
 
-from soulsgraph.bench.stable_baselines import make_dqn
 from soulsgraph.bench.stock_rllib import StockDQN
 from soulsgraph.bench.timing import Measurement, interleave
+from soulsgraph.stable_baselines import make_dqn
 from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.catalogue import load_scenario
@@ -24,8 +24,9 @@ from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.controllers import NetworkController
-from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.presets import find_preset
 
 _BUDGET, _EXPLORATION = 1_000_000, 0.05
 _SCENARIO = "iudex-phase1"

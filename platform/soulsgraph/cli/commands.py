@@ -8,18 +8,22 @@ from typing import Annotated, Literal
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
 from tyro.extras import SubcommandApp
 
+from soulsgraph.advice import silence_advice
+from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
 from soulsgraph.cli.options import DEFAULT_PLAN, DEFAULT_SESSION, PlanOptions, SessionOptions
 from soulsgraph.cli.place import (
+    BASELINE_GRAPH,
     check_address,
     display_of,
     make_console,
     open_or_create,
+    open_to_resume,
     print_json,
-    silence_advice,
     workplace,
 )
+from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
-from soulsgraph.plan import check_range
+from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
@@ -27,6 +31,9 @@ from soulsgraph_envs.errors import SoulsGraphError
 app = SubcommandApp()
 command = app.command
 _flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
+
+for _function in (adapt, transfer, recovery, retention, reproduce, report):
+    command(_flat(_function))
 
 
 @command
@@ -47,8 +54,7 @@ def curriculum(
 
     console = make_console(session)
     if resume:
-        folder = RunFolder.open(run)
-        plan.check_against(folder.plan, run)
+        folder = open_to_resume(run, plan, Plan().graph)
     else:
         wanted = plan.plan()
         check_address(session)
@@ -93,34 +99,6 @@ def train(
 
 @command
 @_flat
-def adapt(
-    folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
-    scenario: str = "iudex-phase2",
-    skills: str = "dodge,heal_attack",
-    budget: int | None = None,
-) -> None:
-    """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
-
-    Args:
-        folder: Run folder with trained skills.
-        scenario: Scenario to adapt to: a name or a TOML file.
-        skills: Skills to adapt, separated by commas; they adapt in graph order.
-        budget: Steps for each skill; 40,000 times the run's scale if not given.
-    """
-    from soulsgraph.adaptation import adaptation_stages
-    from soulsgraph.curriculum import train_stages
-
-    run = RunFolder.open(folder)
-    stages = adaptation_stages(run, scenario, [name.strip() for name in skills.split(",") if name.strip()], budget)
-    with workplace(run, session) as place:
-        cards = train_stages(place, stages, make_console(session))
-    if session.json:
-        print_json([card.to_dict() for card in cards])
-
-
-@command
-@_flat
 def baseline(
     plan: PlanOptions = DEFAULT_PLAN,
     session: SessionOptions = DEFAULT_SESSION,
@@ -137,7 +115,12 @@ def baseline(
 
     from soulsgraph.curriculum import train_stages
 
-    folder = RunFolder.open(run) if resume else RunFolder.create(run, replace(plan.plan(), graph="end-to-end"))
+    if resume:
+        folder = open_to_resume(run, plan, BASELINE_GRAPH)
+    else:
+        wanted = replace(plan.plan(), graph=BASELINE_GRAPH)
+        check_address(session)
+        folder = RunFolder.create(run, wanted)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), make_console(session))
         _judge_and_show(folder, folder.plan.episodes, EVALUATION_SEED, session, place.board)
@@ -167,7 +150,7 @@ def evaluate(
         seed: Seed of the evaluation episodes; the same for every setting by default.
     """
     run = RunFolder.open(folder)
-    judged = scenario or run.plan.scenario
+    judged = lasting_name(scenario or run.plan.scenario)
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
     if trained_on and not was_trained_on(run, trained_on):
         raise SoulsGraphError(

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from soulsgraph.cli.commands import app
-from soulsgraph.interruption import Interrupted
+from soulsgraph.interruption import Interrupted, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError
 
@@ -23,7 +23,8 @@ def main() -> None:
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     threading.excepthook = _forget_refused_write
     try:
-        app.cli(prog="soulsgraph", description=_DESCRIPTION)
+        with terminable():
+            app.cli(prog="soulsgraph", description=_DESCRIPTION)
     except Interrupted as stop:
         _leave(str(stop), _INTERRUPTED)
     except SoulsGraphError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Plan
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions, load_skill_options
@@ -75,4 +76,18 @@ class SessionOptions:
     """Print results as JSON only, for machines."""
 
 
-DEFAULT_PLAN, DEFAULT_SESSION = PlanOptions(), SessionOptions()
+@dataclass(frozen=True)
+class TransferOptions:
+    """Which scenario a run is taken to, and how it is judged there."""
+
+    scenario: str = "iudex-phase2"
+    """Scenario to transfer to: a name or a TOML file."""
+    home: str | None = None
+    """Scenario whose versions play; the run's own, or the last one adapted to for recovery, if not given."""
+    episodes: int = 200
+    """Episodes of each trial."""
+    seed: int = EVALUATION_SEED
+    """Seed of the evaluation episodes, the same for every trial."""
+
+
+DEFAULT_PLAN, DEFAULT_SESSION, DEFAULT_TRANSFER = PlanOptions(), SessionOptions(), TransferOptions()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import PlanOptions, SessionOptions
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.errors import SoulsGraphError
 
 if TYPE_CHECKING:
     from soulsgraph.training import Workplace
+
+#: The graph of the baseline's single skill.
+BASELINE_GRAPH = "end-to-end"
 
 
 def make_console(session: SessionOptions) -> Console:
@@ -61,6 +64,23 @@ def open_or_create(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
     return RunFolder.create(path, plan)
 
 
+def open_to_resume(path: Path, options: PlanOptions, graph: str) -> RunFolder:
+    """Open a run of a graph to go on with it.
+
+    Raises:
+        SoulsGraphError: if the folder is no run, or one of another graph, or an option contradicts its plan.
+    """
+    run = RunFolder.open(path)
+    if run.plan.graph != graph:
+        command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
+        raise SoulsGraphError(
+            f"{path}: expected a run of the graph {graph!r}, found one of {run.plan.graph!r}; "
+            f"go on with: soulsgraph {command} --resume --run {path}."
+        )
+    options.check_against(run.plan, path)
+    return run
+
+
 @contextmanager
 def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     """Lock the run, join or start Ray, open the TensorBoard."""
@@ -76,10 +96,3 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
     ):
         yield Workplace(run, joined, board, display_of(session))
-
-
-def silence_advice() -> None:
-    """Keep RLlib's and gymnasium's advice on things long decided from the user."""
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    logging.getLogger("ray.rllib").setLevel(logging.ERROR)

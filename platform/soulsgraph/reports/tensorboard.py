@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from soulsgraph_policies.atomic import writing
 
 if TYPE_CHECKING:
@@ -53,6 +56,11 @@ class Board:
         """Show Markdown, a table above all, on the text page."""
         with writing(self._folder):
             self._writer.add_text(name, markdown)
+
+    def image(self, name: str, pixels: npt.NDArray[np.float32]) -> None:
+        """Show a picture, (height, width, 3) in [0, 1], on the image page."""
+        with writing(self._folder):
+            self._writer.add_image(name, pixels, dataformats="HWC")
 
     def hyperparameters(self, values: Mapping[str, str | int | float | bool], results: Mapping[str, float]) -> None:
         """Show what the run was trained with, beside what came of it."""

@@ -1,4 +1,4 @@
-"""stable-baselines3's DQN on the vector face: the other side of `bench train`."""
+"""stable-baselines3's DQN on the vector face: what our learner is held against, in speed and in results."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class SkillVecEnv(VecEnv):
             infos[lane] = {
                 "terminal_observation": info["final_obs"][lane],
                 "TimeLimit.truncated": bool(truncated[lane]),
+                "won": bool(info["won"][lane]),
             }
         return observations, rewards, ended, infos
 
@@ -82,6 +83,7 @@ def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int
         train_freq=hyperparameters.decisions_per_update,
         gradient_steps=gradient_steps,
         target_update_interval=hyperparameters.target_period,
+        exploration_initial_eps=hyperparameters.exploration_initial,
         exploration_fraction=hyperparameters.exploration_fraction,
         exploration_final_eps=hyperparameters.exploration_final,
         max_grad_norm=hyperparameters.max_gradient_norm,

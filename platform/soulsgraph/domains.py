@@ -1,0 +1,124 @@
+"""The scenarios a run went through one after another, and which versions play after each.
+
+`domains.json` in the run folder names, for each scenario adapted to, the one whose versions were continued.
+"""
+
+from __future__ import annotations
+
+from soulsgraph.files import read_json, write_json
+from soulsgraph.plan import Stage
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.library import LibraryError
+
+_FILE = "domains.json"
+
+
+def predecessors(run: RunFolder) -> dict[str, str]:
+    """Give, for each scenario adapted to in order of time, the one whose versions were continued.
+
+    Raises:
+        RunFolderError: if the record is damaged.
+    """
+    path, own = run.path / _FILE, run.plan.scenario
+    # A scenario that is not on record continued the run's own versions.
+    adapted = {card.training.scenario: own for card in _cards(run) if card.parent is not None}
+    if not path.exists():
+        return adapted
+    remedy = "restore the file from a copy or begin a new run"
+    values = read_json(path, remedy)
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise RunFolderError(path, "an object that names a scenario for each scenario", repr(values), remedy)
+    return {name: after for name, after in adapted.items() if name not in values} | values
+
+
+def _cards(run: RunFolder) -> list[SkillCard]:
+    library, skills = run.library, run.plan.skill_graph.order
+    return [library.card(skill, number) for skill in skills for number in library.versions(skill)]
+
+
+def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]:
+    """Give the scenarios from the run's own to `scenario`, by default to the last one adapted to."""
+    before = predecessors(run)
+    chain = [scenario or next(reversed(before), run.plan.scenario)]
+    while chain[-1] in before and before[chain[-1]] not in chain:
+        chain.append(before[chain[-1]])
+    return tuple(reversed(chain))
+
+
+def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
+    """Give the scenario whose versions an adaptation to `scenario` continues.
+
+    It is the one asked for, else the one of an earlier adaptation to the same scenario, else the last.
+
+    Raises:
+        UnknownNameError: if the run was never adapted to the scenario asked for.
+        SoulsGraphError: if that would lead in a circle.
+    """
+    before, own = predecessors(run), run.plan.scenario
+    if after is not None and after != own and after not in before:
+        raise UnknownNameError("scenario of the run", after, (own, *before))
+    chosen = after or before.get(scenario) or domain_chain(run)[-1]
+    chain = domain_chain(run, chosen)
+    if scenario in chain:
+        raise SoulsGraphError(
+            f"--scenario: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
+            f"continue an earlier one with --after {own}."
+        )
+    return chosen
+
+
+def record_domain(run: RunFolder, scenario: str, after: str) -> None:
+    """Note that the versions of `after` are continued in `scenario`.
+
+    Raises:
+        WriteError: if the run folder cannot be written.
+    """
+    before = predecessors(run)
+    if before.get(scenario) != after:
+        write_json(run.path / _FILE, before | {scenario: after})
+
+
+def version_in_play(run: RunFolder, skill: str, trained_on: str) -> int:
+    """Give the version of a skill that plays after training on a scenario.
+
+    It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
+    in the end on the run's own.
+
+    Raises:
+        LibraryError: if the skill was never trained.
+    """
+    library = run.library
+    if not library.versions(skill):
+        raise _untrained(run, skill)
+    newest = {library.card(skill, number).training.scenario: number for number in library.versions(skill)}
+    for scenario in reversed((run.plan.scenario, *domain_chain(run, trained_on))):
+        if scenario in newest:
+            return newest[scenario]
+    return library.latest(skill)
+
+
+def _untrained(run: RunFolder, skill: str) -> LibraryError:
+    names = (*run.plan.skill_graph.upstream(skill), skill)
+    first = next(name for name in names if not run.library.versions(name))
+    remedy = f"train it first: soulsgraph train {first} --run {run.path}"
+    return LibraryError(run.path, f"a trained {first}", "none", remedy)
+
+
+def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
+    """Give the card of the version in play if the stage made it, None if the stage is still to be trained.
+
+    A version of another budget, or on top of other upstream versions than play now, is another stage's.
+    """
+    if not run.library.versions(stage.skill):
+        return None
+    names = run.plan.skill_graph.upstream(stage.skill)
+    upstream = {name: version_in_play(run, name, stage.scenario) for name in names}
+    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
+    return card if _origin(card) == (stage.scenario, stage.parent, stage.budget, upstream) else None
+
+
+def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:
+    upstream = {artifact.skill: artifact.version for artifact in card.upstream}
+    return card.training.scenario, card.parent, card.training.budget, upstream

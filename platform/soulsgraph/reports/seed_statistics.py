@@ -1,0 +1,156 @@
+"""What several training seeds say together: each seed is one observation, however many episodes it played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import trim_mean
+
+from soulsgraph.intervals import Interval, deviation_interval, mean_interval, wilson_interval
+
+#: Resamples of a bootstrap interval, and the seed that makes a report the same each time it is written.
+RESAMPLES, BOOTSTRAP_SEED = 10_000, 2021
+
+
+def interquartile_mean(scores: npt.ArrayLike) -> float:
+    """Give the mean of the middle half of all scores (Agarwal et al. 2021, rliable)."""
+    return float(trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
+
+
+def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Give the stratified bootstrap interval of the interquartile mean (Agarwal et al. 2021, rliable).
+
+    `scores` are (seeds,) or (seeds, settings): seeds are drawn anew within each setting, the percentiles
+    of `RESAMPLES` interquartile means over all settings bound the interval. Unbounded for one seed.
+    """
+    table = np.asarray(scores, np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if len(table) < 2:
+        return Interval(-np.inf, np.inf)
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    drawn = generator.integers(len(table), size=(RESAMPLES, *table.shape))
+    resampled = np.take_along_axis(table[None], drawn, axis=1).reshape(RESAMPLES, -1)
+    tail = 50.0 * (1.0 - confidence)
+    low, high = np.percentile(trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
+    return Interval(float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One number of each seed, and what they say together; an interval of one seed is unbounded."""
+
+    by_seed: Mapping[int, float]
+
+    @cached_property
+    def values(self) -> npt.NDArray[np.float64]:
+        """The numbers in the order of their seeds, (seeds,)."""
+        return np.array([self.by_seed[seed] for seed in sorted(self.by_seed)], np.float64)
+
+    @cached_property
+    def median(self) -> float:
+        """Median over seeds; it decides whether an aim is met."""
+        return float(np.median(self.values))
+
+    @cached_property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return float(self.values.mean())
+
+    @cached_property
+    def mean_interval(self) -> Interval:
+        """Student's t interval of the mean over seeds."""
+        return mean_interval(self.values)
+
+    @cached_property
+    def interquartile_mean(self) -> float:
+        """Interquartile mean over seeds."""
+        return interquartile_mean(self.values)
+
+    @cached_property
+    def interquartile_mean_interval(self) -> Interval:
+        """Bootstrap interval of the interquartile mean."""
+        return interquartile_mean_interval(self.values)
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation over seeds; NaN for one seed."""
+        return float(self.values.std(ddof=1)) if self.values.size > 1 else float("nan")
+
+    @cached_property
+    def deviation_interval(self) -> Interval:
+        """Chi-square interval of the standard deviation."""
+        return deviation_interval(self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give every figure as plain values."""
+        return {
+            "seeds": len(self.by_seed),
+            "median": self.median,
+            "mean": self.mean,
+            "mean_low": self.mean_interval.low,
+            "mean_high": self.mean_interval.high,
+            "interquartile_mean": self.interquartile_mean,
+            "interquartile_mean_low": self.interquartile_mean_interval.low,
+            "interquartile_mean_high": self.interquartile_mean_interval.high,
+            "deviation": self.deviation,
+            "deviation_low": self.deviation_interval.low,
+            "deviation_high": self.deviation_interval.high,
+        }
+
+
+def paired_difference(first: Spread, second: Spread) -> Spread | None:
+    """Give first - second of every seed that both have, None if they share no seed."""
+    shared = sorted(first.by_seed.keys() & second.by_seed.keys())
+    if not shared:
+        return None
+    return Spread({seed: first.by_seed[seed] - second.by_seed[seed] for seed in shared})
+
+
+def paired_ratio(first: Spread, second: Spread) -> Spread | None:
+    """Give first / second of every seed that both have and where second is not 0, None if there is none."""
+    shared = sorted(seed for seed in first.by_seed.keys() & second.by_seed.keys() if second.by_seed[seed])
+    if not shared:
+        return None
+    return Spread({seed: first.by_seed[seed] / second.by_seed[seed] for seed in shared})
+
+
+@dataclass(frozen=True)
+class SeedRate:
+    """How often the agent of one training seed won."""
+
+    seed: int
+    wins: int
+    episodes: int
+
+    @property
+    def percent(self) -> float:
+        """Share of episodes won in percent; 0 without an episode."""
+        return 100.0 * self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson 95 % interval of this one agent's rate, in percent."""
+        return wilson_interval(self.wins, self.episodes).scaled(100.0)
+
+
+@dataclass(frozen=True)
+class SettingRates:
+    """One row of a table of win rates: a setting, played by the agent of every seed."""
+
+    label: str
+    part: str
+    scenario: str
+    start: str
+    #: What the paper reports for the setting, None for a setting that it lacks.
+    paper_percent: float | None
+    seeds: tuple[SeedRate, ...]
+
+    @cached_property
+    def spread(self) -> Spread:
+        """The win rates in percent over seeds."""
+        return Spread({rate.seed: rate.percent for rate in self.seeds})

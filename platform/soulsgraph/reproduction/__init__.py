@@ -1,0 +1,1 @@
+"""Reproduce the paper: the whole protocol, seed by seed."""

@@ -1,0 +1,77 @@
+"""Win rates of a reproduction: Table 1, what else its agents are judged on, and scripted references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from soulsgraph.evaluation import EVALUATION_SEED, Setting, allowed_rows, judge, started_at
+from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
+from soulsgraph.reproduction.protocol import HOME, SHIFTED, Unit
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.table_1 import Row
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.end_to_end_oracle import OracleEndToEnd
+from soulsgraph_envs.oracles import OracleDodge, OracleFight, Script, ScriptedPlay, engaging
+from soulsgraph_envs.skills import END_TO_END, make_skill
+from soulsgraph_policies.episodes import Episodes
+
+#: Where the scripted references play.
+_FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
+_FINE_TUNED_LONG = Row("long-range start, fine-tuned", "extra", SHIFTED, float("nan"), start="long", trained_on=SHIFTED)
+
+Rows = list[dict[str, Any]]
+
+
+def judged_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
+    """Give what the unit's agent is judged on."""
+    settings = allowed_rows(run)
+    if unit.part == "skills":
+        extra = _FINE_TUNED_LONG
+        return (*settings, (extra, Setting(extra.scenario, extra.trained_on, extra.start)))
+    if unit.part == "end_to_end":
+        return settings
+    label = f"single end-to-end agent, {run.plan.budget(END_TO_END):,} steps"
+    return tuple((replace(row, part="extra", label=label), setting) for row, setting in settings)
+
+
+def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
+    """Judge everything on the same evaluation seeds; give one row a setting."""
+    rows = []
+    for row, setting in judged_settings(run, unit):
+        played = judge(run, setting, run.plan.episodes, EVALUATION_SEED, on_finished)
+        papers = None if row.part == "extra" else row.paper_percent
+        place = {"part": row.part, "label": row.label, "scenario": row.scenario, "start": row.start}
+        rows.append({"seed": unit.seed, **place, "paper_percent": papers, **_outcome(played)})
+    return rows
+
+
+def judge_references(episodes: int) -> Rows:
+    """Judge the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
+
+    They know no training seed; their rows carry that of the evaluation episodes.
+    """
+    rows = []
+    for name, start in _FIGHTS:
+        full = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
+        restricted = {END_TO_END: OracleEndToEnd(load_scenario(name))}
+        for label, scripts in (("scripted oracle", full), ("scripted oracle, the baseline's 16 actions", restricted)):
+            place = {"part": "reference", "label": label, "scenario": name, "start": start, "paper_percent": None}
+            rows.append({"seed": EVALUATION_SEED, **place, **_outcome(_scripted(name, start, scripts, episodes))})
+    return rows
+
+
+def _scripted(name: str, start: str, scripts: Mapping[str, Script], episodes: int) -> Episodes:
+    skills, scenario = [make_skill(skill) for skill in scripts], started_at(load_scenario(name), start)
+    seeds = evaluation_seeds(EVALUATION_SEED, episodes)
+    return play_agent(scenario, skills, lambda lanes: ScriptedPlay(scripts), seeds)
+
+
+def _outcome(played: Episodes) -> dict[str, Any]:
+    return {
+        "wins": int(played.won.sum()),
+        "episodes": len(played),
+        "mean_return": float(played.returns.mean()),
+        "mean_length": float(played.lengths.mean()),
+    }

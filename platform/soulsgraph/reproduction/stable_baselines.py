@@ -1,0 +1,168 @@
+"""stable-baselines3's own DQN as the learner of a stage; what it learned is judged like everything else.
+
+It trains with the paper's hyperparameters in one lane, as the paper did, on the same frozen upstream
+skills; its network and normaliser become an ordinary artifact of the run's library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+
+import numpy as np
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecNormalize
+
+from soulsgraph.interruption import Interrupted
+from soulsgraph.plan import Stage
+from soulsgraph.reports.parquet import GrowingTable
+from soulsgraph.reproduction.learners import check_stable_baselines
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stable_baselines import make_dqn
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph.training import trained_artifact
+from soulsgraph_envs.skill_env import SkillVectorEnv
+from soulsgraph_policies.artifact import Artifact, SkillCard
+from soulsgraph_policies.controllers import NetworkController
+from soulsgraph_policies.frozen import network_of, normalizer_of
+from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.weights import NETWORK, Weights
+
+#: Told the decisions done so far; training stops where it answers no.
+GoOn = Callable[[int], bool]
+
+#: Decisions between two questions whether to go on.
+_ASK_INTERVAL = 1_000
+_PACKAGE = "stable-baselines3"
+#: The names of the online network's and the target network's layers in a policy's parameters.
+_ONLINE, _TARGET = "q_net.q_net", "q_net_target.q_net"
+
+
+def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True) -> SkillCard:
+    """Train a stage with stable-baselines3's DQN, and save the skill's next version.
+
+    A stage that was stopped begins anew: stable-baselines3 does not resume exactly.
+
+    Raises:
+        LibraryError: if an upstream skill is missing or damaged.
+        Interrupted: if `go_on` said no before the end.
+        SoulsGraphError: if the plan asks for more than vanilla DQN.
+        WriteError: if the run folder cannot be written.
+    """
+    check_stable_baselines(run.plan.method)
+    setup = StageSetup.of(run, stage)
+    model = build_model(setup)
+    try:
+        model.learn(stage.budget, callback=_Watch(setup, go_on), log_interval=None)
+    finally:
+        model.get_env().close()
+    if model.num_timesteps < stage.budget:
+        raise Interrupted(
+            f"stopped in stage {stage.name} after {model.num_timesteps} of {stage.budget} steps of {_PACKAGE}; "
+            "the stage begins anew when the run goes on."
+        )
+    return run.library.save(export(setup, model))
+
+
+def build_model(setup: StageSetup) -> DQN:
+    """Build the stage's model; an adapted skill begins with its parent's network and normaliser."""
+    # Networks this small lose by a second thread, and results would depend on how many there are.
+    torch.set_num_threads(1)
+    model = make_dqn(_environment(setup), setup.hyperparameters, setup.stage.seed, gradient_steps=1)
+    if setup.parent is not None:
+        _continue_from(model, setup.parent)
+    return model
+
+
+def export(setup: StageSetup, model: DQN) -> Artifact:
+    """Give the model as an artifact that says which learner made it."""
+    normalizer = _normalizer(model)
+    artifact = trained_artifact(setup, _weights(model), normalizer, int(model.num_timesteps))
+    training = artifact.card.training
+    training = replace(training, packages={**training.packages, _PACKAGE: version(_PACKAGE)})
+    return replace(artifact, card=replace(artifact.card, training=training))
+
+
+class _Watch(BaseCallback):
+    """Record the episodes that end, and ask now and then whether to go on."""
+
+    def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
+        super().__init__()
+        self._stage, self._go_on = setup.stage, go_on
+        self._table = GrowingTable(setup.run.results("training"))
+        # A stage that was stopped begins anew.
+        self._table.forget(setup.stage.name, after_step=0)
+        self._return, self._length, self._reached = 0.0, 0, 0
+        self._ended: list[tuple[float, int, bool]] = []
+
+    def _on_step(self) -> bool:
+        self._return += float(self.locals["rewards"][0])
+        self._length += 1
+        if self.locals["dones"][0]:
+            self._ended.append((self._return, self._length, self.locals["infos"][0]["won"]))
+            self._return, self._length = 0.0, 0
+        if self.num_timesteps % _ASK_INTERVAL:
+            return True
+        self._write()
+        return self._go_on(self.num_timesteps)
+
+    def _on_training_end(self) -> None:
+        if self.num_timesteps > self._reached:
+            self._write()
+        self._table.flush()
+
+    def _write(self) -> None:
+        self._reached = self.num_timesteps
+        row: dict[str, str | float] = {"stage": self._stage.name, "skill": self._stage.skill, "step": self._reached}
+        means = np.mean(self._ended, axis=0).tolist() if self._ended else []
+        figures = zip(("return", "length", "win_rate"), means, strict=False)
+        self._table.add({**row, "episodes": len(self._ended), **dict(figures)})
+        self._ended = []
+
+
+def _environment(setup: StageSetup) -> SkillVectorEnv:
+    skill, chain = setup.skills[-1], setup.skills[:-1]
+    networks = [network_of(setup.upstream[s.name], s, setup.scenario) for s in chain]
+    controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
+    return SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
+
+
+def _weights(model: DQN) -> Weights:
+    """Give the online network's parameters under the names of our module."""
+    parameters = model.policy.state_dict()
+    prefix = f"{_ONLINE}."
+    return {
+        f"{NETWORK}.{name.removeprefix(prefix)}": tensor.numpy(force=True)
+        for name, tensor in parameters.items()
+        if name.startswith(prefix)
+    }
+
+
+def _normalizer(model: DQN) -> RunningNormalizer:
+    statistics = _normalised_env(model).obs_rms
+    normalizer = RunningNormalizer(statistics.mean.size)
+    normalizer.set_state({"mean": statistics.mean, "variance": statistics.var, "count": statistics.count})
+    return normalizer
+
+
+def _continue_from(model: DQN, parent: Artifact) -> None:
+    parameters = model.policy.state_dict()
+    for index, (weights, biases) in enumerate(parent.layers):
+        for network in (_ONLINE, _TARGET):
+            # A ReLU without parameters stands between two linear layers.
+            parameters[f"{network}.{2 * index}.weight"] = torch.from_numpy(weights.T.copy())
+            parameters[f"{network}.{2 * index}.bias"] = torch.from_numpy(biases.copy())
+    model.policy.load_state_dict(parameters)
+    kept = normalizer_of(parent.card.normalizer)
+    statistics = _normalised_env(model).obs_rms
+    statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
+
+
+def _normalised_env(model: DQN) -> VecNormalize:
+    normalised = model.get_vec_normalize_env()
+    assert normalised is not None
+    return normalised

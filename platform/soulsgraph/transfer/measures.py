@@ -1,0 +1,220 @@
+"""Measure, without training, how each skill fares in another domain than the one it was trained in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph.evaluation import EVALUATION_SEED, load_artifacts, was_trained_on
+from soulsgraph.judging import check_judging, evaluation_seeds
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.distances import column_distances, energy_coefficient
+from soulsgraph.transfer.rule import Evidence
+from soulsgraph.transfer.trials import STAND_INS, Played, StandIn, Trial, own_task, play_trial
+from soulsgraph.transfer.values import ValueCheck, check_values
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.frozen import network_of
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.presets import find_preset
+
+Doubles = npt.NDArray[np.float64]
+OnPlayed = Callable[[str], None]
+
+#: Skills by who stands in for them.
+StandIns = Mapping[str, StandIn]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a transfer is measured for: the domain the playing versions are of, and the one they shall play in."""
+
+    home: str
+    scenario: str
+    episodes: int = 200
+    seed: int = EVALUATION_SEED
+
+    def __post_init__(self) -> None:
+        check_judging(self.seed, self.episodes)
+
+
+@dataclass(frozen=True)
+class DomainFigures:
+    """One skill's own task in one domain: mean returns trained and replaced, its values, its inputs.
+
+    `value_bias` and `value_error` are promised minus obtained discounted return, as mean and as root
+    mean square; `input_shifts` the mean of each column in deviations from the mean it was trained on.
+    """
+
+    trained: float
+    replaced: Mapping[str, float]
+    value_bias: float
+    value_error: float
+    input_shifts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SkillFigures:
+    """One skill in both domains, and how far its inputs differ between them: a column, and all together."""
+
+    home: DomainFigures
+    shifted: DomainFigures
+    input_distances: Mapping[str, float]
+    input_energy: float
+
+
+@dataclass(frozen=True)
+class Wins:
+    """Wins of the whole agent in one domain with one skill replaced, or none."""
+
+    domain: str
+    skill: str
+    stand_in: str
+    wins: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Everything measured: figures and evidence by skill in training order, and the win rates."""
+
+    figures: Mapping[str, SkillFigures]
+    evidence: Mapping[str, Evidence]
+    wins: tuple[Wins, ...]
+
+
+@dataclass
+class Laboratory:
+    """Play the trials of a run in one domain, each once."""
+
+    run: RunFolder
+    trained_on: str
+    scenario: Scenario
+    question: Question
+    on_played: OnPlayed
+    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...]], Played] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        order = self.run.plan.skill_graph.order
+        self.skills = {name: make_skill(name, self.run.plan.options) for name in order}
+        artifacts = load_artifacts(self.run, self.trained_on, order)
+        self.networks = {name: network_of(artifacts[name], self.skills[name], self.scenario) for name in order}
+        self._numbers = find_preset(self.run.plan.preset).hyperparameters(skill_hyperparameters(budget=1))
+        self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
+
+    def play(self, skill: str, stand_ins: StandIns | None = None) -> Played:
+        """Play a skill's own task, with stand-ins for it or for skills upstream of it."""
+        replaced = stand_ins or {}
+        key = (skill, tuple(sorted(replaced.items())))
+        if key not in self._played:
+            names = (*self.run.plan.skill_graph.upstream(skill), skill)
+            trial = Trial(self.scenario, tuple(self.skills[name] for name in names), self.networks, replaced)
+            self._played[key] = play_trial(own_task(trial), self._seeds)
+            self.on_played(skill)
+        return self._played[key]
+
+    def inputs(self, skill: str, played: Played) -> Doubles:
+        """Give what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
+        network = self.networks[skill]
+        seen = self.skills[skill].observation(played.rows, self.scenario)
+        normalized: Doubles = np.clip((seen - network.mean) / network.deviation, -network.clip, network.clip)
+        return normalized
+
+    def values(self, skill: str) -> ValueCheck:
+        """Check the trained skill's values on its own task."""
+        return check_values(self.networks[skill], self.play(skill), self._numbers)
+
+    def columns(self, skill: str, values: Doubles) -> dict[str, float]:
+        """Name one value a column, (size,)."""
+        names = [name.lower() for name in self.skills[skill].observation.names]
+        return dict(zip(names, values.tolist(), strict=True))
+
+
+def trials_of(run: RunFolder) -> int:
+    """Give how many trials `measure` plays."""
+    graph = run.plan.skill_graph
+    upstream = {skill: len(graph.upstream(skill)) for skill in graph.order}
+    judged = len(upstream) * (1 + len(STAND_INS)) + upstream[graph.order[-1]] * len(STAND_INS)
+    return 2 * judged + sum(upstream.values()) - upstream[graph.order[-1]]
+
+
+def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda skill: None) -> Measures:
+    """Play every trial in both domains from the same evaluation seeds.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: for an unknown scenario, or a number out of range.
+    """
+    if question.home != run.plan.scenario and not was_trained_on(run, question.home):
+        raise SoulsGraphError(
+            f"--home: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
+            f"see soulsgraph skills {run.path}."
+        )
+    home, shifted = (
+        Laboratory(run, question.home, load_scenario(name), question, on_played)
+        for name in (question.home, question.scenario)
+    )
+    order = run.plan.skill_graph.order
+    return Measures(
+        figures={skill: _figures(skill, home, shifted) for skill in order},
+        evidence={skill: _evidence(skill, home, shifted) for skill in order},
+        wins=(*_wins("home", home), *_wins("shifted", shifted)),
+    )
+
+
+def _figures(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
+    inputs = [laboratory.inputs(skill, laboratory.play(skill)) for laboratory in (home, shifted)]
+    return SkillFigures(
+        home=_domain_figures(skill, home, inputs[0]),
+        shifted=_domain_figures(skill, shifted, inputs[1]),
+        input_distances=home.columns(skill, column_distances(*inputs)),
+        input_energy=energy_coefficient(*inputs),
+    )
+
+
+def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> DomainFigures:
+    values = laboratory.values(skill)
+    return DomainFigures(
+        trained=float(laboratory.play(skill).returns.mean()),
+        replaced={name: float(laboratory.play(skill, {skill: name}).returns.mean()) for name in STAND_INS},
+        value_bias=values.bias,
+        value_error=values.error,
+        input_shifts=laboratory.columns(skill, inputs.mean(axis=0)),
+    )
+
+
+def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
+    upstream = home.run.plan.skill_graph.upstream(skill)
+    inputs = home.inputs(skill, home.play(skill))
+    chance: dict[str, Played] = {name: home.play(skill, {name: "random"}) for name in upstream}
+    moved = column_distances(inputs, shifted.inputs(skill, shifted.play(skill)))
+    return Evidence(
+        home=home.play(skill).returns,
+        chance=home.play(skill, {skill: "random"}).returns,
+        shifted=shifted.play(skill).returns,
+        dependent={name: played.returns for name, played in chance.items()},
+        moved=home.columns(skill, moved),
+        moved_by={
+            name: home.columns(skill, column_distances(inputs, home.inputs(skill, played)))
+            for name, played in chance.items()
+        },
+        home_bias=home.values(skill).biases,
+        shifted_bias=shifted.values(skill).biases,
+    )
+
+
+def _wins(domain: str, laboratory: Laboratory) -> list[Wins]:
+    order = laboratory.run.plan.skill_graph.order
+    last = order[-1]
+    settings: list[tuple[str, str, StandIns]] = [("none", "trained", {})]
+    settings += [(skill, stand_in, {skill: stand_in}) for skill in order for stand_in in STAND_INS]
+    return [
+        Wins(domain, skill, stand_in, int(played.won.sum()), len(played.won))
+        for skill, stand_in, stand_ins in settings
+        for played in (laboratory.play(last, stand_ins),)
+    ]

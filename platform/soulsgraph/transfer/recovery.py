@@ -1,0 +1,197 @@
+"""How much of a lost win rate each choice of skills wins back for the same steps, and training anew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from soulsgraph.adaptation import adaptation_stages, check_target
+from soulsgraph.curriculum import train_stages
+from soulsgraph.domains import domain_chain, record_domain
+from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge
+from soulsgraph.files import slug, write_json
+from soulsgraph.intervals import Interval, mean_interval
+from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
+from soulsgraph.progress import Display
+from soulsgraph.reports.parquet import write_rows
+from soulsgraph.reports.tables import WinRate
+from soulsgraph.reports.tensorboard import Board
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.training import Workplace
+from soulsgraph.transfer.report import text_table
+from soulsgraph_clusters.session import Session
+from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_policies.episodes import Episodes
+
+_SCRATCH = "from scratch"
+_HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
+#: Steps of the least budget: every skill of a run from scratch needs some.
+_LEAST_BUDGET = 1_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is judged."""
+
+    scenario: str
+    budget: int
+    episodes: int = 400
+    seed: int = EVALUATION_SEED
+    after: str | None = None
+
+    def __post_init__(self) -> None:
+        check_range("budget", self.budget, _LEAST_BUDGET, 100_000_000)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run, what is to be recovered, and the Ray session its arms are trained in."""
+
+    run: RunFolder
+    target: Target
+    session: Session
+    display: Display = "auto"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to spend the steps: which skills adapt, none of them for training all from scratch."""
+
+    label: str
+    skills: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Name the arm's folder by what is done in it: arms that do the same share one."""
+        return "+".join(self.skills) or "scratch"
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """What an arm reached: steps really taken, the episodes it played, and the same before any step."""
+
+    label: str
+    steps: int
+    played: Episodes
+    before: Episodes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the row as plain values; the gain in win rate is paired by episode, with its t interval."""
+        rate = WinRate(self.label, int(self.played.won.sum()), len(self.played)).to_dict()
+        del rate["paper_percent"]
+        gains = self.played.won.astype(np.float64) - self.before.won
+        low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
+        gain = float(gains.mean())
+        return rate | {
+            "mean_return": float(self.played.returns.mean()),
+            "steps": self.steps,
+            "gain": gain,
+            "gain_low": low,
+            "gain_high": high,
+            "gain_per_10000_steps": 10_000 * gain / self.steps if self.steps else None,
+        }
+
+
+def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
+    """Give the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
+    order = run.plan.skill_graph.order
+    first = (Arm("recommended", tuple(recommended)),) if recommended else ()
+    return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(_SCRATCH, ()))
+
+
+def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> list[ArmResult]:
+    """Train every arm in a folder of its own below the run's `recovery`, judge it, and write the results.
+
+    The run itself stays as it is. What was trained before is not trained again.
+
+    Raises:
+        SoulsGraphError: for an unknown scenario, or one that the run went through.
+        Interrupted: if a stop was asked for; the same call goes on.
+        WriteError: if a folder cannot be written.
+    """
+    run, target = comparison.run, comparison.target
+    after = check_target(run, target.scenario, target.after)
+    before = _judged(run, Setting(target.scenario, after), target)
+    results = [ArmResult("nothing", 0, before, before)]
+    for arm in arms:
+        console.print(f"arm: {arm.label}", highlight=False)
+        folder = _arm_folder(run, target, after, arm)
+        stages = _stages(folder, target, after, arm)
+        with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
+            cards = train_stages(Workplace(folder, comparison.session, board, comparison.display), stages, console)
+        judged = _judged(folder, Setting(target.scenario, target.scenario), target)
+        results.append(ArmResult(arm.label, sum(card.training.steps for card in cards), judged, before))
+        _write(run, target, results)
+    return results
+
+
+def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
+    """Give the table for the terminal."""
+    title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
+    return text_table(title, _HEADINGS, [_cells(result.to_dict()) for result in results])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    per_step = row["gain_per_10000_steps"]
+    return (
+        row["setting"],
+        f"{row['steps']:,}",
+        f"{row['wins']}/{row['episodes']}",
+        f"{100 * row['rate']:.1f} %",
+        f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
+        "" if per_step is None else f"{100 * per_step:+.2f}",
+        f"{row['mean_return']:.2f}",
+    )
+
+
+def _judged(run: RunFolder, setting: Setting, target: Target) -> Episodes:
+    return judge(run, setting, target.episodes, target.seed)
+
+
+def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None:
+    name = f"recovery-{slug(target.scenario)}-{target.budget}"
+    rows = [result.to_dict() for result in results]
+    write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
+    write_rows(run.results(name), rows)
+
+
+def _arm_folder(run: RunFolder, target: Target, after: str, arm: Arm) -> RunFolder:
+    """Open the arm's run, begun from the versions of the chain up to `after` if it is not there."""
+    path = run.path / "recovery" / slug(target.scenario) / str(target.budget) / arm.folder
+    if (path / "plan.json").exists():
+        return RunFolder.open(path)
+    if not arm.skills:
+        return RunFolder.create(path, _scratch_plan(run.plan, target))
+    with whole_folder(path) as temporary:
+        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
+        _copy_versions(run, domain_chain(run, after), temporary / "library")
+    folder = RunFolder.open(path)
+    chain = domain_chain(run, after)
+    for earlier, later in zip(chain, (*chain[1:], target.scenario), strict=True):
+        record_domain(folder, later, earlier)
+    return folder
+
+
+def _copy_versions(run: RunFolder, chain: Sequence[str], library: Path) -> None:
+    for skill in run.plan.skill_graph.order:
+        for number in run.library.versions(skill):
+            if run.library.card(skill, number).training.scenario in chain:
+                version = Path(skill, f"v{number}")
+                shutil.copytree(run.library.folder / version, library / version)
+
+
+def _scratch_plan(plan: Plan, target: Target) -> Plan:
+    return replace(plan, scenario=target.scenario, scale=target.budget / sum(BUDGETS.values()))
+
+
+def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[Stage, ...]:
+    if not arm.skills:
+        return folder.plan.stages()
+    return adaptation_stages(folder, target.scenario, arm.skills, target.budget // len(arm.skills), after)

@@ -1,0 +1,198 @@
+"""The report of a transfer: recommendation and figures as terminal table, JSON and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from soulsgraph.evaluation import load_artifacts
+from soulsgraph.files import read_json, slug, write_json
+from soulsgraph.progress import Display, stage_progress
+from soulsgraph.reports.parquet import write_rows
+from soulsgraph.reports.tables import WinRate
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer import rule
+from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
+from soulsgraph.transfer.rule import Verdict, recommend
+from soulsgraph.transfer.trials import STAND_INS
+
+_THRESHOLDS = ("MATERIAL_DROP", "LEAST_DROP", "MOVED_COLUMN", "LEAST_GAIN_ERRORS", "CONFIDENCE")
+_OWN_TASK = ("skill", "home", "shifted", "chance", "idle", "drop", "direct", "wins chance", "wins idle", "adapt")
+_INPUTS = ("skill", "furthest input", "energy", "value bias", "value error", "optimism")
+
+
+@dataclass(frozen=True)
+class TransferReport:
+    """What was asked, of which versions (digests by skill), what was measured and what is recommended."""
+
+    question: Question
+    versions: Mapping[str, str]
+    measures: Measures
+    verdicts: Mapping[str, Verdict]
+
+    @property
+    def recommended(self) -> tuple[str, ...]:
+        """The skills to adapt, in training order."""
+        return tuple(name for name, verdict in self.verdicts.items() if verdict.adapt)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as plain values for JSON."""
+        return {
+            **asdict(self.question),
+            "versions": dict(self.versions),
+            "recommended": list(self.recommended),
+            "skills": {
+                name: asdict(verdict) | asdict(self.measures.figures[name]) for name, verdict in self.verdicts.items()
+            },
+            "win_rates": [_win_row(wins.domain, wins.skill, wins.stand_in, wins) for wins in self.measures.wins],
+            "thresholds": {name.lower(): getattr(rule, name) for name in _THRESHOLDS},
+        }
+
+    def to_rich(self) -> tuple[Table, Table]:
+        """Give two tables for the terminal, one row a skill: its own task and the wins; its inputs and values."""
+        asked = self.question
+        title = f"Transfer, {asked.home} -> {asked.scenario}, {asked.episodes} episodes a trial: own task, wins"
+        own = text_table(title, _OWN_TASK, [self._own_task(name) for name in self.verdicts])
+        seen = text_table("Inputs and values", _INPUTS, [self._inputs(name) for name in self.verdicts])
+        return own, seen
+
+    def _own_task(self, skill: str) -> tuple[str, ...]:
+        verdict, figures = self.verdicts[skill], self.measures.figures[skill]
+        wins = {(w.domain, w.stand_in): w.wins for w in self.measures.wins if w.skill == skill}
+        return (
+            skill,
+            f"{figures.home.trained:.2f}",
+            f"{figures.shifted.trained:.2f}",
+            f"{figures.home.replaced['random']:.2f}",
+            f"{figures.home.replaced['idle']:.2f}",
+            f"{100 * verdict.drop:.0f} %",
+            f"{100 * verdict.direct:.0f} %",
+            *(f"{wins['home', name]}, {wins['shifted', name]}" for name in STAND_INS),
+            "yes" if verdict.adapt else "no",
+        )
+
+    def _inputs(self, skill: str) -> tuple[str, ...]:
+        figures, optimism = self.measures.figures[skill], self.verdicts[skill].optimism
+        column, distance = max(figures.input_distances.items(), key=lambda item: item[1])
+        return (
+            skill,
+            f"{distance:.2f} {column}",
+            f"{figures.input_energy:.2f}",
+            f"{figures.home.value_bias:+.2f}, {figures.shifted.value_bias:+.2f}",
+            f"{figures.home.value_error:.2f}, {figures.shifted.value_error:.2f}",
+            f"{100 * optimism:+.0f} %",
+        )
+
+    def lines(self) -> list[str]:
+        """Say the recommendation and the reason for each skill."""
+        chosen = ", ".join(self.recommended) or "no skill"
+        whole = [wins for wins in self.measures.wins if wins.skill == "none"]
+        rates = " -> ".join(f"{wins.wins}/{wins.episodes}" for wins in whole)
+        reasons = [f"  {name}: {verdict.reason}" for name, verdict in self.verdicts.items()]
+        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
+
+
+def text_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Give a plain table for the terminal, the first column to the left."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def transfer(run: RunFolder, question: Question, display: Display = "auto") -> TransferReport:
+    """Measure and judge; nothing is written.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: for an unknown scenario, or a number out of range.
+    """
+    done = 0
+    versions = versions_of(run, question.home)
+    with stage_progress("transfer", trials_of(run), display, unit="trials") as progress:
+
+        def on_played(skill: str) -> None:
+            nonlocal done
+            done += 1
+            progress.update(done)
+
+        measures = measure(run, question, on_played)
+    return TransferReport(question, versions, measures, recommend(measures.evidence))
+
+
+def versions_of(run: RunFolder, home: str) -> dict[str, str]:
+    """Give the digests of the versions that play after training on a scenario."""
+    artifacts = load_artifacts(run, home, run.plan.skill_graph.order)
+    return {name: artifact.card.digest for name, artifact in artifacts.items()}
+
+
+def save_transfer(run: RunFolder, report: TransferReport) -> Path:
+    """Write a report into the run's results and give its JSON file.
+
+    `transfer-<scenario>.json` holds all of it; beside it Parquet files with one row a skill, a win
+    rate and an input column.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    name = f"transfer-{slug(report.question.scenario)}"
+    write_rows(run.results(name), [_skill_row(report, skill) for skill in report.verdicts])
+    write_rows(run.results(f"{name}-win-rates"), report.to_dict()["win_rates"])
+    write_rows(run.results(f"{name}-inputs"), [row for skill in report.verdicts for row in _input_rows(report, skill)])
+    path = run.path / "results" / f"{name}.json"
+    write_json(path, report.to_dict())
+    return path
+
+
+def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str, ...] | None:
+    """Give what a saved transfer of the versions now in play recommends, None without one.
+
+    Raises:
+        SoulsGraphError: if the file is unreadable.
+    """
+    path = run.path / "results" / f"transfer-{slug(scenario)}.json"
+    if not path.exists():
+        return None
+    values = read_json(path, f"measure anew: soulsgraph transfer {run.path} --scenario {scenario}")
+    asked = (home, scenario, versions_of(run, home))
+    if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):
+        return None
+    return tuple(values["recommended"])
+
+
+def _win_row(domain: str, skill: str, stand_in: str, wins: Any) -> dict[str, Any]:
+    rate = WinRate(f"{domain}: {skill} {stand_in}", wins.wins, wins.episodes)
+    row = rate.to_dict() | {"domain": domain, "replaced": skill, "stand_in": stand_in}
+    return {key: value for key, value in row.items() if key != "paper_percent"}
+
+
+def _skill_row(report: TransferReport, skill: str) -> dict[str, Any]:
+    verdict, figures = report.verdicts[skill], report.measures.figures[skill]
+    row = {key: value for key, value in asdict(verdict).items() if not isinstance(value, dict)}
+    for name, domain in (("home", figures.home), ("shifted", figures.shifted)):
+        row |= {f"{name}_return": domain.trained, f"{name}_value_bias": domain.value_bias}
+        row |= {f"{name}_value_error": domain.value_error}
+        row |= {f"{name}_return_{stand_in}": value for stand_in, value in domain.replaced.items()}
+    return row | {"input_energy": figures.input_energy}
+
+
+def _input_rows(report: TransferReport, skill: str) -> list[dict[str, Any]]:
+    figures = report.measures.figures[skill]
+    return [
+        {
+            "skill": skill,
+            "column": column,
+            "distance": distance,
+            "home_shift": figures.home.input_shifts[column],
+            "shifted_shift": figures.shifted.input_shifts[column],
+            "unexplained": report.verdicts[skill].unexplained.get(column),
+        }
+        for column, distance in figures.input_distances.items()
+    ]

@@ -1,0 +1,40 @@
+"""Runs whose skills were never really trained, in no time: for tests of what becomes of trained ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from soulsgraph.plan import Plan, Stage
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph.training import trained_artifact
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.weights import NETWORK, Weights
+
+
+def pretend_run(path: Path, plan: Plan) -> RunFolder:
+    """Begin a run and pretend that every skill was trained."""
+    run = RunFolder.create(path, plan)
+    pretend_training(run, plan.stages())
+    return run
+
+
+def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]:
+    """Save a version for each stage as training would, with random weights (the stage's seed and budget decide)."""
+    cards = []
+    for stage in stages:
+        setup = StageSetup.of(run, stage)
+        skill, random = setup.skills[-1], np.random.default_rng([stage.seed, stage.budget])
+        sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
+        weights: Weights = {}
+        for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+            weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
+            weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
+        normalizer = RunningNormalizer(skill.observation.size)
+        cards.append(run.library.save(trained_artifact(setup, weights, normalizer, stage.budget)))
+    return cards

@@ -1,0 +1,142 @@
+"""Adaptation: which versions it continues, further versions, and chains of scenarios."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from soulsgraph.adaptation import adaptation_stages, check_target, named_skills
+from soulsgraph.domains import (
+    continued_domain,
+    domain_chain,
+    finished_version,
+    predecessors,
+    record_domain,
+    version_in_play,
+)
+from soulsgraph.evaluation import Setting, judge
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.transfer.testing import pretend_run, pretend_training
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.library import LibraryError
+
+HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
+BOTH = ("dodge", "heal_attack")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return pretend_run(tmp_path / "run", Plan(scale=0.01))
+
+
+def adapt(run, scenario, skills=BOTH, budget=None, after=None):
+    stages = adaptation_stages(run, scenario, skills, budget, after)
+    record_domain(run, scenario, check_target(run, scenario, after))
+    missing = [stage for stage in stages if finished_version(run, stage) is None]
+    return pretend_training(run, missing)
+
+
+def test_a_chain_continues_the_adapted_versions(run):
+    adapt(run, SECOND)
+    cards = adapt(run, THIRD)
+    assert [(card.skill, card.version, card.parent) for card in cards] == [("dodge", 3, 2), ("heal_attack", 3, 2)]
+    assert domain_chain(run) == (HOME, SECOND, THIRD)
+    assert {u.skill: u.version for u in cards[1].upstream} == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 3}
+
+
+def test_a_skill_not_adapted_to_the_last_domain_plays_as_the_one_before_left_it(run):
+    adapt(run, SECOND)
+    (card,) = adapt(run, THIRD, ("camera",))
+    assert (card.skill, card.parent) == ("camera", 1)
+    in_play = {skill: version_in_play(run, skill, THIRD) for skill in SKILL_NAMES}
+    assert in_play == {"camera": 2, "lock_on": 1, "movement": 1, "dodge": 2, "heal_attack": 2}
+    assert {version_in_play(run, skill, HOME) for skill in SKILL_NAMES} == {1}
+
+
+def test_two_adaptations_can_both_continue_the_runs_own_versions(run):
+    adapt(run, SECOND)
+    cards = adapt(run, THIRD, after=HOME)
+    assert [card.parent for card in cards] == [1, 1]
+    assert domain_chain(run) == (HOME, THIRD)
+    assert domain_chain(run, SECOND) == (HOME, SECOND)
+
+
+def test_another_budget_makes_a_further_version_of_the_same_parent(run):
+    adapt(run, SECOND, ("dodge",))
+    (further,) = adapt(run, SECOND, ("dodge",), budget=77)
+    assert (further.version, further.parent, further.training.budget) == (3, 1, 77)
+    assert adapt(run, SECOND, ("dodge",), budget=77) == [], "done already"
+    names = {stage.name for budget in (None, 77, 78) for stage in adaptation_stages(run, SECOND, ("dodge",), budget)}
+    assert len(names) == 3, "no stage goes on from the checkpoint of another budget"
+
+
+def test_a_skill_is_adapted_again_once_another_version_plays_upstream(run):
+    adapt(run, SECOND)
+    adapt(run, SECOND, ("dodge",), budget=77)
+    (again,) = adapt(run, SECOND, ("heal_attack",))
+    assert {u.skill: u.version for u in again.upstream}["dodge"] == 3
+
+
+def test_earlier_versions_play_exactly_as_before_an_adaptation(run):
+    before = judge(run, Setting(HOME, HOME), 10, 3)
+    adapt(run, SECOND, SKILL_NAMES)
+    after = judge(run, Setting(HOME, HOME), 10, 3)
+    for name, values in vars(before).items():
+        np.testing.assert_array_equal(values, getattr(after, name))
+    adapted = judge(run, Setting(HOME, SECOND), 10, 3)
+    assert not np.array_equal(before.terms, adapted.terms), "the adapted versions are others"
+
+
+def test_the_first_adaptation_keeps_its_plain_name(run):
+    assert [stage.name for stage in adaptation_stages(run, SECOND, BOTH)] == [
+        "dodge@iudex-phase2",
+        "heal_attack@iudex-phase2",
+    ]
+
+
+def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
+    assert named_skills(run, "heal_attack, dodge") == ("heal_attack", "dodge")
+    assert named_skills(run, "all") == SKILL_NAMES
+    assert named_skills(run, "auto") is None
+    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+        adaptation_stages(run, SECOND, ("doge",))
+    with pytest.raises(SoulsGraphError, match="--skills: expected"):
+        adaptation_stages(run, SECOND, ())
+
+
+def test_a_circle_is_refused_with_a_remedy_that_works(run):
+    adapt(run, SECOND)
+    adapt(run, THIRD)
+    with pytest.raises(SoulsGraphError, match=f"--after {HOME}"):
+        continued_domain(run, SECOND, THIRD)
+    assert continued_domain(run, SECOND, HOME) == HOME
+    with pytest.raises(SoulsGraphError, match="another scenario than the run's own"):
+        check_target(run, HOME)
+    with pytest.raises(UnknownNameError, match="scenario of the run"):
+        check_target(run, "controls-blows", "controls-lock-range")
+
+
+def test_a_run_without_a_record_went_straight_to_what_it_was_adapted_to(run):
+    pretend_training(run, adaptation_stages(run, SECOND, ("dodge",)))
+    assert predecessors(run) == {SECOND: HOME}
+
+
+def test_a_damaged_record_is_refused(run):
+    (run.path / "domains.json").write_text('["vordt"]')
+    with pytest.raises(RunFolderError, match="an object that names a scenario"):
+        predecessors(run)
+
+
+def test_a_stage_of_another_origin_is_not_taken_for_finished(run):
+    stage = run.plan.stage("camera")
+    assert finished_version(run, stage) is not None
+    assert finished_version(run, replace(stage, budget=stage.budget + 1)) is None
+    assert finished_version(run, replace(stage, scenario=SECOND)) is None
+
+
+def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
+    run = RunFolder.create(tmp_path / "empty", Plan(scale=0.01))
+    with pytest.raises(LibraryError, match=f"train it first: soulsgraph train camera --run {run.path}"):
+        adaptation_stages(run, SECOND, ("dodge",))

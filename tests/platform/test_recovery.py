@@ -1,0 +1,55 @@
+"""Recovery: every arm in a folder of its own, resumed, compared at the same steps."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from soulsgraph.plan import Plan
+from soulsgraph.reports.parquet import read_rows
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, recover
+from soulsgraph.transfer.testing import pretend_run
+from soulsgraph_clusters.session import connect
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import SKILL_NAMES
+
+SECOND = "iudex-phase2"
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return pretend_run(tmp_path / "run", Plan(scale=0.01))
+
+
+def test_the_arms_are_the_recommended_each_single_skill_all_and_from_scratch(run):
+    arms = arms_of(run, ("dodge", "heal_attack"))
+    assert [arm.label for arm in arms] == ["recommended", *SKILL_NAMES, "all", "from scratch"]
+    assert arms[0].folder == "dodge+heal_attack"
+    assert len(arms_of(run, ())) == 7, "nothing recommended, no such arm"
+    assert arms_of(run, ("dodge",))[0].folder == Arm("dodge", ("dodge",)).folder
+
+
+def test_a_budget_too_small_for_every_skill_is_refused():
+    with pytest.raises(SoulsGraphError, match="budget: expected a value from 1000"):
+        Target(SECOND, 10)
+
+
+@pytest.mark.slow
+def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
+    before = {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()}
+    arms = (Arm("dodge", ("dodge",)), Arm("all", SKILL_NAMES), Arm("from scratch", ()))
+    with connect(None) as session:
+        comparison = Comparison(run, Target(SECOND, 1_000, 5, 3), session, "silent")
+        results = recover(comparison, arms, QUIET)
+        again = recover(comparison, arms, QUIET)
+    assert {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()} == before
+    assert [result.label for result in results] == ["nothing", "dodge", "all", "from scratch"]
+    assert all(abs(result.steps - 1_000) <= len(SKILL_NAMES) for result in results[1:])
+    assert [result.to_dict() for result in again] == [result.to_dict() for result in results]
+    name = f"recovery-{SECOND}-1000"
+    assert [row["steps"] for row in read_rows(run.results(name))] == [result.steps for result in results]
+    assert json.loads((run.path / "results" / f"{name}.json").read_text())["scenario"] == SECOND
+    arm = RunFolder.open(run.path / "recovery" / SECOND / "1000" / arms[1].folder)
+    assert [arm.library.versions(skill) for skill in SKILL_NAMES] == [[1, 2]] * 5, "trained once"

@@ -1,0 +1,197 @@
+"""Reproductions: the protocol, its folder, what is recorded, and how units report."""
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from soulsgraph.plan import Stage
+from soulsgraph.reports.parquet import read_rows, write_rows
+from soulsgraph.reproduction.display import units_display
+from soulsgraph.reproduction.folder import ReproductionFolder
+from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
+from soulsgraph.reproduction.measures import CountedChoices
+from soulsgraph.reproduction.protocol import Protocol, Unit
+from soulsgraph.reproduction.rows import judge_references
+from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, REPORTING
+from soulsgraph.reproduction.supervision import Noticeboard, Standing
+from soulsgraph.reproduction.table import seed_tables
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.oracles import Always, ScriptedPlay
+from soulsgraph_envs.skills import END_TO_END, make_skill
+from soulsgraph_policies.play import EpisodePlayer
+
+SMALL = Protocol(seeds=(100, 101), episodes=20, scale=0.01)
+SKILLS, BASELINE = Unit(100, "skills"), Unit(100, "end_to_end")
+
+
+@pytest.fixture
+def folder(tmp_path) -> ReproductionFolder:
+    return ReproductionFolder.create(tmp_path / "out", SMALL)
+
+
+def row(seed: int, wins: int) -> dict[str, object]:
+    place = {"part": "a", "label": "heal-attack trained, dodge trained", "scenario": "iudex-phase1", "start": "mid"}
+    outcome = {"paper_percent": 44.0, "wins": wins, "episodes": 20, "mean_return": -1.0, "mean_length": 100.0}
+    return {"seed": seed, **place, **outcome}
+
+
+def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
+    assert len({*CALIBRATION, *CHOOSING, *REPORTING}) == len(CALIBRATION) + len(CHOOSING) + len(REPORTING)
+    assert Protocol().seeds == REPORTING[:10]
+
+
+def test_units_are_every_part_of_every_seed():
+    assert [unit.name for unit in SMALL.units()] == [
+        "100 skills", "100 end_to_end", "101 skills", "101 end_to_end"
+    ]  # fmt: skip
+    only = Protocol(seeds=(100,), baseline=False, long_baseline=True)
+    assert [unit.part for unit in only.units()] == ["end_to_end_long", "skills"]
+
+
+def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
+    protocol = Protocol(preset="paper", seeds=(100,), long_baseline=True)
+    budgets = {unit.part: sum(stage.budget for stage in protocol.plan(unit).stages()) for unit in protocol.units()}
+    assert budgets == {"skills": 230_000, "end_to_end": 250_000, "end_to_end_long": 500_000}
+
+
+def test_overrides_change_how_every_unit_learns_and_observes():
+    plan = Protocol(seeds=(100,), overrides={"double": True, "animations": "one_hot"}).plan(SKILLS)
+    assert plan.method.learning["double"] is True
+    assert plan.options.animations == "one_hot"
+    assert not Protocol(seeds=(100,)).plan(SKILLS).method.learning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"preset": "slow"},
+        {"seeds": ()},
+        {"seeds": (1, 1)},
+        {"scale": 0.0},
+        {"episodes": 0},
+        {"learner": "keras"},
+        {"overrides": {"doubel": True}},
+        {"overrides": {"double": 2}},
+        {"skills": False, "baseline": False},
+    ],
+)
+def test_a_protocol_that_does_not_hold_is_refused(change):
+    with pytest.raises(SoulsGraphError):
+        Protocol(**change)
+
+
+def test_a_protocol_survives_json():
+    protocol = Protocol(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"n_step": 3})
+    assert Protocol.from_dict(json.loads(json.dumps(protocol.to_dict())), "reproduction.json") == protocol
+
+
+def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
+    again = ReproductionFolder.open(folder.path)
+    assert again.protocol == SMALL
+    described = json.loads((folder.path / "reproduction.json").read_text())
+    assert {"python", "ray", "torch"} <= described["versions"].keys()
+    assert described["machine"]["cores"] >= 1
+    with pytest.raises(SoulsGraphError, match="--resume"):
+        ReproductionFolder.create(folder.path, SMALL)
+
+
+def test_resuming_with_other_options_is_refused(folder):
+    folder.check_against(Protocol(), Protocol())
+    with pytest.raises(SoulsGraphError, match=r"scale = 0\.01"):
+        folder.check_against(Protocol(scale=0.5), Protocol())
+
+
+def test_wall_time_adds_up_over_interruptions(folder):
+    folder.add_wall_time(2.0)
+    folder.add_wall_time(3.5)
+    assert json.loads((folder.path / "reproduction.json").read_text())["wall_time_s"] == 5.5
+
+
+def test_a_piece_is_recorded_once_and_assembled(folder):
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 20)]})
+    folder.record(Unit(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
+    folder.record_references(lambda: {"rows": [{**row(1, 20), "part": "reference", "label": "scripted oracle"}]})
+    folder.assemble()
+    rows = read_rows(folder.path / "records" / "rows.parquet")
+    assert {(row["seed"], row["wins"], row["preset"]) for row in rows} == {
+        (100, 9, "fast"),
+        (101, 8, "fast"),
+        (1, 20, "fast"),
+    }
+    (table,) = (table.to_dict() for table in seed_tables([folder.path]))
+    assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)
+
+
+def test_a_damaged_piece_is_named(folder):
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
+    (piece,) = (folder.path / "seeds" / "100" / "pieces").glob("*.json")
+    piece.write_text("[")
+    with pytest.raises(SoulsGraphError, match=r"skills-rows\.json"):
+        folder.assemble()
+
+
+def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
+    run = folder.run(BASELINE)
+    stage = Stage(END_TO_END, "iudex-phase1", budget=10 * BINS, seed=0)
+    values = [(1, 2, 0.0), (10, 1, 3.0), (11, 1, 7.0), (12, 0, None)]
+    rows = [
+        {"stage": END_TO_END, "step": step, "episodes": n, "return": r, "length": r, "win_rate": r}
+        for step, n, r in values
+    ]
+    write_rows(run.results("training"), [*rows, {**rows[0], "stage": "another", "return": 9.0}])
+    told = training_rows(run, BASELINE, (stage,))
+    assert [(part["step"], part["episode_return"]) for part in told] == [(10, 1.0), (11, 7.0)]
+    assert {part["unit"] for part in told} == {"end_to_end"}
+    assert curve_rows(run, BASELINE, (stage,)) == [], "nothing was played"
+
+
+def test_every_decision_of_the_skill_is_counted_once():
+    skill, combat_lanes = make_skill(END_TO_END), 4
+    combat = Combat(
+        make_game(lanes=combat_lanes), [skill], load_scenario("iudex-phase1"), Horizon(skill.name, skill.horizon)
+    )
+    counted = CountedChoices(ScriptedPlay({skill.name: Always(13)}), skill.name)
+    played = EpisodePlayer(combat, counted).play(np.arange(6, dtype=np.uint64))
+    assert set(counted.choices) == {13}
+    assert len(counted.choices) == played.lengths.sum()
+
+
+def test_references_are_both_oracles_in_every_fight():
+    rows = judge_references(20)
+    assert {(row["scenario"], row["start"]) for row in rows} == {
+        ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")
+    }  # fmt: skip
+    assert sum("16 actions" in row["label"] for row in rows) == 3
+    assert all(row["wins"] >= 12 for row in rows)
+
+
+def test_the_noticeboard_keeps_who_is_at_work_and_tells_them_to_stop():
+    board = Noticeboard()
+    assert board.tell("100 skills", Standing("dodge", 10, 80)) is False
+    board.tell("101 skills", Standing("camera", 1, 20))
+    board.tell("101 skills", None)
+    assert board.read() == {"100 skills": Standing("dodge", 10, 80)}
+    board.stop()
+    assert board.tell("100 skills", Standing("dodge", 20, 80)) is True
+
+
+def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
+    now = [0.0]
+    with (tmp_path / "log").open("w") as file, units_display(Console(file=file, width=200), lambda: now[0]) as display:
+        display.show({"100 skills": Standing("dodge", 0, 80_000)})
+        now[0] = 10.0
+        display.show(
+            {"100 skills": Standing("dodge", 20_000, 80_000, -4.5), "100 end_to_end": Standing("begins", 0, 1)}
+        )
+        display.ended("100 skills", "done")
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "100 end_to_end: begins  0/1  0/s  left -:--:--",
+        "100 skills: dodge  20,000/80,000  2,000/s  return -4.50  left 0:00:30",
+        "100 skills: done",
+    ]

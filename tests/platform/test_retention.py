@@ -1,0 +1,72 @@
+"""Forward transfer, backward transfer and forgetting, by hand-worked matrices."""
+
+import json
+
+import numpy as np
+import pytest
+
+from soulsgraph.adaptation import adaptation_stages
+from soulsgraph.domains import record_domain
+from soulsgraph.plan import Plan
+from soulsgraph.reports.parquet import read_rows
+from soulsgraph.transfer.retention import (
+    backward_transfer,
+    forgetting,
+    forward_transfer,
+    isolated_forgetting,
+    judge_retention,
+    zero_shot_forward_transfer,
+)
+from soulsgraph.transfer.testing import pretend_run, pretend_training
+from soulsgraph_envs.errors import SoulsGraphError
+
+#: Win rate in domain j (column) after training on domain i (row).
+MATRIX = np.array([[0.8, 0.3, 0.1], [0.5, 0.6, 0.2], [0.4, 0.5, 0.7]])
+CHANCE = np.array([0.0, 0.1, 0.05])
+
+
+def test_forward_transfer_looks_one_domain_ahead_and_over_chance():
+    assert forward_transfer(MATRIX, CHANCE) == pytest.approx(((0.3 - 0.1) + (0.2 - 0.05)) / 2)
+
+
+def test_backward_transfer_compares_the_end_with_each_domains_own_end():
+    assert backward_transfer(MATRIX) == pytest.approx(((0.4 - 0.8) + (0.5 - 0.6)) / 2)
+
+
+def test_forgetting_is_what_was_lost_since_and_0_for_the_last():
+    np.testing.assert_allclose(forgetting(MATRIX), [0.4, 0.1, 0.0])
+
+
+def test_isolated_forgetting_blames_each_later_domain_for_its_part():
+    lost = isolated_forgetting(MATRIX)
+    np.testing.assert_allclose(lost[0, 1:], [(0.8 - 0.5) / 0.8, (0.5 - 0.4) / 0.8])
+    assert lost[1, 2] == pytest.approx((0.6 - 0.5) / 0.6)
+    assert np.isnan(lost[np.tril_indices(3)]).all()
+
+
+def test_zero_shot_transfer_credits_each_earlier_domain_for_its_part():
+    brought = zero_shot_forward_transfer(MATRIX)
+    assert brought[2, 1] == pytest.approx((0.2 - 0.1) / 0.7)
+    assert np.isnan(brought[np.triu_indices(3)]).all()
+
+
+def test_a_domain_never_won_neither_forgets_nor_gains():
+    nothing = np.zeros((2, 2))
+    assert isolated_forgetting(nothing)[0, 1] == 0.0
+    assert forgetting(nothing).tolist() == [0.0, 0.0]
+
+
+def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    with pytest.raises(SoulsGraphError, match="adapt it first: soulsgraph adapt"):
+        judge_retention(run, 5, display="silent")
+    for scenario, after in (("iudex-phase2", "iudex-phase1"), ("vordt", "iudex-phase2")):
+        stages = adaptation_stages(run, scenario, ("dodge", "heal_attack"))
+        record_domain(run, scenario, after)
+        pretend_training(run, stages)
+    retention = judge_retention(run, 5, display="silent")
+    assert retention.domains == ("iudex-phase1", "iudex-phase2", "vordt")
+    assert retention.wins.shape == (3, 3)
+    assert len(read_rows(run.results("retention"))) == 12
+    written = json.loads((run.path / "results" / "retention.json").read_text())
+    assert written["isolated_forgetting"][0][0] is None
