@@ -41,6 +41,23 @@ def test_a_source_root_holds_one_typed_package_and_nothing_else(package):
     assert (root / package / "py.typed").is_file()
 
 
+def _own_lines(function):
+    """Count a function's lines without those of functions inside it."""
+    inner = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function]
+    inside = {line for node in inner for line in range(node.lineno, node.end_lineno + 1)}
+    return function.end_lineno - function.lineno + 1 - len(inside)
+
+
+def test_modules_and_functions_stay_small():
+    large = []
+    for file in (file for root in (*FLOORS.values(), "tests") for file in sorted((ROOT / root).rglob("*.py"))):
+        text = file.read_text(encoding="utf-8")
+        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+        large += [(file.name, node.name) for node in functions if _own_lines(node) > 60]
+        large += [(file.name, "module")] if text.count("\n") > 400 else []
+    assert not large
+
+
 def test_tests_are_no_packages():
     assert not list((ROOT / "tests").rglob("__init__.py"))
 

@@ -91,12 +91,16 @@ class Roll:
 
 @dataclass(frozen=True)
 class Attack:
-    """The light attack: reach from centre to centre, and the angle within which it lands."""
+    """The light attack: reach from centre to centre, and the angle within which it lands.
+
+    Until it lands, a blow carries the player at `step_m_s` in the direction held as it began.
+    """
 
     cost: Annotated[float, Between(0.0, 1e4)]
     damage: Annotated[Pair, Between(0.0, 1e5)]
     reach_m: Annotated[float, Between(0.0, 50.0)]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
+    step_m_s: Annotated[float, Between(0.0, 20.0)] = 0.0
 
 
 @dataclass(frozen=True)

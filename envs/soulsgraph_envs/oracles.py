@@ -19,7 +19,7 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
 from soulsgraph_envs.state import Column
 from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 
@@ -32,7 +32,7 @@ FORWARD, MOVE_IDLE = 0, 8
 DODGE, DODGE_IDLE = range(2)
 STRIKE, DRINK, FIGHT_IDLE = range(3)
 
-_RANDOM_STREAM = 11
+_RANDOM_STREAM = 3
 _ALIGNED_RAD = 0.1
 _LOCKABLE_RAD = 0.55
 #: A roll pressed now covers a window that is over by then; with less lead than the second, it is now or never.
@@ -73,20 +73,24 @@ class Always(Stateless):
 
 
 class Uniform:
-    """Choose uniformly at random, from a stream of each lane's own."""
+    """Choose one skill's actions uniformly at random, each lane from its own stream; durations stay the skill's.
 
-    def __init__(self, lanes: int, actions: int) -> None:
-        self._actions = actions
+    `stream` is a number of its own for every skill of one agent.
+    """
+
+    def __init__(self, skill: Skill, lanes: int, stream: int) -> None:
+        self._skill, self._actions, self._stream = skill.name, len(skill.actions), stream
         self._streams = np.zeros(lanes, np.uint64)
-        self._lanes = np.arange(lanes)
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Start the lanes' streams from their seeds."""
-        self._streams[lanes] = derive_seeds(seeds, _RANDOM_STREAM, self._actions)
+        self._streams[lanes] = derive_seeds(seeds, _RANDOM_STREAM, self._stream)
 
     def choose(self, combat: Combat) -> Choices:
-        """Draw one action a lane."""
-        choices: Choices = (uniforms(self._streams, self._lanes) * self._actions).astype(np.int64)
+        """Draw an action where the skill is due, so that no lane's draws depend on another's."""
+        due = np.flatnonzero(combat.due[:, combat.position(self._skill)])
+        choices = np.zeros(combat.lanes, np.int64)
+        choices[due] = (uniforms(self._streams, due) * self._actions).astype(np.int64)
         return choices
 
 

@@ -40,13 +40,20 @@ def check_budget(budget: int | None) -> None:
 
 
 def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
-    """Read `all` or names separated by commas; None for `auto`."""
+    """Read `all` or names separated by commas; None for `auto`.
+
+    Raises:
+        SoulsGraphError: if `auto` or `all` stands among others.
+    """
     order = run.plan.skill_graph.order
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == [_AUTO]:
         return None
     if names == [_ALL]:
         return order
+    for word in (_AUTO, _ALL):
+        if word in names:
+            raise SoulsGraphError(f"--skills: expected {word} by itself, found {text!r}; name skills or {word}.")
     return tuple(names)
 
 

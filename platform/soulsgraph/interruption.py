@@ -9,6 +9,9 @@ from types import FrameType
 
 from soulsgraph_envs.errors import SoulsGraphError
 
+#: Said where no clean point was waited for.
+TERMINATED = "terminated; a run goes on from its last checkpoint with --resume"
+
 
 class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
@@ -19,7 +22,7 @@ def terminable() -> Iterator[None]:
     """Turn a termination into `Interrupted` wherever no clean point is waited for, as Ctrl-C is an exception there."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("terminated; a run goes on from its last checkpoint with --resume")
+        raise Interrupted(TERMINATED)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

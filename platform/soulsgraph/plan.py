@@ -53,8 +53,8 @@ class Stage:
 class Plan:
     """What a run trains and how; checked on construction.
 
-    `overrides` change single options of the preset by name; `options` are the skills' as the preset
-    observes with them.
+    `overrides` change single options of the preset by name; `skill_options` are as given, `options`
+    as the preset observes with them. The end-to-end baseline takes nothing of a preset but its lanes.
 
     Raises:
         UnknownNameError: for an unknown graph, preset, scenario or option of a preset.
@@ -69,7 +69,7 @@ class Plan:
     env_runners: int = 0
     episodes: int = 400
     graph: str = "paper"
-    options: SkillOptions = field(default_factory=SkillOptions)
+    skill_options: SkillOptions = field(default_factory=SkillOptions)
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,14 +82,20 @@ class Plan:
         check_range("scale", self.scale, 1e-3, 1e3)
         check_range("env-runners", self.env_runners, 0, 1000)
         check_range("episodes", self.episodes, 1, 1_000_000)
+        method = self.method
         if self.lanes is not None:
-            check_range("lanes", self.lanes, 1, self.method.decisions_per_round)
-        object.__setattr__(self, "options", self.method.skill_options(self.options))
+            check_range("lanes", self.lanes, 1, method.decisions_per_round)
 
     @property
     def method(self) -> Preset:
         """Give the preset with the plan's overrides: how the run learns."""
-        return preset_with(PRESETS[self.preset], self.overrides)
+        preset = preset_with(PRESETS[self.preset], self.overrides)
+        return preset.vanilla if END_TO_END in self.skill_graph.skills else preset
+
+    @property
+    def options(self) -> SkillOptions:
+        """Give the skills' options as the run observes with them."""
+        return self.method.skill_options(self.skill_options)
 
     @property
     def skill_graph(self) -> SkillGraph:
@@ -121,7 +127,9 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the plan as plain values for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        options = values.pop("skill_options")
+        return {**values, "options": options}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: object) -> Plan:
@@ -131,7 +139,9 @@ class Plan:
             SoulsGraphError: if a value is missing, misspelt or out of range.
         """
         try:
-            return cls(**{**values, "options": skill_options(values["options"], source)})
+            given = dict(values)
+            options = skill_options(given.pop("options"), source)
+            return cls(**given, skill_options=options)
         except (TypeError, KeyError) as error:
             raise SoulsGraphError(
                 f"{source}: expected a plan of this version of soulsgraph, found {error}; begin a new run."

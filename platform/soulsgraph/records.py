@@ -10,7 +10,7 @@ from typing import Any
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 
-from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint
 from soulsgraph.reports.parquet import GrowingTable
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.stage_setup import StageSetup
@@ -54,6 +54,14 @@ class StageRecords:
         self._training.flush()
         self._curve.flush()
         self._board.flush()
+
+    @property
+    def results(self) -> dict[str, float]:
+        """Figures of the last checkpoint on the stage's learning curve; none where it was too short for one."""
+        points = [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
+        last = max(points, key=lambda row: int(row["step"] or 0), default=None)
+        names = ("step", "return", "low", "high", "length", "win_rate")
+        return {} if last is None else {"episodes": EPISODES, **{name: float(last[name] or 0.0) for name in names}}
 
     def finish(self) -> None:
         """Wait for the learning curve's last points, and bring everything to disk."""

@@ -17,7 +17,7 @@ from soulsgraph_policies.atomic import writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
-_PLAN, LOCK = "plan.json", ".lock"
+_PLAN, _LOCK = "plan.json", ".lock"
 _ANOTHER = "name another folder with --run"
 
 
@@ -48,11 +48,7 @@ class RunFolder:
             RunFolderError: if something is in the folder already.
             WriteError: if it cannot be written.
         """
-        with writing(path):
-            if path.exists() and any(file.name != LOCK for file in path.iterdir()):
-                found = "a run" if (path / _PLAN).exists() else "other files"
-                remedy = f"continue it with --resume or {_ANOTHER}" if found == "a run" else _ANOTHER
-                raise RunFolderError(path, "an empty folder for a new run", found, remedy)
+        require_empty(path, "run", _PLAN, _ANOTHER)
         graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
         header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
         values = {**header, "graph": graph, "scenario_digest": scenario_digest(plan.scenario), "plan": plan.to_dict()}
@@ -107,11 +103,27 @@ class RunFolder:
         return locked(self.path)
 
 
+def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
+    """Make sure that a folder to begin something of a kind in is empty or does not exist yet.
+
+    `plan` is the file that such a folder holds, `another` how to name another folder.
+
+    Raises:
+        RunFolderError: if something is in it already.
+        WriteError: if it cannot be read.
+    """
+    with writing(path):
+        if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
+            begun = (path / plan).exists()
+            found, remedy = (f"a {kind}", f"go on with --resume or {another}") if begun else ("other files", another)
+            raise RunFolderError(path, f"an empty folder for a new {kind}", found, remedy)
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep every other process from writing a folder; raises as `RunFolder.locked` does."""
     with writing(folder):
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         with writing(folder):
             _take(handle, folder)

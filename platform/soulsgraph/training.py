@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -98,7 +98,8 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
         records.finish()
         setup.verify_frozen(algorithm)
         weights, normalizer = algorithm.weights(stage.skill) | algorithm.head_weights(), algorithm.normalizer
-        card = place.run.library.save(trained_artifact(setup, weights, normalizer, algorithm.decisions))
+        artifact = trained_artifact(setup, weights, normalizer, algorithm.decisions)
+        card = place.run.library.save(replace(artifact, card=replace(artifact.card, results=records.results)))
         if stopped:
             raise Interrupted(f"stopped after stage {stage.name}{place.remedy}")
         return card

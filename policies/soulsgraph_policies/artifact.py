@@ -66,7 +66,7 @@ class SkillCard:
 
     `observation` names the State columns it reads; a normalised observation is clipped at
     +-`observation_clip`. `layer_sizes` counts inputs, hidden units and actions; `sha256` is that
-    of the weights file; `results` holds figures by name.
+    of the weights file; `results` holds figures of the last greedy checkpoint by name.
     """
 
     skill: str

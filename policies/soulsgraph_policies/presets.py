@@ -52,11 +52,16 @@ class Preset:
         self.hyperparameters(DQNHyperparameters(budget=1, replay_capacity=1))
         self.skill_options(SkillOptions())
 
+    @property
+    def vanilla(self) -> Preset:
+        """The preset's way of stepping with the paper's learner and observations."""
+        return replace(self, learning={}, observing={})
+
     def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
         """Give a stage's hyperparameters: the paper's with the preset's options."""
-        for name, value in self.learning.items():
-            _check_type(name, getattr(paper, name), value)
-        return replace(paper, **self.learning)
+        return replace(
+            paper, **{name: _checked(name, getattr(paper, name), value) for name, value in self.learning.items()}
+        )
 
     def skill_options(self, options: SkillOptions) -> SkillOptions:
         """Give a plan's skill options with the preset's way of observing."""
@@ -65,11 +70,17 @@ class Preset:
         return replace(options, **changes)
 
 
-def _check_type(name: str, current: object, value: object) -> None:
+def _checked(name: str, current: object, value: Any) -> Any:
+    """Give a value of the type of the current one; JSON knows lists only where Python has tuples of whole numbers."""
+    if isinstance(current, tuple) and isinstance(value, list | tuple):
+        if any(type(item) is not int for item in value):
+            raise SoulsGraphError(f"option {name}: expected whole numbers, found {value!r}; correct the value.")
+        return tuple(value)
     numbers = isinstance(current, float) and isinstance(value, int | float) and not isinstance(value, bool)
     if not numbers and type(value) is not type(current):
-        expected = type(current).__name__
+        expected = "list" if isinstance(current, tuple) else type(current).__name__
         raise SoulsGraphError(f"option {name}: expected a {expected}, found {value!r}; correct the value.")
+    return value
 
 
 #: What pays on this fight, chosen by ablation.
@@ -117,7 +128,7 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     learning = {name: options[name] for name in _LEARNING if name in options}
     observing = {name: options[name] for name in _OBSERVING if name in options}
     for name, value in stepping.items():
-        _check_type(name, getattr(preset, name), value)
+        _checked(name, getattr(preset, name), value)
     return replace(
         preset, **stepping, learning={**preset.learning, **learning}, observing={**preset.observing, **observing}
     )

@@ -9,7 +9,6 @@ that the boss data were calibrated against.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -26,16 +25,15 @@ from soulsgraph_envs.oracles import (
     MOVE_IDLE,
     STRIKE,
     Always,
-    Fights,
     OracleDodge,
     OracleFight,
-    Script,
     ScriptedPlay,
     Uniform,
     engaging,
     scripted_fights,
 )
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.scripted_trials import FIGHT_TICKS, ScriptedTrials
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_envs.state import Column
@@ -44,26 +42,12 @@ from soulsgraph_envs.testing import FakeGame
 
 EPISODES = 400
 PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
-#: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.
-SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
-
-
-def fights(scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS, first_seed: int = 40_000) -> Fights:
-    seeds = derive_seeds(np.arange(first_seed, first_seed + EPISODES), 1)
-    return scripted_fights(PHASE_1, {**engaging(), **scripts}, seeds, ticks)
-
-
-def survival_s(dodge: Script) -> float:
-    return 0.1 * float(fights({"dodge": dodge}, SURVIVAL_TICKS).ticks.mean())
-
-
-def wins(dodge: Script, heal_attack: Script, **others: Script) -> float:
-    return 100 * float(fights({"dodge": dodge, "heal_attack": heal_attack, **others}).won.mean())
+TRIALS = ScriptedTrials(PHASE_1, EPISODES, first_seed=40_000)
 
 
 @pytest.fixture(scope="module")
 def random_dodge_s() -> float:
-    return survival_s(Uniform(EPISODES, 2))
+    return TRIALS.survival_s(TRIALS.chance("dodge"))
 
 
 def test_random_dodging_lasts_a_while(random_dodge_s: float) -> None:
@@ -71,37 +55,37 @@ def test_random_dodging_lasts_a_while(random_dodge_s: float) -> None:
 
 
 def test_never_dodging_is_worse_than_random(random_dodge_s: float) -> None:
-    never_s = survival_s(Always(DODGE_IDLE))
+    never_s = TRIALS.survival_s(Always(DODGE_IDLE))
     assert 8 <= never_s <= 20
     assert never_s < 0.85 * random_dodge_s
 
 
 def test_perfect_dodging_lasts_at_least_three_times_as_long(random_dodge_s: float) -> None:
-    assert survival_s(OracleDodge()) >= 3 * random_dodge_s
+    assert TRIALS.survival_s(OracleDodge()) >= 3 * random_dodge_s
 
 
 def test_perfect_timing_wins_nearly_always() -> None:
-    assert wins(OracleDodge(), OracleFight()) >= 90
+    assert TRIALS.win_percent(OracleDodge(), OracleFight()) >= 90
 
 
 def test_perfect_fighting_alone_wins_sometimes() -> None:
-    assert 2 <= wins(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
+    assert 2 <= TRIALS.win_percent(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
 
 
 def test_random_play_does_not_win() -> None:
-    assert wins(Uniform(EPISODES, 2), Uniform(EPISODES, 3)) <= 3
+    assert TRIALS.win_percent(TRIALS.chance("dodge"), TRIALS.chance("heal_attack")) <= 3
 
 
 def test_perfect_dodging_does_not_carry_random_fighting() -> None:
-    assert wins(OracleDodge(), Uniform(EPISODES, 3)) <= 10
+    assert TRIALS.win_percent(OracleDodge(), TRIALS.chance("heal_attack")) <= 10
 
 
 def test_attack_spam_does_not_win() -> None:
-    assert wins(Always(DODGE_IDLE), Always(STRIKE)) <= 6
+    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 6
 
 
 def test_standing_still_and_striking_does_not_win() -> None:
-    assert wins(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 4
+    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 4
 
 
 def test_phase_2_is_winnable() -> None:
@@ -171,9 +155,26 @@ def test_phase_2_opens_harder_from_long_range() -> None:
 
 
 def test_same_seeds_give_the_same_fights() -> None:
-    first, second = (fights({"dodge": Uniform(EPISODES, 2)}, 200) for _ in range(2))
+    first, second = (TRIALS.fights({"dodge": TRIALS.chance("dodge")}, 200) for _ in range(2))
     assert (first.player_hp == second.player_hp).all()
     assert (first.ticks == second.ticks).all()
+
+
+def test_a_lanes_chance_does_not_depend_on_the_others() -> None:
+    skill, seeds = make_skill("dodge"), derive_seeds(np.arange(4), 1)
+    taken = []
+    for lanes in (4, 1):
+        combat = Combat(Simulator(lanes), [skill], PHASE_1, Horizon("dodge", 10**9))
+        play, actions = ScriptedPlay({"dodge": Uniform(skill, lanes, stream=0)}), np.zeros((lanes, 1), np.int64)
+        for part in (combat, play):
+            part.begin(np.arange(lanes), seeds[:lanes])
+        taken.append([])
+        for _ in range(60):
+            play.act(combat, actions)
+            taken[-1].append(int(actions[0, 0]))
+            combat.step(actions)
+    assert taken[0] == taken[1]
+    assert set(taken[0]) == {0, 1}
 
 
 def test_oracle_refuses_a_game_that_cannot_tell_its_future() -> None:

@@ -98,11 +98,12 @@ class TestPlayer:
         assert back[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS.backstep.id
         assert back[-1, 0, Raw.PLAYER_Y] > CENTRE[1] + 0.5
 
-    def test_stamina_comes_back_at_45_a_second_after_a_quarter_second(self) -> None:
-        sim = fight(stamina=10.0, regeneration_wait=15)
-        course = send(sim, Control.NONE, 75)[:, 0, Raw.STAMINA]
+    def test_stamina_comes_back_after_a_quarter_second_until_full(self) -> None:
+        sim = fight(stamina=10.0, regeneration_wait=frames(PLAYER.body.regeneration_delay_s))
+        course = send(sim, Control.NONE, 120)[:, 0, Raw.STAMINA]
         assert (course[:15] == 10.0).all()
-        assert course[74] == pytest.approx(10.0 + 60 * 45 / 60)
+        assert course[74] == pytest.approx(10.0 + 60 * PLAYER.body.regeneration_per_s / 60)
+        assert course[119] == PLAYER.body.stamina
 
     def test_nothing_starts_without_stamina_but_one_point_is_enough(self) -> None:
         for control, animation in (
@@ -126,6 +127,14 @@ class TestPlayer:
         assert hits.tolist() == [40 * i + moment for i, moment in enumerate(moments)]
         damage = -np.diff(course[:, Raw.BOSS_HP], prepend=1037.0)[hits]
         assert ((damage >= 30) & (damage <= 50)).all()
+
+    def test_blow_carries_the_player_where_its_beginning_leads_until_it_lands(self) -> None:
+        carried = PLAYER.attack.step_m_s * frames(ACTIONS.light_1.hit_s) / 60
+        for held, expected in ((Control.FORWARD, carried), (Control.NONE, 0.0)):
+            sim = fight()
+            start = send(sim, Control.LIGHT_ATTACK | held)[0, 0, Raw.PLAYER_Y] + (carried / 22 if held else 0.0)
+            end = send(sim, Control.FORWARD, 40)[-1, 0, Raw.PLAYER_Y]
+            assert start - end == pytest.approx(expected, abs=1e-6)
 
     def test_attack_after_a_roll_is_the_rolling_attack(self) -> None:
         sim = fight()
@@ -170,7 +179,7 @@ class TestPlayer:
 
     def test_empty_flask_binds_and_heals_nothing(self) -> None:
         course = send(fight(flasks=0, player_hp=100.0), Control.USE_ITEM, 90)[:, 0]
-        assert (course[:, Raw.PLAYER_ANIMATION] == ACTIONS.estus_empty.id).sum() == 71
+        assert (course[:, Raw.PLAYER_ANIMATION] == ACTIONS.estus_empty.id).sum() == frames(ACTIONS.estus_empty.length_s) - 1
         assert (course[:, Raw.PLAYER_HP] == 100).all()
         assert (course[:, Raw.FLASKS] == 0).all()
 
@@ -224,13 +233,13 @@ class TestHurt:
             assert (course[:, Raw.PLAYER_ANIMATION] == animation.id).sum() == frames(animation.length_s)
 
     @pytest.mark.parametrize("animation", [LIGHT_1, ESTUS, ESTUS_EMPTY])
-    def test_counter_hit_hurts_by_thirty_per_cent_more(self, animation: int) -> None:
+    def test_counter_hit_hurts_more_by_its_factor(self, animation: int) -> None:
         plain, damage = self.struck("fast sweep")
         counter, _ = self.struck("fast sweep", animation=animation, animation_frame=5)
         spread = BOSS.damage_spread
         assert 454 - plain[0, Raw.PLAYER_HP] == pytest.approx(damage, rel=spread, abs=1)
         ratio = (454 - counter[0, Raw.PLAYER_HP]) / (454 - plain[0, Raw.PLAYER_HP])
-        assert ratio == pytest.approx(1.3, abs=0.03)  # same stream, so the same spread
+        assert ratio == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)  # same stream, so the same spread
 
     def test_one_window_strikes_once(self) -> None:
         course, _ = self.struck("fast sweep")
@@ -332,11 +341,11 @@ class TestBoss:
         assert waits.min() >= 60
         assert waits.max() <= 180
 
-    def test_leap_lands_short_of_the_player(self) -> None:
-        title = "leap smash"
+    def test_leap_lands_short_of_the_player_or_against_them(self) -> None:
+        title, contact = "leap smash", PLAYER.body.radius_m + BOSS.radius_m
         sim = fight(boss_y=CENTRE[1] - 9.0, move=move(title))
         raw = send(sim, Control.NONE, first_frame(title))[-1, 0]
-        assert raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y] == pytest.approx(BOSS.motion.leap_short_m, abs=1e-6)
+        assert raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y] == pytest.approx(max(BOSS.motion.leap_short_m, contact), abs=1e-6)
 
     def test_peeked_hits_come_true(self) -> None:
         sim = fight(lanes=64, wait=0, boss_y=CENTRE[1] - 3.0)

@@ -5,7 +5,7 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_boss, load_scenario, scenario_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.skills import SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
 
 PHASE_1 = load_scenario("iudex-phase1")
@@ -199,6 +199,11 @@ def test_decisions_occupy_their_actions_ticks_and_an_empty_flask_more() -> None:
         for action in range(3)
     ]
     assert ticks == [2, 3, 1, 2, 5, 1]
+
+
+def test_the_baseline_observes_the_state_itself_whatever_the_options() -> None:
+    skill = make_skill(END_TO_END, options(animations="one_hot", observations="extended"))
+    assert skill.observation.names == tuple(column.name for column in Column)
 
 
 @pytest.mark.parametrize("values", [{"animations": "onehot"}, {"observations": "all"}, {"animations": True}])

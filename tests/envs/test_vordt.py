@@ -8,10 +8,8 @@ perfect dodging the whole 90 s.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from soulsgraph_envs.catalogue import load_boss, load_scenario
@@ -20,60 +18,41 @@ from soulsgraph_envs.oracles import (
     MOVE_IDLE,
     STRIKE,
     Always,
-    Fights,
     OracleDodge,
     OracleFight,
-    Script,
-    Uniform,
-    engaging,
-    scripted_fights,
 )
+from soulsgraph_envs.scripted_trials import ScriptedTrials
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_envs.testing import check_game
 
-EPISODES = 150
 VORDT = load_scenario("vordt")
-SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
-
-
-def fights(scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS) -> Fights:
-    seeds = derive_seeds(np.arange(90_000, 90_000 + EPISODES), 1)
-    return scripted_fights(VORDT, {**engaging(), **scripts}, seeds, ticks)
-
-
-def survival_s(dodge: Script) -> float:
-    return 0.1 * float(fights({"dodge": dodge}, SURVIVAL_TICKS).ticks.mean())
-
-
-def wins(dodge: Script, heal_attack: Script, **others: Script) -> float:
-    return 100 * float(fights({"dodge": dodge, "heal_attack": heal_attack, **others}).won.mean())
+TRIALS = ScriptedTrials(VORDT, episodes=150, first_seed=90_000)
 
 
 @pytest.fixture(scope="module")
 def random_dodge_s() -> float:
-    return survival_s(Uniform(EPISODES, 2))
+    return TRIALS.survival_s(TRIALS.chance("dodge"))
 
 
 def test_perfect_timing_wins_nearly_always() -> None:
-    assert wins(OracleDodge(), OracleFight()) >= 94
+    assert TRIALS.win_percent(OracleDodge(), OracleFight()) >= 94
 
 
 def test_blind_play_does_not_win() -> None:
-    assert wins(Uniform(EPISODES, 2), Uniform(EPISODES, 3)) <= 3
-    assert wins(Always(DODGE_IDLE), Always(STRIKE)) <= 3
-    assert wins(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 3
-    assert wins(OracleDodge(), Uniform(EPISODES, 3)) <= 5
+    assert TRIALS.win_percent(TRIALS.chance("dodge"), TRIALS.chance("heal_attack")) <= 3
+    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 3
+    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 3
+    assert TRIALS.win_percent(OracleDodge(), TRIALS.chance("heal_attack")) <= 5
 
 
 def test_perfect_striking_alone_seldom_wins() -> None:
-    assert wins(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
+    assert TRIALS.win_percent(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
 
 
 def test_dodging_pays(random_dodge_s: float) -> None:
     assert 15 <= random_dodge_s <= 45
-    assert 8 <= survival_s(Always(DODGE_IDLE)) <= 0.85 * random_dodge_s
-    assert survival_s(OracleDodge()) >= 3 * random_dodge_s
+    assert 8 <= TRIALS.survival_s(Always(DODGE_IDLE)) <= 0.85 * random_dodge_s
+    assert TRIALS.survival_s(OracleDodge()) >= 3 * random_dodge_s
 
 
 def test_the_fight_crosses_the_rage() -> None:

@@ -140,3 +140,9 @@ def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_p
     run = RunFolder.create(tmp_path / "empty", Plan(scale=0.01))
     with pytest.raises(LibraryError, match=f"train it first: soulsgraph train camera --run {run.path}"):
         adaptation_stages(run, SECOND, ("dodge",))
+
+
+@pytest.mark.parametrize("text", ["auto,dodge", "dodge, all"])
+def test_auto_and_all_stand_by_themselves(run, text):
+    with pytest.raises(SoulsGraphError, match="by itself"):
+        named_skills(run, text)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -231,8 +232,11 @@ def test_a_damaged_checkpoint_of_a_curve_is_named(tmp_path):
         evaluator.take_up(set(), 2_000)
 
 
-def test_termination_outside_a_stage_ends_with_a_message(monkeypatch, capsys, run):
+@pytest.mark.parametrize("answered_by", ["us", "ray"])
+def test_termination_outside_a_stage_ends_with_a_message(monkeypatch, capsys, run, answered_by):
     def terminated(*_: object) -> None:
+        if answered_by == "ray":
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr("soulsgraph.cli.commands.print_json", terminated)

@@ -1,15 +1,20 @@
 """Plans: budgets, stages, and their way through JSON."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph.plan import BUDGETS, Plan
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.skills import SkillOptions
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_envs.skills.registry import skill_options
+from soulsgraph_policies.hyperparameters import baseline_hyperparameters
+from soulsgraph_policies.presets import PRESETS
 
 
 def test_default_budgets_add_up_to_the_papers_230k():
@@ -33,18 +38,39 @@ def test_the_baseline_trains_for_250k_steps():
     assert [stage.budget for stage in Plan(graph="end-to-end").stages()] == [250_000]
 
 
+def test_another_preset_observes_in_its_own_way():
+    plan = Plan(preset="extended", skill_options=SkillOptions(hp_window=False))
+    assert (plan.options.animations, plan.options.observations) == ("one_hot", "extended")
+    assert replace(plan, preset="paper").options == SkillOptions(hp_window=False)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
+    plan = Plan(preset=preset, graph="end-to-end", overrides={"n_step": 3, "animations": "one_hot", "lanes": 2})
+    run = RunFolder.create(tmp_path / "run", plan)
+    setup = StageSetup.of(run, plan.stages()[0])
+    assert setup.hyperparameters == baseline_hyperparameters(250_000)
+    assert setup.skills[-1].observation == make_skill(END_TO_END).observation
+    assert (plan.method.lanes, plan.method.decisions_per_round) == (2, PRESETS[preset].decisions_per_round)
+
+
+def test_an_option_there_is_none_of_is_refused_for_the_baseline_too():
+    with pytest.raises(UnknownNameError, match="double"):
+        Plan(graph="end-to-end", overrides={"doubel": True})
+
+
 @given(
     st.integers(0, 2**31 - 1),
     st.floats(0.001, 1000),
-    st.sampled_from(["paper", "fast"]),
+    st.sampled_from(["paper", "fast", "best"]),
     st.sampled_from([{}, {"hp_window": False}, {"dodge": {"stamina": "indicator"}}, {"camera": {"bonus": 0.5}}]),
 )
 def test_a_plan_survives_json(seed, scale, preset, options):
-    plan = Plan(seed=seed, scale=scale, preset=preset, options=skill_options(options))
+    plan = Plan(seed=seed, scale=scale, preset=preset, skill_options=skill_options(options))
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict())), "plan.json") == plan
 
 
 @pytest.mark.parametrize("change", [{"speed": 2}, {"options": {"dodge": {"alife": 1}}}, {"preset": "slow"}])
 def test_a_plan_with_something_unknown_is_refused(change):
     with pytest.raises(SoulsGraphError):
-        Plan.from_dict({**Plan(options=SkillOptions()).to_dict(), **change}, "plan.json")
+        Plan.from_dict({**Plan().to_dict(), **change}, "plan.json")

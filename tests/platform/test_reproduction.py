@@ -72,6 +72,7 @@ def test_overrides_change_how_every_unit_learns_and_observes():
         {"preset": "slow"},
         {"seeds": ()},
         {"seeds": (1, 1)},
+        {"seeds": (1, 2.5)},
         {"scale": 0.0},
         {"episodes": 0},
         {"learner": "keras"},
@@ -90,6 +91,12 @@ def test_a_protocol_survives_json():
     assert Protocol.from_dict(json.loads(json.dumps(protocol.to_dict())), "reproduction.json") == protocol
 
 
+@pytest.mark.parametrize("change", [{"seeds": 5}, {"overrides": "ab"}, {"scale": "much"}, {"speed": 1}])
+def test_a_plan_of_something_else_is_told_with_its_file(change):
+    with pytest.raises(SoulsGraphError, match=r"reproduction\.json: expected a plan"):
+        Protocol.from_dict(SMALL.to_dict() | change, "reproduction.json")
+
+
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
     assert again.protocol == SMALL
@@ -104,6 +111,24 @@ def test_resuming_with_other_options_is_refused(folder):
     folder.check_against(Protocol(), Protocol())
     with pytest.raises(SoulsGraphError, match=r"scale = 0\.01"):
         folder.check_against(Protocol(scale=0.5), Protocol())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scenarios": {"iudex-phase1": "of another boss"}}, "begun with, found that they changed"),
+        ({"wall_time_s": "long"}, "'wall_time_s' of type float"),
+        ({"started": None}, "'started' of type str"),
+        ({"plan": []}, "'plan' of type dict"),
+    ],
+)
+def test_a_description_that_does_not_hold_is_refused(folder, change, message):
+    folder.add_wall_time(1.0)
+    assert ReproductionFolder.open(folder.path).protocol == SMALL
+    file = folder.path / "reproduction.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(SoulsGraphError, match=message):
+        ReproductionFolder.open(folder.path)
 
 
 def test_wall_time_adds_up_over_interruptions(folder):
@@ -128,10 +153,11 @@ def test_a_piece_is_recorded_once_and_assembled(folder):
     assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)
 
 
-def test_a_damaged_piece_is_named(folder):
+@pytest.mark.parametrize("text", ["[", "[]", '{"rows": 5}', '{"rows": [{}]}', '{"rows": ["a"]}'])
+def test_a_damaged_piece_is_named(folder, text):
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
     (piece,) = (folder.path / "seeds" / "100" / "pieces").glob("*.json")
-    piece.write_text("[")
+    piece.write_text(text)
     with pytest.raises(SoulsGraphError, match=r"skills-rows\.json"):
         folder.assemble()
 

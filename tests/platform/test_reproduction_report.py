@@ -123,6 +123,18 @@ def test_presets_that_repeat_are_told_apart_by_their_folders(tmp_path):
     assert [item.title for item in load_reproductions(folders)] == ["a (preset paper)", "b (preset paper)"]
 
 
+def test_another_learner_and_changed_options_do_not_read_as_a_preset(tmp_path):
+    plans = {"own": {}, "other": {"learner": "stable-baselines3"}, "changed": {"overrides": {"double": True}}}
+    folders = [write_synthetic_records(tmp_path / name, seeds=[300], **plan) for name, plan in plans.items()]
+    titles = [item.title for item in load_reproductions(folders)]
+    assert titles == ["preset paper", "stable-baselines3", "changed (preset paper with double=True)"]
+    text = write_report([folders[1]], tmp_path / "report").read_text()
+    assert "### Table 1, stable-baselines3" in text
+    assert "preset paper" not in text
+    twice = [write_synthetic_records(tmp_path / name, seeds=[300], learner="stable-baselines3") for name in "ab"]
+    assert [item.title for item in load_reproductions(twice)] == ["a (stable-baselines3)", "b (stable-baselines3)"]
+
+
 def test_a_folder_without_records_is_told(tmp_path):
     with pytest.raises(SoulsGraphError, match="expected the folder of a reproduction, found no records in it"):
         write_report([tmp_path], tmp_path)
@@ -145,3 +157,27 @@ def test_records_that_lack_a_column_or_repeat_a_seed_are_told(paper, tmp_path):
     write_rows(file, [rows[0], rows[0]])
     with pytest.raises(SoulsGraphError, match="expected each seed once, found 300, 300"):
         write_report([tmp_path], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("rows", {"episodes": 0, "wins": 0}),
+        ("rows", {"wins": 10_000}),
+        ("rows", {"wins": None}),
+        ("rows", {"seed": "first"}),
+        ("measures", {"value": None}),
+        ("curves", {"step": None}),
+    ],
+)
+def test_records_that_no_statistics_can_be_made_of_are_refused(tmp_path, table, change):
+    folder = write_synthetic_records(tmp_path / "run", seeds=range(300, 302))
+    file = folder / "records" / f"{table}.parquet"
+    write_rows(file, [{**row, **change} for row in read_rows(file)])
+    with pytest.raises(SoulsGraphError, match=rf"{table}\.parquet: expected a seed"):
+        load_reproductions([folder])
+
+
+def test_a_folder_given_twice_is_refused(paper):
+    with pytest.raises(SoulsGraphError, match="expected each folder once"):
+        load_reproductions([paper, paper.parent / "." / paper.name])

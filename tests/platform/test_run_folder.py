@@ -25,7 +25,7 @@ def test_a_run_opens_with_its_plan(run):
 
 
 def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
-    with pytest.raises(RunFolderError, match=r"found a run; continue it with --resume or name another"):
+    with pytest.raises(RunFolderError, match=r"found a run; go on with --resume or name another"):
         RunFolder.create(run.path, Plan())
     assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "other").mkdir()

@@ -10,10 +10,10 @@ from soulsgraph.files import slug
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
-from soulsgraph.transfer.controls import CONTROLS, run_controls
+from soulsgraph.transfer.controls import CONTROLS, controls_table, run_controls
 from soulsgraph.transfer.distances import column_distances, energy_coefficient
 from soulsgraph.transfer.measures import Laboratory, Question, measure, trials_of
-from soulsgraph.transfer.report import save_transfer, saved_recommendation, transfer
+from soulsgraph.transfer.report import LOCAL_RULE, LOSS_RULE, save_transfer, saved_recommendation, transfer
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph.transfer.trials import Trial, play_trial
 from soulsgraph.transfer.values import discounted_returns
@@ -113,7 +113,10 @@ def test_without_a_shift_nothing_moves_and_nothing_is_recommended(run):
     for figures in report.measures.figures.values():
         assert figures.home == figures.shifted
         assert set(figures.input_distances.values()) == {0.0}
-    assert {verdict.drop for verdict in report.verdicts.values()} == {0.0}
+    assert {verdict.drop for verdict in report.losses.values()} == {0.0}
+    assert [found.effect.kept for found in report.measures.local.values()] == pytest.approx([1.0] * 5)
+    assert not any(verdict.changed_cues for verdict in report.verdicts.values())
+    assert report.by_rule == {LOCAL_RULE: (), LOSS_RULE: ()}
     laboratory = Laboratory(run, HOME, load_scenario(HOME), report.question, count.append)
     laboratory.play("camera")
     laboratory.play("camera")
@@ -132,6 +135,8 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
     assert len(read_rows(run.results("transfer-iudex-phase2-inputs"))) == sum(
         make_skill(name).observation.size for name in SKILL_NAMES
     )
+    cues = read_rows(run.results("transfer-iudex-phase2-animations"))
+    assert {row["skill"] for row in cues} == {"dodge", "heal_attack"}
     assert saved_recommendation(run, HOME, "iudex-phase2") == report.recommended
     assert saved_recommendation(run, HOME, "controls-blows") is None
     pretend_training(run, [run.plan.stage("camera", parent=1)])
@@ -149,9 +154,23 @@ def test_controls_show_the_whole_table_right_or_wrong(run):
     question = Question(HOME, HOME, 2, SEED)
     results = run_controls(run, question, CONTROLS[:2], "silent")
     assert [result.control.shift for result in results] == ["no shift", "camera speed"]
-    assert results[0].right
     rows = read_rows(run.results("transfer-controls"))
-    assert [row["right"] for row in rows] == [result.right for result in results]
+    assert [(row["control"], row["rule"]) for row in rows] == [
+        (shift, rule) for shift in ("no shift", "camera speed") for rule in (LOCAL_RULE, LOSS_RULE)
+    ]
+    assert [row["right"] for row in rows] == [right for result in results for right in result.right.values()]
+    assert controls_table(results).row_count == len(rows)
+
+
+def test_a_boss_that_strikes_harder_asks_for_the_skills_that_see_it(run, tmp_path):
+    (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Harder"\n[scaled]\ndamage_factor = 1.4\n')
+    shifted = tmp_path / "harder.toml"
+    shifted.write_text(f'based_on = "iudex-phase1"\nname = "harder"\nboss = "{tmp_path / "boss.toml"}"\n')
+    report = transfer(run, Question(HOME, str(shifted), 40, SEED), "silent")
+    assert report.recommended == ("dodge", "heal_attack")
+    assert any(change.startswith("cost x1.4") for change in report.verdicts["dodge"].changed_cues.values())
+    assert {table.row_count for table in report.to_rich()} == {len(SKILL_NAMES)}
+    assert report.lines()[1] == "adapt: dodge, heal_attack"
 
 
 def test_every_control_is_shipped_and_names_skills():
@@ -175,3 +194,13 @@ def test_a_home_without_versions_of_its_own_is_refused(run):
         measure(run, Question("vordt", HOME, 2, SEED))
     with pytest.raises(SoulsGraphError, match="--controls: expected versions trained on iudex-phase1"):
         run_controls(run, Question("vordt", HOME, 2, SEED), CONTROLS, "silent")
+
+
+def test_values_are_checked_by_the_discount_that_the_run_learned_with(tmp_path):
+    def laboratory_of(name, **overrides):
+        run = pretend_run(tmp_path / name, Plan(scale=0.01, overrides=overrides))
+        return Laboratory(run, HOME, load_scenario(HOME), Question(HOME, HOME, EPISODES, SEED), lambda skill: None)
+
+    decisions, ticks = laboratory_of("decisions"), laboratory_of("ticks", semi_markov=True)
+    np.testing.assert_array_equal(decisions.play("dodge").rewards, ticks.play("dodge").rewards)
+    assert (decisions.values("dodge").biases != ticks.values("dodge").biases).any()

@@ -46,9 +46,18 @@ def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
     assert preset_with(PRESETS["fast"], {}) == PRESETS["fast"]
 
 
+@pytest.mark.parametrize("sizes", [[32, 16], (32, 16)])
+def test_layer_sizes_may_come_as_the_list_that_json_knows(sizes: Any) -> None:
+    numbers = preset_with(PRESETS["fast"], {"hidden_sizes": sizes}).hyperparameters(skill_hyperparameters(20_000))
+    assert numbers.hidden_sizes == (32, 16)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"hidden_sizes": [64, "64"]}, "hidden_sizes: expected whole numbers"),
+        ({"hidden_sizes": 64}, "hidden_sizes: expected a list"),
+        ({"hidden_sizes": []}, "hidden_sizes: expected one or more layers"),
         ({"dobule": True}, "double"),
         ({"double": 1}, "option double: expected a bool"),
         ({"n_step": 2.5}, "option n_step: expected a int"),

@@ -114,6 +114,7 @@ class Player:
     attack_damage_max: float
     attack_reach_m: float
     attack_facing_rad: float
+    attack_step_m_s: float
     hurt_invulnerable_min_frames: int
     hurt_invulnerable_max_frames: int
     hurt_push_min_m_s: float

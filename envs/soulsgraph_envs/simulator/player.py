@@ -139,7 +139,7 @@ def _start_buffered(lane: Lane, player: Player, actions: Records, bits: int, tar
         if lane.buffered == WANT_ITEM:
             _start(lane, ESTUS if lane.flasks > 0 else ESTUS_EMPTY)
         elif lane.stamina > 0.0:
-            _start_attack(lane, player, target)
+            _start_attack(lane, player, bits, target)
     lane.buffer_frames -= 1
     if lane.buffer_frames <= 0:
         lane.buffered = NOTHING
@@ -174,13 +174,15 @@ def _start_roll(lane: Lane, player: Player, bits: int, target: Sight) -> None:
 
 
 @compiled
-def _start_attack(lane: Lane, player: Player, target: Sight) -> None:
+def _start_attack(lane: Lane, player: Player, bits: int, target: Sight) -> None:
     if lane.animation == ROLL:
         following = ROLLING_ATTACK
     elif LIGHT_1 <= lane.animation < LIGHT_3:
         following = lane.animation + 1
     else:
         following = LIGHT_1
+    step = step_towards(lane, bits, target)
+    lane.roll_x, lane.roll_y = step.x, step.y
     _start(lane, following)
     if lane.locked:
         lane.player_heading = target.heading
@@ -212,6 +214,9 @@ def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) 
             speed *= player.roll_slow_factor
         lane.player_x += lane.roll_x * speed * FRAME_S
         lane.player_y += lane.roll_y * speed * FRAME_S
+    if LIGHT_1 <= lane.animation <= ROLLING_ATTACK and lane.animation_frame < action.hit_frames:
+        lane.player_x += lane.roll_x * player.attack_step_m_s * FRAME_S
+        lane.player_y += lane.roll_y * player.attack_step_m_s * FRAME_S
     if lane.animation_frame >= action.move_frames:
         _run(lane, player, bits, target)
 

@@ -43,7 +43,6 @@ EXTENDED = {
         *(Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
     ),
     "heal_attack": (Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
-    END_TO_END: (),
 }
 
 
@@ -54,7 +53,7 @@ class SkillOptions:
     `hp_window` rescales the boss HP column that heal-attack and the baseline observe to the
     scenario's HP window; without it (the literal HP / 1037) a later phase shows them values they
     never trained on, and zero-shot transfer collapses. `animations` and `observations` say how
-    animations are observed, and whether more than Table 2 has is.
+    animations are observed, and whether more than Table 2 has is; the baseline observes as in Appendix B always.
     """
 
     camera: CameraReward = field(default_factory=CameraReward)
@@ -90,6 +89,8 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     if name not in makers:
         raise UnknownNameError("skill", name, makers)
     skill = makers[name]()
+    if name == END_TO_END:
+        return skill
     further = EXTENDED[name] if chosen.observations == "extended" else ()
     one_hot = animation_counts() if chosen.animations == "one_hot" else {}
     observation = replace(skill.observation, columns=(*skill.observation.columns, *further), one_hot=one_hot)

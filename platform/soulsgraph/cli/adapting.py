@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional
 
 from soulsgraph.advice import silence_advice
-from soulsgraph.cli.options import DEFAULT_SESSION, DEFAULT_TRANSFER, SessionOptions, TransferOptions
+from soulsgraph.cli.options import (
+    DEFAULT_JUDGING,
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    DEFAULT_TRANSFER,
+    JudgingOptions,
+    OutputOptions,
+    SessionOptions,
+    TransferOptions,
+)
 from soulsgraph.cli.place import display_of, make_console, print_json, workplace
-from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
 
@@ -40,6 +48,7 @@ def adapt(
     from soulsgraph.domains import record_domain
 
     run, console = RunFolder.open(folder), make_console(session)
+    scenario, after = lasting_name(scenario), after and lasting_name(after)
     check_budget(budget)
     source = check_target(run, scenario, after)
     chosen = named_skills(run, skills)
@@ -58,7 +67,7 @@ def adapt(
 
 def transfer(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
+    output: OutputOptions = DEFAULT_OUTPUT,
     judging: TransferOptions = DEFAULT_TRANSFER,
     controls: bool = False,
 ) -> None:
@@ -68,29 +77,28 @@ def transfer(
         folder: Run folder with trained skills.
         controls: Hold the recommendation against shifts whose cause is known instead.
     """
-    from soulsgraph.transfer.controls import controls_table, run_controls
+    from soulsgraph.transfer.controls import control_rows, controls_table, run_controls
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.report import save_transfer
     from soulsgraph.transfer.report import transfer as measured
 
-    run, console = RunFolder.open(folder), make_console(session)
-    question = Question(
-        judging.home or run.plan.scenario, lasting_name(judging.scenario), judging.episodes, judging.seed
-    )
+    run, console = RunFolder.open(folder), make_console(output)
+    home = lasting_name(judging.home or run.plan.scenario)
+    question = Question(home, lasting_name(judging.scenario), judging.episodes, judging.seed)
     with run.locked():
         if controls:
-            results = run_controls(run, question, display=display_of(session))
+            results = run_controls(run, question, display=display_of(output))
             console.print(controls_table(results))
-            plain: Any = [result.to_dict() for result in results]
+            plain: Any = control_rows(results)
         else:
-            report = measured(run, question, display_of(session))
+            report = measured(run, question, display_of(output))
             save_transfer(run, report)
             for table in report.to_rich():
                 console.print(table)
             console.print("\n".join(report.lines()), highlight=False, soft_wrap=True)
             plain = report.to_dict()
     console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)
-    if session.json:
+    if output.json:
         print_json(plain)
 
 
@@ -111,7 +119,8 @@ def recovery(
     from soulsgraph_clusters.session import connect
 
     run, console = RunFolder.open(folder), make_console(session)
-    target = Target(lasting_name(judging.scenario), budget, judging.episodes, judging.seed, judging.home)
+    home = judging.home and lasting_name(judging.home)
+    target = Target(lasting_name(judging.scenario), budget, judging.episodes, judging.seed, home)
     source = check_target(run, target.scenario, target.after)
     arms = arms_of(run, _recommended(run, source, target.scenario, session))
     silence_advice()
@@ -124,29 +133,26 @@ def recovery(
 
 def retention(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
-    episodes: int = 400,
-    seed: int = EVALUATION_SEED,
+    output: OutputOptions = DEFAULT_OUTPUT,
+    judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
     """Judge every scenario a run went through with the versions after each: transfer and forgetting.
 
     Args:
         folder: Run folder that was adapted to one scenario or more.
-        episodes: Episodes for each cell of the matrix.
-        seed: Seed of the evaluation episodes, the same for every cell.
     """
     from soulsgraph.transfer.retention import judge_retention
 
-    run, console = RunFolder.open(folder), make_console(session)
+    run, console = RunFolder.open(folder), make_console(output)
     with run.locked():
-        judged = judge_retention(run, episodes, seed, display_of(session))
+        judged = judge_retention(run, judging.episodes, judging.seed, display_of(output))
     console.print(judged.to_rich())
     console.print("\n".join(judged.lines()), highlight=False, soft_wrap=True)
-    if session.json:
+    if output.json:
         print_json(judged.to_dict())
 
 
-def _recommended(run: RunFolder, home: str, scenario: str, session: SessionOptions) -> tuple[str, ...]:
+def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
     """Give what a saved transfer recommends; measure first where there is none of the versions in play."""
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.report import save_transfer, saved_recommendation, transfer
@@ -155,6 +161,6 @@ def _recommended(run: RunFolder, home: str, scenario: str, session: SessionOptio
     if saved is not None:
         return saved
     with run.locked():
-        report = transfer(run, Question(home, scenario), display_of(session))
+        report = transfer(run, Question(home, scenario), display_of(output))
         save_transfer(run, report)
     return report.recommended

@@ -10,7 +10,16 @@ from tyro.extras import SubcommandApp
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
-from soulsgraph.cli.options import DEFAULT_PLAN, DEFAULT_SESSION, PlanOptions, SessionOptions
+from soulsgraph.cli.options import (
+    DEFAULT_JUDGING,
+    DEFAULT_OUTPUT,
+    DEFAULT_PLAN,
+    DEFAULT_SESSION,
+    JudgingOptions,
+    OutputOptions,
+    PlanOptions,
+    SessionOptions,
+)
 from soulsgraph.cli.place import (
     BASELINE_GRAPH,
     check_address,
@@ -22,7 +31,7 @@ from soulsgraph.cli.place import (
     workplace,
 )
 from soulsgraph.cli.reproducing import report, reproduce
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge, was_trained_on
+from soulsgraph.evaluation import Setting, judge, was_trained_on
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
@@ -62,7 +71,7 @@ def curriculum(
     console.print(f"run folder {folder.path}; watch with: tensorboard --logdir {folder.tensorboard}", soft_wrap=True)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), console)
-        _judge_and_show(folder, folder.plan.episodes, EVALUATION_SEED, session, place.board)
+        _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)
 
 
 @command
@@ -123,20 +132,19 @@ def baseline(
         folder = RunFolder.create(run, wanted)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), make_console(session))
-        _judge_and_show(folder, folder.plan.episodes, EVALUATION_SEED, session, place.board)
+        _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)
 
 
 @command
 @_flat
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
+    output: OutputOptions = DEFAULT_OUTPUT,
     scenario: str | None = None,
     start: str | None = None,
     trained_on: str | None = None,
     randomize: str = "",
-    episodes: int = 400,
-    seed: int = EVALUATION_SEED,
+    judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
     """Judge one setting of a run's skills, greedily.
 
@@ -146,26 +154,25 @@ def evaluate(
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         trained_on: Scenario whose skill versions play; by default the judged one's, where they exist.
         randomize: Skills to replace by uniform chance, separated by commas.
-        episodes: Episodes to play.
-        seed: Seed of the evaluation episodes; the same for every setting by default.
     """
     run = RunFolder.open(folder)
     judged = lasting_name(scenario or run.plan.scenario)
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
+    trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not was_trained_on(run, trained_on):
         raise SoulsGraphError(
             f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
             f"see soulsgraph skills {folder}."
         )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
-    played = judge(run, Setting(judged, source, start, chance), episodes, seed)
+    played = judge(run, Setting(judged, source, start, chance), judging.episodes, judging.seed)
     label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
     result = WinRate(label, int(played.won.sum()), len(played))
-    if session.json:
+    if output.json:
         figures = {"mean_return": float(played.returns.mean()), "mean_length": float(played.lengths.mean())}
-        print_json(result.to_dict() | figures | {"seed": seed})
+        print_json(result.to_dict() | figures | {"seed": judging.seed})
         return
-    console = make_console(session)
+    console = make_console(output)
     console.print(WinRateTable(str(folder), (result,)).to_rich())
     console.print(f"mean return {played.returns.mean():.2f}, mean length {played.lengths.mean():.0f} decisions")
 
@@ -174,25 +181,22 @@ def evaluate(
 @_flat
 def table(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
-    episodes: int = 400,
-    seed: int = EVALUATION_SEED,
+    output: OutputOptions = DEFAULT_OUTPUT,
+    judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
     """Judge every row of the paper's Table 1 that the run's skills allow.
 
     Args:
         folder: Run folder with trained skills.
-        episodes: Episodes a row.
-        seed: Seed of the evaluation episodes, the same for every row.
     """
     run = RunFolder.open(folder)
     with run.locked():
-        _judge_and_show(run, episodes, seed, session)
+        _judge_and_show(run, judging, output)
 
 
 @command
 @_flat
-def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions = DEFAULT_SESSION) -> None:
+def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Show the run's skill library: every version and its lineage.
 
     Args:
@@ -202,10 +206,10 @@ def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions =
     cards = [
         run.library.card(name, number) for name in run.plan.skill_graph.order for number in run.library.versions(name)
     ]
-    if session.json:
+    if output.json:
         print_json([card.to_dict() for card in cards])
         return
-    console = make_console(session)
+    console = make_console(output)
     for card in cards:
         parent = "" if card.parent is None else f", continues v{card.parent}"
         upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
@@ -221,7 +225,7 @@ def skills(folder: Annotated[Positional[Path], "RUN"], session: SessionOptions =
 @_flat
 def bench(
     what: Positional[Literal["train", "sim", "tick"]],
-    session: SessionOptions = DEFAULT_SESSION,
+    output: OutputOptions = DEFAULT_OUTPUT,
     rounds: int = 3,
 ) -> None:
     """Measure speed: training against stable-baselines3 and stock RLlib, the simulator, one tick of the agent.
@@ -234,24 +238,24 @@ def bench(
 
     check_range("rounds", rounds, 1, 1000)
     silence_advice()
-    console, results = make_console(session), []
+    console, results = make_console(output), []
     for result in run_benchmark(what, rounds):
         console.print(describe(result), highlight=False, soft_wrap=True)
         results.append(result)
-    if session.json:
+    if output.json:
         print_json(results)
 
 
-def _judge_and_show(run: RunFolder, episodes: int, seed: int, session: SessionOptions, board: object = None) -> None:
+def _judge_and_show(run: RunFolder, judging: JudgingOptions, output: OutputOptions, board: object = None) -> None:
     from soulsgraph.curriculum import judge_run, show_on_board
     from soulsgraph.reports.tensorboard import Board
 
-    judged = judge_run(run, episodes, seed, display_of(session))
+    judged = judge_run(run, judging.episodes, judging.seed, display_of(output))
     if isinstance(board, Board):
         show_on_board(board, run, judged)
-    if session.json:
+    if output.json:
         print_json(judged.to_dict())
         return
-    console = make_console(session)
+    console = make_console(output)
     console.print(judged.to_rich())
     console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import threading
 
-from soulsgraph.cli.commands import app
-from soulsgraph.interruption import Interrupted, terminable
+from soulsgraph.interruption import TERMINATED, Interrupted, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError
 
@@ -24,6 +24,9 @@ def main() -> None:
     threading.excepthook = _forget_refused_write
     try:
         with terminable():
+            # Takes more than a second, in which a user may think better of it.
+            from soulsgraph.cli.commands import app
+
             app.cli(prog="soulsgraph", description=_DESCRIPTION)
     except Interrupted as stop:
         _leave(str(stop), _INTERRUPTED)
@@ -34,6 +37,11 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
         _leave(f"error: {WriteError(error.filename or 'the run folder', error)}", _BAD_INPUT)
+    except SystemExit as leaving:
+        # From its start on Ray answers a termination by this, without a word.
+        if leaving.code != signal.SIGTERM:
+            raise
+        _leave(TERMINATED, _INTERRUPTED)
     except KeyboardInterrupt:
         _leave("interrupted; a run goes on from its last checkpoint with --resume", _INTERRUPTED)
 

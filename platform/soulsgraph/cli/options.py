@@ -18,7 +18,8 @@ class PlanOptions:
     scenario: str = "iudex-phase1"
     """Scenario to train on: a name or a TOML file."""
     preset: str = "fast"
-    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions."""
+    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
+    pays in the same budget; extended: best with more to observe than the paper's Table 2 has."""
     seed: int = 0
     """Seed of everything random: the same seed gives the same weights."""
     scale: float = 1.0
@@ -47,7 +48,7 @@ class PlanOptions:
             lanes=self.lanes,
             env_runners=self.env_runners,
             episodes=self.episodes,
-            options=options,
+            skill_options=options,
         )
 
     def check_against(self, plan: Plan, folder: Path) -> None:
@@ -67,13 +68,29 @@ class PlanOptions:
 
 
 @dataclass(frozen=True)
-class SessionOptions:
+class OutputOptions:
+    """How results are printed."""
+
+    json: bool = False
+    """Print results as JSON only, for machines."""
+
+
+@dataclass(frozen=True)
+class SessionOptions(OutputOptions):
     """Where Ray runs and how results are printed."""
 
     address: str | None = None
     """Ray cluster to join, as HOST:PORT or auto; a local Ray is started if not given."""
-    json: bool = False
-    """Print results as JSON only, for machines."""
+
+
+@dataclass(frozen=True)
+class JudgingOptions:
+    """How long an agent is judged, and on which episodes."""
+
+    episodes: int = 400
+    """Evaluation episodes for each setting."""
+    seed: int = EVALUATION_SEED
+    """Seed of the evaluation episodes, the same for every setting and every run by default."""
 
 
 @dataclass(frozen=True)
@@ -90,4 +107,5 @@ class TransferOptions:
     """Seed of the evaluation episodes, the same for every trial."""
 
 
-DEFAULT_PLAN, DEFAULT_SESSION, DEFAULT_TRANSFER = PlanOptions(), SessionOptions(), TransferOptions()
+DEFAULT_PLAN, DEFAULT_JUDGING, DEFAULT_TRANSFER = PlanOptions(), JudgingOptions(), TransferOptions()
+DEFAULT_OUTPUT, DEFAULT_SESSION = OutputOptions(), SessionOptions()

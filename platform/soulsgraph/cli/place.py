@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from soulsgraph.advice import silence_advice
-from soulsgraph.cli.options import PlanOptions, SessionOptions
+from soulsgraph.cli.options import OutputOptions, PlanOptions, SessionOptions
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 BASELINE_GRAPH = "end-to-end"
 
 
-def make_console(session: SessionOptions) -> Console:
+def make_console(output: OutputOptions) -> Console:
     """Give the console for people; with `--json` it says nothing, for standard output is the machine's."""
-    return Console(quiet=session.json)
+    return Console(quiet=output.json)
 
 
-def display_of(session: SessionOptions) -> Display:
+def display_of(output: OutputOptions) -> Display:
     """Give how progress is shown."""
-    return "silent" if session.json else "auto"
+    return "silent" if output.json else "auto"
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.options import DEFAULT_SESSION, SessionOptions
+from soulsgraph.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, OutputOptions, SessionOptions
 from soulsgraph.cli.place import check_address, make_console, print_json
 from soulsgraph.reproduction.protocol import Learner
 from soulsgraph.reproduction.seeds import REPORTING
@@ -45,7 +45,7 @@ class ProtocolOptions:
     learner: Learner = "soulsgraph"
     """stable-baselines3 trains every stage by that package's own DQN."""
     overrides: Annotated[tuple[str, ...], arg(name="set", metavar="OPTION=VALUE ...")] = ()
-    """Options of the preset to change, as an ablation does: double=true n_step=3."""
+    """Options of the preset to change, as an ablation does: double=true n_step=3; the baseline takes lanes alone."""
 
     def protocol(self) -> Protocol:
         """Make the protocol.
@@ -58,6 +58,9 @@ class ProtocolOptions:
 
         check_range("seeds", self.seeds, 1, 1000)
         check_range("first-seed", self.first_seed, 0, 2**31 - 1000)
+        overrides = dict(map(_override, self.overrides))
+        if len(overrides) < len(self.overrides):
+            raise SoulsGraphError(f"--set: expected each option once, found {' '.join(self.overrides)}; leave one out.")
         return Protocol(
             preset=self.preset,
             seeds=tuple(range(self.first_seed, self.first_seed + self.seeds)),
@@ -67,7 +70,7 @@ class ProtocolOptions:
             long_baseline=self.long_baseline,
             skills=not self.no_skills,
             learner=self.learner,
-            overrides=dict(map(_override, self.overrides)),
+            overrides=overrides,
         )
 
 
@@ -104,7 +107,7 @@ def reproduce(
 
 def report(
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR ...")],
-    session: SessionOptions = DEFAULT_SESSION,
+    output: OutputOptions = DEFAULT_OUTPUT,
     variants: tuple[Path, ...] = (),
     out: Path | None = None,
 ) -> None:
@@ -117,7 +120,7 @@ def report(
     """
     if not folders:
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    _report(folders, out or folders[0] / "report", session, variants)
+    _report(folders, out or folders[0] / "report", output, variants)
 
 
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
@@ -129,16 +132,16 @@ def _work(folder: ReproductionFolder, session: SessionOptions, console: Console)
         do_units(folder, console)
 
 
-def _report(folders: tuple[Path, ...], out: Path, session: SessionOptions, variants: tuple[Path, ...] = ()) -> None:
+def _report(folders: tuple[Path, ...], out: Path, output: OutputOptions, variants: tuple[Path, ...] = ()) -> None:
     from soulsgraph.reports.reproduction import write_report
     from soulsgraph.reproduction.table import seed_tables
 
     written = write_report(folders, out, variants)
     tables = seed_tables(folders)
-    if session.json:
+    if output.json:
         print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})
         return
-    console = make_console(session)
+    console = make_console(output)
     for table in tables:
         console.print(table.to_rich())
     console.print(f"report in {written}", highlight=False, soft_wrap=True)

@@ -34,6 +34,8 @@ COLUMNS = {
 #: Parts of Table 1; the other settings are `extra` or `reference`.
 TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
+#: The learner of a protocol that is this package's own.
+OWN_LEARNER = "soulsgraph"
 _REMEDY = "write it with: soulsgraph reproduce --out"
 
 
@@ -54,9 +56,28 @@ class Reproduction:
         return _preset(self.description, self.rows + self.curves + self.training + self.measures)
 
     @property
+    def learner(self) -> str:
+        """Who learned: this package's DQN as its preset says, or the package whose DQN it was."""
+        return str(_planned(self.description, "learner") or OWN_LEARNER)
+
+    @property
+    def method(self) -> str:
+        """What was trained, told from the paper's own figures: the first preset is called `paper` too."""
+        if self.learner != OWN_LEARNER:
+            return self.learner
+        changed = [f"{name}={value}" for name, value in (_planned(self.description, "overrides") or {}).items()]
+        return f"preset {self.preset}" + (f" with {', '.join(changed)}" if changed else "")
+
+    @property
+    def short_name(self) -> str:
+        """The preset, or the learner's package; empty where options were changed or nothing names one."""
+        changed = _planned(self.description, "overrides")
+        return "" if changed else self.preset if self.learner == OWN_LEARNER else self.learner
+
+    @property
     def title(self) -> str:
-        """The name as readers can tell it from the paper's own figures: the first preset is called `paper` too."""
-        return f"preset {self.name}" if self.name == self.preset else f"{self.name} (preset {self.preset})"
+        """The method, and the name before it where that is another."""
+        return self.method if self.name == self.short_name else f"{self.name} ({self.method})"
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -91,15 +112,20 @@ class Reproduction:
 
 
 def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
-    """Load the records of every folder, each named by its preset, or by its folder where presets repeat.
+    """Load the records of every folder, each named by its preset or learner, or by its folder where that repeats.
 
     Raises:
-        SoulsGraphError: if a folder holds no records, or some that are damaged.
+        SoulsGraphError: if a folder is given twice, or holds no records, or some that are damaged.
     """
+    places = [folder.resolve() for folder in folders]
+    if len(set(places)) < len(places):
+        raise SoulsGraphError(
+            f"report: expected each folder once, found {', '.join(map(str, folders))}; leave one out."
+        )
     loaded = [_load(folder) for folder in folders]
-    presets = Counter(item.preset for item in loaded)
+    common = Counter(item.short_name for item in loaded)
     names = [
-        item.preset if item.preset and presets[item.preset] == 1 else folder.resolve().name
+        item.short_name if item.short_name and common[item.short_name] == 1 else folder.resolve().name
         for item, folder in zip(loaded, folders, strict=True)
     ]
     repeated = {name for name, count in Counter(names).items() if count > 1}
@@ -134,13 +160,29 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
         raise SoulsGraphError(
             f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}; {_REMEDY}."
         )
+    for row in rows:
+        if not _holds(row):
+            raise SoulsGraphError(
+                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}; {_REMEDY}."
+            )
     return rows
 
 
+def _holds(row: Mapping[str, Any]) -> bool:
+    """Tell whether a record's numbers are ones that statistics can be made of."""
+    wins, episodes = row.get("wins", 0), row.get("episodes", 1)
+    whole = all(type(number) is int for number in (row["seed"], wins, episodes))
+    numbers = (row.get("value", 0.0), row.get("step", 0))
+    return whole and 0 <= wins <= episodes and episodes > 0 and all(isinstance(n, int | float) for n in numbers)
+
+
 def _preset(description: Mapping[str, Any], records: Records) -> str:
+    return str(_planned(description, "preset") or next((row["preset"] for row in records), ""))
+
+
+def _planned(description: Mapping[str, Any], name: str) -> Any:
     plan = description.get("plan")
-    planned = plan.get("preset") if isinstance(plan, dict) else None
-    return str(planned or next((row["preset"] for row in records), ""))
+    return plan.get(name) if isinstance(plan, dict) else None
 
 
 def _setting(rows: Records) -> SettingRates:

@@ -48,9 +48,17 @@ _DESCRIPTION = {
 
 
 def write_synthetic_records(
-    folder: Path, preset: str = "paper", seeds: Sequence[int] = range(300, 310), episodes: int = 400, lift: float = 0.0
+    folder: Path,
+    preset: str = "paper",
+    seeds: Sequence[int] = range(300, 310),
+    episodes: int = 400,
+    lift: float = 0.0,
+    **planned: Any,
 ) -> Path:
-    """Write records whose win rates scatter around the paper's, `lift` points above, and give the folder."""
+    """Write records whose win rates scatter around the paper's, `lift` points above, and give the folder.
+
+    `planned` are further values of the plan they tell.
+    """
     generator = np.random.default_rng(7)
     tables: dict[str, list[dict[str, Any]]] = {"rows": [], "curves": [], "training": [], "measures": []}
     for seed in seeds:
@@ -66,7 +74,7 @@ def write_synthetic_records(
         ]
     for name, rows in tables.items():
         write_rows(folder / "records" / f"{name}.parquet", rows)
-    plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes}
+    plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes, **planned}
     write_json(folder / DESCRIPTION, {**_DESCRIPTION, "plan": plan})
     return folder
 

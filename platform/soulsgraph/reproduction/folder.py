@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import read_json, write_json
+from soulsgraph.plan import scenario_digest
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.reproduction_records import COLUMNS, DESCRIPTION, Records
-from soulsgraph.reproduction.protocol import Protocol, Unit
-from soulsgraph.run_folder import LOCK, RunFolder, locked
+from soulsgraph.reproduction.protocol import HOME, SHIFTED, Protocol, Unit
+from soulsgraph.run_folder import RunFolder, locked, require_empty
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.artifact import package_versions
-from soulsgraph_policies.atomic import writing
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with --out"
+
+#: What stays as it was when the reproduction was begun.
+_KEPT = ("started", "scenarios")
 
 #: Rows of each record table by the table's name.
 Tables = Mapping[str, Records]
@@ -42,16 +45,13 @@ class ReproductionFolder:
         """Begin a reproduction in a folder that is empty or does not exist yet.
 
         Raises:
-            SoulsGraphError: if something is in the folder already.
+            RunFolderError: if something is in the folder already.
             WriteError: if it cannot be written.
         """
-        with writing(path):
-            if path.exists() and any(file.name != LOCK for file in path.iterdir()):
-                remedy = "go on with --resume or name another with --out"
-                found = "a reproduction" if (path / DESCRIPTION).exists() else "other files"
-                raise SoulsGraphError(f"{path}: expected an empty folder for a reproduction, found {found}; {remedy}.")
+        require_empty(path, "reproduction", DESCRIPTION, "name another folder with --out")
         folder = cls(path, protocol)
-        folder._describe({"started": datetime.now(UTC).isoformat(timespec="seconds"), "wall_time_s": 0.0})
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        folder._describe({"started": started, "wall_time_s": 0.0, "scenarios": _fights()})
         return folder
 
     @classmethod
@@ -59,7 +59,7 @@ class ReproductionFolder:
         """Open a reproduction that `create` began.
 
         Raises:
-            SoulsGraphError: if it is none, or its plan does not hold.
+            SoulsGraphError: if it is none, its plan does not hold, or the fights changed since it was begun.
         """
         file = path / DESCRIPTION
         if not file.is_file():
@@ -70,10 +70,12 @@ class ReproductionFolder:
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
             raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-        plan = values.get("plan")
-        if not isinstance(plan, dict):
-            raise SoulsGraphError(f"{file}: expected an object named 'plan', found {plan!r:.40}; {_REMEDY}.")
-        return cls(path, Protocol.from_dict(plan, file))
+        for name, kind in (("plan", dict), ("started", str), ("wall_time_s", float)):
+            if not isinstance(values.get(name), kind):
+                found = f"{values.get(name)!r:.40}"
+                raise SoulsGraphError(f"{file}: expected {name!r} of type {kind.__name__}, found {found}; {_REMEDY}.")
+        _require_same_fights(values, file)
+        return cls(path, Protocol.from_dict(values["plan"], file))
 
     def check_against(self, wanted: Protocol, default: Protocol) -> None:
         """Refuse an option, one that is not the default, that contradicts the plan.
@@ -134,12 +136,12 @@ class ReproductionFolder:
         """Add to the time that the reproduction has taken, over all its interruptions."""
         values = read_json(self.path / DESCRIPTION, _REMEDY)
         spent = round(float(values["wall_time_s"]) + seconds, 1)
-        self._describe({"started": values["started"], "wall_time_s": spent})
+        self._describe({**{name: values[name] for name in _KEPT if name in values}, "wall_time_s": spent})
 
-    def _describe(self, times: dict[str, Any]) -> None:
+    def _describe(self, kept: dict[str, Any]) -> None:
         header = {"format": _FORMAT, "version": _VERSION, "plan": self.protocol.to_dict()}
         versions = {"python": platform.python_version(), **package_versions()}
-        write_json(self.path / DESCRIPTION, {**header, "versions": versions, "machine": describe_machine(), **times})
+        write_json(self.path / DESCRIPTION, {**header, "versions": versions, "machine": describe_machine(), **kept})
 
     def _pieces(self, seed: int) -> Path:
         return self.path / "seeds" / str(seed) / "pieces"
@@ -147,6 +149,21 @@ class ReproductionFolder:
     def _record(self, file: Path, make: Callable[[], Tables]) -> None:
         if not file.exists():
             write_json(file, make())
+
+
+def _fights() -> dict[str, str]:
+    """Give the digest of everything that each fight's data says."""
+    return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
+
+
+def _require_same_fights(values: Mapping[str, Any], file: Path) -> None:
+    """Refuse to go on in fights whose data changed: seeds of different fights say nothing together."""
+    begun, now = values.get("scenarios"), _fights()
+    if begun is not None and begun != now:
+        raise SoulsGraphError(
+            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed; "
+            "restore them or begin a new folder with --out."
+        )
 
 
 def describe_machine() -> dict[str, Any]:
@@ -161,6 +178,15 @@ def describe_machine() -> dict[str, Any]:
 
 def _read_piece(file: Path) -> dict[str, Any]:
     piece = read_json(file, "remove it and go on with --resume")
-    if not isinstance(piece, dict):
-        raise SoulsGraphError(f"{file}: expected an object, found {piece!r:.40}; remove it and go on with --resume.")
+    if not isinstance(piece, dict) or not all(
+        _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
+    ):
+        raise SoulsGraphError(
+            f"{file}: expected an object of record tables, found {piece!r:.40}; remove it and go on with --resume."
+        )
     return piece
+
+
+def _is_table(rows: object, columns: Sequence[str]) -> bool:
+    wanted = {*columns} - {"preset"}
+    return isinstance(rows, list) and all(isinstance(row, dict) and wanted <= row.keys() for row in rows)

@@ -56,7 +56,8 @@ class Protocol:
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+        whole = all(type(seed) is int for seed in self.seeds)
+        if not self.seeds or not whole or len(set(self.seeds)) < len(self.seeds):
             raise SoulsGraphError(f"seeds: expected one or more, each once, found {list(self.seeds)}; correct --seeds.")
         if self.learner not in get_args(Learner):
             raise UnknownNameError("learner", self.learner, get_args(Learner))
@@ -104,7 +105,7 @@ class Protocol:
         """
         try:
             return cls(**{**values, "seeds": tuple(values["seeds"])})
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise SoulsGraphError(
                 f"{source}: expected a plan of this version of soulsgraph, found {error}; begin a new folder."
             ) from error

@@ -10,4 +10,4 @@ CALIBRATION = tuple(range(100, 200))
 #: Presets were chosen on these.
 CHOOSING = tuple(range(200, 300))
 #: Results are reported on these, in this order.
-REPORTING = tuple(range(300, 400))
+REPORTING = tuple(range(400, 500))

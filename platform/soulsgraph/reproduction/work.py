@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ _LOOK_EVERY_S = 0.3
 
 @dataclass(frozen=True)
 class Ending:
-    """How a unit ended: empty if it is done, else why not."""
+    """How a unit ended: empty if it is done, else why not; a `defect` keeps its traceback."""
 
     failure: str = ""
     stopped: bool = False
+    defect: Exception | None = None
 
 
 def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
@@ -69,23 +71,19 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
     Raises:
         Interrupted: if a stop was asked for; every unit at work has saved a checkpoint.
         SoulsGraphError: naming the units that failed; the others are done.
+        ExceptionGroup: of the defects that units met; the others are done.
     """
     began_s = time.monotonic()
     noticeboard = open_noticeboard()
     endings: dict[str, Ending] = {}
     try:
         with interruptible() as interrupted, units_display(console) as display:
-            left = _begin(folder, noticeboard)
-            while left:
-                if interrupted():
-                    ray.get(noticeboard.stop.remote())
-                ended = _look(left, noticeboard, display)
-                if ended:
-                    folder.assemble()
-                endings |= ended
+            for name, ending in follow(_begin(folder, noticeboard), noticeboard, display, interrupted):
+                endings[name] = ending
+                folder.assemble()
     finally:
         folder.add_wall_time(time.monotonic() - began_s)
-    _judge(folder, endings)
+    judge_endings(folder.path, endings)
 
 
 def _begin(folder: ReproductionFolder, noticeboard: Any) -> dict[Any, str]:
@@ -96,32 +94,59 @@ def _begin(folder: ReproductionFolder, noticeboard: Any) -> dict[Any, str]:
     return units | {references_task.remote(path): "references"}
 
 
-def _look(left: dict[Any, str], noticeboard: Any, display: UnitsDisplay) -> dict[str, Ending]:
-    """Wait a moment, show the units at work, and give those that ended, which leave `left`."""
-    ended, _ = ray.wait(list(left), num_returns=1, timeout=_LOOK_EVERY_S)
-    display.show(ray.get(noticeboard.read.remote()))
-    endings = {}
-    for reference in ended:
-        name = left.pop(reference)
-        endings[name] = _ending(reference)
-        display.ended(name, endings[name].failure or "done")
-    return endings
+def follow(
+    units: dict[Any, str], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
+) -> Iterator[tuple[str, Ending]]:
+    """Show the units (names by Ray's reference) at work and give each as it ends.
+
+    Once interrupted, those at work are told to stop and those that wait are cancelled.
+    """
+    left, stopping = dict(units), False
+    while left:
+        if interrupted() and not stopping:
+            stopping = True
+            ray.get(noticeboard.stop.remote())
+            _cancel_waiting(left, noticeboard)
+        ended, _ = ray.wait(list(left), num_returns=1, timeout=_LOOK_EVERY_S)
+        display.show(ray.get(noticeboard.read.remote()))
+        for reference in ended:
+            name, ending = left.pop(reference), _ending(reference)
+            display.ended(name, ending.failure or "done")
+            yield name, ending
+
+
+def _cancel_waiting(left: Mapping[Any, str], noticeboard: Any) -> None:
+    """Cancel what is on no processor yet; a unit caught in beginning has done nothing that could be lost."""
+    at_work = ray.get(noticeboard.read.remote())
+    for reference, name in left.items():
+        if name not in at_work:
+            ray.cancel(reference)
 
 
 def _ending(reference: Any) -> Ending:
     try:
         ending: Ending = ray.get(reference)
-    except ray.exceptions.WorkerCrashedError:
-        return Ending("its process died; the unit goes on from its last checkpoint with --resume")
+    except ray.exceptions.TaskCancelledError:
+        return Ending("not begun", stopped=True)
+    except ray.exceptions.RayTaskError as defect:
+        return Ending("met a defect, told when the others are done", defect=defect)
+    except ray.exceptions.RayError as error:
+        reason = str(error).partition("\n")[0]
+        return Ending(f"its process died ({reason}); the unit goes on from its last checkpoint with --resume")
     return ending
 
 
-def _judge(folder: ReproductionFolder, endings: dict[str, Ending]) -> None:
+def judge_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
+    """Raise what became of units that are not done: defects before failures before a stop."""
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
+    reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
+    summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}"
+    defects = [ending.defect for ending in failed.values() if ending.defect is not None]
+    if defects:
+        raise ExceptionGroup(summary, defects)
     if failed:
-        reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
-        raise SoulsGraphError(f"{folder.path}: {len(failed)} of {len(endings)} units failed: {reasons}")
+        raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
         raise Interrupted(
-            f"stopped; every unit saved where it is. Go on with: soulsgraph reproduce --resume --out {folder.path}"
+            f"stopped; every unit saved where it is. Go on with: soulsgraph reproduce --resume --out {folder}"
         )

@@ -13,10 +13,10 @@ from soulsgraph.progress import Display
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.measures import Question
-from soulsgraph.transfer.report import TransferReport, save_transfer, text_table, transfer
+from soulsgraph.transfer.report import LOCAL_RULE, LOSS_RULE, TransferReport, save_transfer, text_table, transfer
 from soulsgraph_envs.errors import SoulsGraphError
 
-_HEADINGS = ("control", "scenario", "expected", "found", "right")
+_HEADINGS = ("control", "expected", "rule", "found", "right")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ def _control(shift: str, scenario: str, *expected: tuple[str, ...]) -> Control:
 
 #: The fight that every control is a shift of.
 HOME = "iudex-phase1"
-#: The shifts that the rule is held against, decided together with the rule before any was measured.
+#: The shifts that the rules are held against, decided before any was measured: together with the first rule
+#: (`loss_rule`), and before the second (`local_rule`), which was made knowing the first one's verdicts on them.
 CONTROLS = (
     _control("no shift", "controls-no-shift", ()),
     _control("camera speed", "controls-camera-speed", ("camera",)),
@@ -52,25 +53,29 @@ CONTROLS = (
 
 @dataclass(frozen=True)
 class ControlResult:
-    """A control and what the rule recommends for it."""
+    """A control and what either rule would adapt."""
 
     control: Control
     report: TransferReport
 
     @property
-    def right(self) -> bool:
-        """Whether the recommendation is one of those expected."""
-        return frozenset(self.report.recommended) in self.control.expected
+    def right(self) -> dict[str, bool]:
+        """Whether each rule names one of the sets expected, by the rule's name."""
+        return {rule: frozenset(found) in self.control.expected for rule, found in self.report.by_rule.items()}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the row as plain values."""
-        return {
-            "control": self.control.shift,
-            "scenario": self.control.scenario,
-            "expected": _alternatives(self.control),
-            "found": _named(self.report.recommended),
-            "right": self.right,
-        }
+    def rows(self) -> list[dict[str, Any]]:
+        """Give one row a rule as plain values."""
+        return [
+            {
+                "control": self.control.shift,
+                "scenario": self.control.scenario,
+                "expected": _alternatives(self.control),
+                "rule": rule,
+                "found": _named(found),
+                "right": self.right[rule],
+            }
+            for rule, found in self.report.by_rule.items()
+        ]
 
 
 def run_controls(
@@ -95,17 +100,24 @@ def run_controls(
         report = transfer(run, asked, display)
         save_transfer(run, report)
         results.append(ControlResult(control, report))
-    rows = [result.to_dict() for result in results]
+    rows = control_rows(results)
     write_json(run.path / "results" / "transfer-controls.json", rows)
     write_rows(run.results("transfer-controls"), rows)
     return results
 
 
+def control_rows(results: Sequence[ControlResult]) -> list[dict[str, Any]]:
+    """Give the whole table as plain values, one row a control and rule."""
+    return [row for result in results for row in result.rows()]
+
+
 def controls_table(results: Sequence[ControlResult]) -> Table:
-    """Give the table for the terminal, right or wrong."""
-    rows = [[str(value) for value in (result.to_dict() | {"right": _yes(result.right)}).values()] for result in results]
-    right = sum(result.right for result in results)
-    return text_table(f"Controls of the recommendation: {right} of {len(results)} right", _HEADINGS, rows)
+    """Give the table for the terminal, right or wrong; the rule whose recommendation counts comes first."""
+    shown = [row | {"right": _yes(row["right"])} for row in control_rows(results)]
+    rows = [[str(row[heading]) for heading in _HEADINGS] for row in shown]
+    counts = {rule: sum(result.right[rule] for result in results) for rule in (LOCAL_RULE, LOSS_RULE)}
+    right = ", ".join(f"{rule} {count} of {len(results)} right" for rule, count in counts.items())
+    return text_table(f"Controls of the recommendation: {right}", _HEADINGS, rows)
 
 
 def _alternatives(control: Control) -> str:

@@ -11,23 +11,28 @@ import numpy.typing as npt
 from soulsgraph.evaluation import EVALUATION_SEED, load_artifacts, was_trained_on
 from soulsgraph.judging import check_judging, evaluation_seeds
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.distances import column_distances, energy_coefficient
-from soulsgraph.transfer.rule import Evidence
+from soulsgraph.transfer.effects import Experiments, compare_effects, experiments
+from soulsgraph.transfer.local_rule import LocalEvidence
+from soulsgraph.transfer.loss_rule import Evidence
 from soulsgraph.transfer.trials import STAND_INS, Played, StandIn, Trial, own_task, play_trial
 from soulsgraph.transfer.values import ValueCheck, check_values
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.state import Column
 from soulsgraph_policies.frozen import network_of
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.presets import find_preset
 
 Doubles = npt.NDArray[np.float64]
 OnPlayed = Callable[[str], None]
 
 #: Skills by who stands in for them.
 StandIns = Mapping[str, StandIn]
+#: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
+EXPLORATION = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,11 @@ class Wins:
 
 @dataclass(frozen=True)
 class Measures:
-    """Everything measured: figures and evidence by skill in training order, and the win rates."""
+    """Everything measured: figures and both rules' evidence by skill in training order, and the win rates."""
 
     figures: Mapping[str, SkillFigures]
-    evidence: Mapping[str, Evidence]
+    losses: Mapping[str, Evidence]
+    local: Mapping[str, LocalEvidence]
     wins: tuple[Wins, ...]
 
 
@@ -97,26 +103,34 @@ class Laboratory:
     scenario: Scenario
     question: Question
     on_played: OnPlayed
-    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...]], Played] = field(default_factory=dict)
+    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Played] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = self.run.plan.skill_graph.order
         self.skills = {name: make_skill(name, self.run.plan.options) for name in order}
         artifacts = load_artifacts(self.run, self.trained_on, order)
         self.networks = {name: network_of(artifacts[name], self.skills[name], self.scenario) for name in order}
-        self._numbers = find_preset(self.run.plan.preset).hyperparameters(skill_hyperparameters(budget=1))
+        self._numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
         self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
 
-    def play(self, skill: str, stand_ins: StandIns | None = None) -> Played:
-        """Play a skill's own task, with stand-ins for it or for skills upstream of it."""
+    def play(self, skill: str, stand_ins: StandIns | None = None, exploration: float = 0.0) -> Played:
+        """Play a skill's own task, with stand-ins for it or for skills upstream of it, or exploring."""
         replaced = stand_ins or {}
-        key = (skill, tuple(sorted(replaced.items())))
+        key = (skill, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
-            names = (*self.run.plan.skill_graph.upstream(skill), skill)
-            trial = Trial(self.scenario, tuple(self.skills[name] for name in names), self.networks, replaced)
+            skills = tuple(self.skills[name] for name in self._players(skill))
+            trial = Trial(self.scenario, skills, self.networks, replaced, exploration)
             self._played[key] = play_trial(own_task(trial), self._seeds)
             self.on_played(skill)
         return self._played[key]
+
+    def experiments(self, skill: str) -> Experiments:
+        """Give the decisions in which the skill explored on its own task."""
+        return experiments(self.skills[skill], self.networks[skill], self.play(skill, exploration=EXPLORATION))
+
+    def context(self, skill: str) -> list[Column]:
+        """Give the columns that the skill or one upstream of it observes."""
+        return sorted({column for name in self._players(skill) for column in self.skills[name].observation.columns})
 
     def inputs(self, skill: str, played: Played) -> Doubles:
         """Give what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
@@ -134,12 +148,15 @@ class Laboratory:
         names = [name.lower() for name in self.skills[skill].observation.names]
         return dict(zip(names, values.tolist(), strict=True))
 
+    def _players(self, skill: str) -> tuple[str, ...]:
+        return (*self.run.plan.skill_graph.upstream(skill), skill)
+
 
 def trials_of(run: RunFolder) -> int:
     """Give how many trials `measure` plays."""
     graph = run.plan.skill_graph
     upstream = {skill: len(graph.upstream(skill)) for skill in graph.order}
-    judged = len(upstream) * (1 + len(STAND_INS)) + upstream[graph.order[-1]] * len(STAND_INS)
+    judged = len(upstream) * (2 + len(STAND_INS)) + upstream[graph.order[-1]] * len(STAND_INS)
     return 2 * judged + sum(upstream.values()) - upstream[graph.order[-1]]
 
 
@@ -162,7 +179,8 @@ def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda ski
     order = run.plan.skill_graph.order
     return Measures(
         figures={skill: _figures(skill, home, shifted) for skill in order},
-        evidence={skill: _evidence(skill, home, shifted) for skill in order},
+        losses={skill: _losses(skill, home, shifted) for skill in order},
+        local={skill: _local(skill, home, shifted) for skill in order},
         wins=(*_wins("home", home), *_wins("shifted", shifted)),
     )
 
@@ -188,7 +206,15 @@ def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> Doma
     )
 
 
-def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
+def _local(skill: str, home: Laboratory, shifted: Laboratory) -> LocalEvidence:
+    explored = [laboratory.play(skill, exploration=EXPLORATION) for laboratory in (home, shifted)]
+    return LocalEvidence(
+        effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
+        cues=compare_cues(home.skills[skill], *explored),
+    )
+
+
+def _losses(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
     upstream = home.run.plan.skill_graph.upstream(skill)
     inputs = home.inputs(skill, home.play(skill))
     chance: dict[str, Played] = {name: home.play(skill, {name: "random"}) for name in upstream}

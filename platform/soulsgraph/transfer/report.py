@@ -16,29 +16,43 @@ from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer import rule
+from soulsgraph.transfer import local_rule, loss_rule
+from soulsgraph.transfer.effects import Effect
+from soulsgraph.transfer.local_rule import LocalVerdict, recommend_locally
+from soulsgraph.transfer.loss_rule import Verdict, recommend
 from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
-from soulsgraph.transfer.rule import Verdict, recommend
 from soulsgraph.transfer.trials import STAND_INS
 
-_THRESHOLDS = ("MATERIAL_DROP", "LEAST_DROP", "MOVED_COLUMN", "LEAST_GAIN_ERRORS", "CONFIDENCE")
-_OWN_TASK = ("skill", "home", "shifted", "chance", "idle", "drop", "direct", "wins chance", "wins idle", "adapt")
+#: The rule whose recommendation counts, and the one fixed before any control was looked at.
+LOCAL_RULE, LOSS_RULE = "local change", "lost returns (first)"
+_THRESHOLDS = {
+    local_rule: ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS"),
+    loss_rule: ("MATERIAL_DROP", "LEAST_DROP", "MOVED_COLUMN", "LEAST_GAIN_ERRORS", "CONFIDENCE"),
+}
+_OWN_TASK = ("skill", "home", "shifted", "chance", "idle", "drop", "direct", "wins chance", "wins idle")
 _INPUTS = ("skill", "furthest input", "energy", "value bias", "value error", "optimism")
+_VERDICTS = ("skill", "effect kept", "change in errors", "changed animations", "adapt", "first rule")
 
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What was asked, of which versions (digests by skill), what was measured and what is recommended."""
+    """What was asked, of which versions (digests by skill), what was measured and what either rule found."""
 
     question: Question
     versions: Mapping[str, str]
     measures: Measures
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, LocalVerdict]
+    losses: Mapping[str, Verdict]
 
     @property
     def recommended(self) -> tuple[str, ...]:
         """The skills to adapt, in training order."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict.adapt)
+        return self.by_rule[LOCAL_RULE]
+
+    @property
+    def by_rule(self) -> dict[str, tuple[str, ...]]:
+        """What each rule would adapt, the one that counts first."""
+        return {LOCAL_RULE: _adapted(self.verdicts), LOSS_RULE: _adapted(self.losses)}
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain values for JSON."""
@@ -46,38 +60,57 @@ class TransferReport:
             **asdict(self.question),
             "versions": dict(self.versions),
             "recommended": list(self.recommended),
-            "skills": {
-                name: asdict(verdict) | asdict(self.measures.figures[name]) for name, verdict in self.verdicts.items()
-            },
+            "by_rule": {name: list(skills) for name, skills in self.by_rule.items()},
+            "skills": {name: self._skill(name) for name in self.verdicts},
             "win_rates": [_win_row(wins.domain, wins.skill, wins.stand_in, wins) for wins in self.measures.wins],
-            "thresholds": {name.lower(): getattr(rule, name) for name in _THRESHOLDS},
+            "thresholds": {name.lower(): getattr(rule, name) for rule, names in _THRESHOLDS.items() for name in names},
         }
 
-    def to_rich(self) -> tuple[Table, Table]:
-        """Give two tables for the terminal, one row a skill: its own task and the wins; its inputs and values."""
+    def to_rich(self) -> tuple[Table, Table, Table]:
+        """Give tables for the terminal, one row a skill: own task and wins; inputs and values; the verdicts."""
         asked = self.question
         title = f"Transfer, {asked.home} -> {asked.scenario}, {asked.episodes} episodes a trial: own task, wins"
         own = text_table(title, _OWN_TASK, [self._own_task(name) for name in self.verdicts])
         seen = text_table("Inputs and values", _INPUTS, [self._inputs(name) for name in self.verdicts])
-        return own, seen
+        judged = text_table("What its actions do, what it sees", _VERDICTS, [self._verdict(n) for n in self.verdicts])
+        return own, seen, judged
+
+    def _skill(self, name: str) -> dict[str, Any]:
+        return {
+            **asdict(self.measures.figures[name]),
+            "verdict": asdict(self.verdicts[name]),
+            "effect": asdict(self.measures.local[name].effect),
+            "cues": [asdict(cue) | {"column": cue.column.name.lower()} for cue in self.measures.local[name].cues],
+            "losses": asdict(self.losses[name]),
+        }
+
+    def _verdict(self, skill: str) -> tuple[str, ...]:
+        verdict, effect = self.verdicts[skill], self.measures.local[skill].effect
+        return (
+            skill,
+            f"{100 * effect.kept:.0f} %",
+            f"{effect.change_errors:+.1f}",
+            f"{100 * verdict.changed_decisions:.0f} %",
+            _yes(verdict.adapt),
+            _yes(self.losses[skill].adapt),
+        )
 
     def _own_task(self, skill: str) -> tuple[str, ...]:
-        verdict, figures = self.verdicts[skill], self.measures.figures[skill]
+        verdict, figures = self.losses[skill], self.measures.figures[skill]
         wins = {(w.domain, w.stand_in): w.wins for w in self.measures.wins if w.skill == skill}
         return (
             skill,
-            f"{figures.home.trained:.2f}",
-            f"{figures.shifted.trained:.2f}",
-            f"{figures.home.replaced['random']:.2f}",
-            f"{figures.home.replaced['idle']:.2f}",
+            f"{figures.home.trained:.3g}",
+            f"{figures.shifted.trained:.3g}",
+            f"{figures.home.replaced['random']:.3g}",
+            f"{figures.home.replaced['idle']:.3g}",
             f"{100 * verdict.drop:.0f} %",
             f"{100 * verdict.direct:.0f} %",
             *(f"{wins['home', name]}, {wins['shifted', name]}" for name in STAND_INS),
-            "yes" if verdict.adapt else "no",
         )
 
     def _inputs(self, skill: str) -> tuple[str, ...]:
-        figures, optimism = self.measures.figures[skill], self.verdicts[skill].optimism
+        figures, optimism = self.measures.figures[skill], self.losses[skill].optimism
         column, distance = max(figures.input_distances.items(), key=lambda item: item[1])
         return (
             skill,
@@ -90,18 +123,27 @@ class TransferReport:
 
     def lines(self) -> list[str]:
         """Say the recommendation and the reason for each skill."""
-        chosen = ", ".join(self.recommended) or "no skill"
+        chosen, first = (", ".join(skills) or "no skill" for skills in self.by_rule.values())
         whole = [wins for wins in self.measures.wins if wins.skill == "none"]
         rates = " -> ".join(f"{wins.wins}/{wins.episodes}" for wins in whole)
         reasons = [f"  {name}: {verdict.reason}" for name, verdict in self.verdicts.items()]
-        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
+        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons, f"{LOSS_RULE} would adapt: {first}"]
+
+
+def _adapted(verdicts: Mapping[str, LocalVerdict] | Mapping[str, Verdict]) -> tuple[str, ...]:
+    return tuple(name for name, verdict in verdicts.items() if verdict.adapt)
+
+
+def _yes(adapt: bool) -> str:
+    return "yes" if adapt else "no"
 
 
 def text_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Give a plain table for the terminal, the first column to the left."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left")
+        # Folded, not cut: a figure without its end is worse than one on two lines.
+        table.add_column(heading, justify="right" if index else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
@@ -124,7 +166,7 @@ def transfer(run: RunFolder, question: Question, display: Display = "auto") -> T
             progress.update(done)
 
         measures = measure(run, question, on_played)
-    return TransferReport(question, versions, measures, recommend(measures.evidence))
+    return TransferReport(question, versions, measures, recommend_locally(measures.local), recommend(measures.losses))
 
 
 def versions_of(run: RunFolder, home: str) -> dict[str, str]:
@@ -137,7 +179,7 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
     """Write a report into the run's results and give its JSON file.
 
     `transfer-<scenario>.json` holds all of it; beside it Parquet files with one row a skill, a win
-    rate and an input column.
+    rate, an input column and an animation.
 
     Raises:
         WriteError: if the place cannot be written.
@@ -146,6 +188,8 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
     write_rows(run.results(name), [_skill_row(report, skill) for skill in report.verdicts])
     write_rows(run.results(f"{name}-win-rates"), report.to_dict()["win_rates"])
     write_rows(run.results(f"{name}-inputs"), [row for skill in report.verdicts for row in _input_rows(report, skill)])
+    cues = [{"skill": skill} | cue for skill in report.verdicts for cue in report.to_dict()["skills"][skill]["cues"]]
+    write_rows(run.results(f"{name}-animations"), cues)
     path = run.path / "results" / f"{name}.json"
     write_json(path, report.to_dict())
     return path
@@ -175,12 +219,18 @@ def _win_row(domain: str, skill: str, stand_in: str, wins: Any) -> dict[str, Any
 
 def _skill_row(report: TransferReport, skill: str) -> dict[str, Any]:
     verdict, figures = report.verdicts[skill], report.measures.figures[skill]
-    row = {key: value for key, value in asdict(verdict).items() if not isinstance(value, dict)}
+    effect = report.measures.local[skill].effect
+    row = _plain(verdict) | {f"effect_{key}": value for key, value in _plain(effect).items()}
+    row |= {f"first_rule_{key}": value for key, value in _plain(report.losses[skill]).items() if key != "skill"}
     for name, domain in (("home", figures.home), ("shifted", figures.shifted)):
         row |= {f"{name}_return": domain.trained, f"{name}_value_bias": domain.value_bias}
         row |= {f"{name}_value_error": domain.value_error}
         row |= {f"{name}_return_{stand_in}": value for stand_in, value in domain.replaced.items()}
     return row | {"input_energy": figures.input_energy}
+
+
+def _plain(found: LocalVerdict | Effect | Verdict) -> dict[str, Any]:
+    return {key: value for key, value in asdict(found).items() if not isinstance(value, dict)}
 
 
 def _input_rows(report: TransferReport, skill: str) -> list[dict[str, Any]]:
@@ -192,7 +242,7 @@ def _input_rows(report: TransferReport, skill: str) -> list[dict[str, Any]]:
             "distance": distance,
             "home_shift": figures.home.input_shifts[column],
             "shifted_shift": figures.shifted.input_shifts[column],
-            "unexplained": report.verdicts[skill].unexplained.get(column),
+            "unexplained": report.losses[skill].unexplained.get(column),
         }
         for column, distance in figures.input_distances.items()
     ]

@@ -7,7 +7,7 @@ of the graph is the whole fight, so win rates come from the same trials.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -22,15 +22,16 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.state import StateRows
-from soulsgraph_envs.streams import Seeds
+from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_policies.controllers import Agent, NetworkController, RandomController
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-#: Decisions that ended with one tick: their lanes, State rows at their start, rewards and ticks.
-_Finished = tuple[Integers, StateRows, Doubles, Integers]
+#: Decisions that ended with one tick: lanes, State rows at their start, rewards, ticks, actions, whether explored.
+_Finished = tuple[Integers, StateRows, Doubles, Integers, Integers, Flags]
+_EXPLORATION_STREAM = 21
 
 #: Who takes a trained skill's place: uniform chance with the skill's own step durations, or nobody.
 StandIn = Literal["random", "idle"]
@@ -41,6 +42,8 @@ STAND_INS: tuple[StandIn, ...] = ("random", "idle")
 class Trial:
     """A scenario, the skills in it (the judged one last), their networks, and who stands in for whom.
 
+    The judged skill explores in a share of its decisions: it then acts uniformly at random.
+
     Raises:
         UnknownNameError: if a skill has neither network nor stand-in, or one stands in for nobody.
     """
@@ -49,6 +52,7 @@ class Trial:
     skills: tuple[Skill, ...]
     networks: Mapping[str, FrozenNetwork]
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict)
+    exploration: float = 0.0
 
     def __post_init__(self) -> None:
         names = [skill.name for skill in self.skills]
@@ -98,13 +102,39 @@ class IdleController:
         actions[:, self._position] = self._action
 
 
+class Exploration:
+    """Let one skill act uniformly at random in a share of its decisions; add it behind who else plays the skill.
+
+    `explored` (lanes,) says whether each lane's latest decision was drawn.
+    """
+
+    def __init__(self, skill: Skill, position: int, lanes: int, share: float) -> None:
+        self._position, self._choices, self._share = position, len(skill.actions), share
+        self._streams = np.zeros(lanes, np.uint64)
+        self.explored = np.zeros(lanes, np.bool_)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin the lanes' streams anew."""
+        self._streams[lanes] = derive_seeds(seeds, _EXPLORATION_STREAM, self._position)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Draw whether to explore wherever the skill is due, and an action where it does."""
+        if self._share == 0.0:
+            return
+        due = np.flatnonzero(combat.due[:, self._position])
+        whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
+        self.explored[due] = whether < self._share
+        drawn = self.explored[due]
+        actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class Played:
     """Episodes of a trial in the order of their seeds, and the judged skill's decisions in order of time.
 
     Per episode (n,): undiscounted `returns`, `lengths` in decisions, `won`, `cut` by the horizon, and the
     State rows at the end (n, 25). Per decision (m,): its episode, the State row it was taken in, its
-    reward, the control ticks it occupies.
+    reward, the control ticks it occupies, its action, whether that was drawn by exploration.
     """
 
     returns: Doubles
@@ -116,6 +146,8 @@ class Played:
     rows: StateRows
     rewards: Doubles
     ticks: Integers
+    actions: Integers
+    explored: Flags
 
 
 def play_trial(trial: Trial, seeds: Seeds) -> Played:
@@ -123,7 +155,9 @@ def play_trial(trial: Trial, seeds: Seeds) -> Played:
     lanes, judged = len(seeds), trial.skills[-1]
     every, position = np.arange(lanes), len(trial.skills) - 1
     combat = Combat(make_game(lanes=lanes), trial.skills, trial.scenario, Horizon(judged.name, judged.horizon))
-    controller, actions = trial.controller(lanes), np.zeros((lanes, len(trial.skills)), np.int64)
+    exploration = Exploration(judged, position, lanes, trial.exploration)
+    controller: Controller = Agent([trial.controller(lanes), exploration])
+    actions = np.zeros((lanes, len(trial.skills)), np.int64)
     combat.begin(every, seeds)
     controller.begin(every, seeds)
     won, cut, last_rows = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_), np.zeros_like(combat.rows)
@@ -137,7 +171,8 @@ def play_trial(trial: Trial, seeds: Seeds) -> Played:
         if over.size:
             finished = combat.finished(position, over)
             rewards = judged.reward.evaluate(finished).sum(axis=1, dtype=np.float64)
-            decisions.append((over, finished.before.copy(), rewards, judged.ticks(finished)))
+            taken = (finished.actions, exploration.explored[over])
+            decisions.append((over, finished.before.copy(), rewards, judged.ticks(finished), *taken))
         ended = active & combat.ended
         won[ended], cut[ended], last_rows[ended] = combat.won[ended], combat.truncated[ended], combat.rows[ended]
         active &= ~ended
@@ -145,10 +180,7 @@ def play_trial(trial: Trial, seeds: Seeds) -> Played:
 
 
 def _played(won: Flags, cut: Flags, last_rows: StateRows, decisions: list[_Finished]) -> Played:
-    episodes = np.concatenate([part[0] for part in decisions])
-    rows = np.concatenate([part[1] for part in decisions])
-    rewards = np.concatenate([part[2] for part in decisions])
-    ticks = np.concatenate([part[3] for part in decisions])
+    episodes, rows, rewards, ticks, actions, explored = (np.concatenate(part) for part in zip(*decisions, strict=True))
     by_episode = np.argsort(episodes, kind="stable")
     return Played(
         returns=np.bincount(episodes, rewards, len(won)).astype(np.float64),
@@ -160,10 +192,12 @@ def _played(won: Flags, cut: Flags, last_rows: StateRows, decisions: list[_Finis
         rows=rows[by_episode],
         rewards=rewards[by_episode],
         ticks=ticks[by_episode],
+        actions=actions[by_episode],
+        explored=explored[by_episode],
     )
 
 
 def own_task(trial: Trial) -> Trial:
     """Give the trial on the ground that its last skill trained on: the skill's start, HP refilled where it was."""
     ground = practice_ground(trial.scenario, trial.skills[-1])
-    return Trial(ground, trial.skills, trial.networks, trial.stand_ins)
+    return replace(trial, scenario=ground)

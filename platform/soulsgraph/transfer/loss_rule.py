@@ -1,4 +1,7 @@
-"""Which skills a shift asks to adapt: the rule and its thresholds, fixed before any control was looked at.
+"""Which skills a shift asks to adapt, by lost returns: the first rule, shown beside the one that counts.
+
+The rule and its thresholds were fixed before any control was looked at. It was right on two of five,
+for returns fall downstream of every loss; `local_rule` replaces its word, not its record.
 
 A skill is judged by the return of its own task, the skills upstream of it as they were trained. Its
 *drop* is what it lost from home to the new domain in units of what training gained at home over

@@ -1,11 +1,11 @@
-"""The recommendation: what counts as lost, what upstream explains, and what is left to adapt."""
+"""The first rule: what counts as lost, what upstream explains, and what is left to adapt."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.transfer.rule import MATERIAL_DROP, Evidence, recommend
+from soulsgraph.transfer.loss_rule import MATERIAL_DROP, Evidence, recommend
 
 N = 200
 NOISE = np.random.default_rng(5).normal(0.0, 0.5, N)

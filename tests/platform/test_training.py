@@ -1,0 +1,57 @@
+"""One stage: what its card tells, and that a frozen skill which changed is found out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.plan import Plan
+from soulsgraph.reports.parquet import read_rows
+from soulsgraph.reports.tensorboard import Board
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph.training import Workplace, train_stage
+from soulsgraph.transfer.testing import pretend_training
+from soulsgraph_clusters.session import Session, connect
+from soulsgraph_envs.errors import SoulsGraphError
+
+#: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.
+PLAN = Plan(scale=0.06)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session() -> Iterator[Session]:
+    with connect("local", num_cpus=1) as joined:
+        yield joined
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    begun = RunFolder.create(tmp_path / "run", PLAN)
+    pretend_training(begun, [PLAN.stage("camera")])
+    return begun
+
+
+def test_a_changed_weight_of_a_frozen_skill_is_found_out(run, session):
+    setup = StageSetup.of(run, PLAN.stage("lock_on"))
+    algorithm = setup.build(session)
+    try:
+        setup.verify_frozen(algorithm)
+        weights = {name: values.copy() for name, values in algorithm.weights("camera").items()}
+        name, changed = next(iter(weights.items()))
+        changed.flat[0] += 1e-6
+        algorithm.load_weights({"camera": weights})
+        with pytest.raises(SoulsGraphError, match=f"stage lock_on: expected camera v1 frozen, found {name} changed"):
+            setup.verify_frozen(algorithm)
+    finally:
+        algorithm.stop()
+
+
+def test_a_card_tells_the_last_checkpoint_of_the_learning_curve(run, session):
+    with Board(run.tensorboard, PLAN.skill_graph.order) as board:
+        card = train_stage(Workplace(run, session, board, "silent"), PLAN.stage("lock_on"))
+    (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == "lock_on")
+    assert card.results["step"] == point["step"] >= 1_000
+    assert card.results["return"] == point["return"]
+    assert card.results["episodes"] == 5
+    assert run.library.card("lock_on", 1) == card
