@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Stage
 from soulsgraph.reports.parquet import read_rows, write_rows
 from soulsgraph.reproduction.display import units_display
@@ -14,7 +15,7 @@ from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
 from soulsgraph.reproduction.measures import CountedChoices
 from soulsgraph.reproduction.protocol import Protocol, Unit
 from soulsgraph.reproduction.rows import judge_references
-from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, REPORTING
+from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, REPORTING, evaluation_seed
 from soulsgraph.reproduction.supervision import Noticeboard, Standing
 from soulsgraph.reproduction.table import seed_tables
 from soulsgraph_envs.catalogue import load_scenario
@@ -221,3 +222,9 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
         "100 skills: dodge  20,000/80,000  2,000/s  return -4.50  left 0:00:30",
         "100 skills: done",
     ]
+
+
+def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
+    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING)}
+    assert len(judged) == 3
+    assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.evaluation import EVALUATION_SEED, load_artifacts, make_match
 from soulsgraph.evaluation import Setting as Judged
+from soulsgraph.evaluation import load_artifacts, make_match
 from soulsgraph.judging import Match, OnFinished, evaluation_seeds, play_agent, play_match
 from soulsgraph.reproduction.protocol import HOME
+from soulsgraph.reproduction.seeds import evaluation_seed
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Controller
@@ -108,4 +109,4 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
 
 
 def _seeds(run: RunFolder) -> Seeds:
-    return evaluation_seeds(EVALUATION_SEED, run.plan.episodes)
+    return evaluation_seeds(evaluation_seed(run.plan.seed), run.plan.episodes)

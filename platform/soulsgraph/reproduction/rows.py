@@ -9,6 +9,7 @@ from typing import Any
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, allowed_rows, judge, started_at
 from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
 from soulsgraph.reproduction.protocol import HOME, SHIFTED, Unit
+from soulsgraph.reproduction.seeds import evaluation_seed
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import Row
 from soulsgraph_envs.catalogue import load_scenario
@@ -40,7 +41,7 @@ def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
     """Judge everything on the same evaluation seeds; give one row a setting."""
     rows = []
     for row, setting in judged_settings(run, unit):
-        played = judge(run, setting, run.plan.episodes, EVALUATION_SEED, on_finished)
+        played = judge(run, setting, run.plan.episodes, evaluation_seed(unit.seed), on_finished)
         papers = None if row.part == "extra" else row.paper_percent
         place = {"part": row.part, "label": row.label, "scenario": row.scenario, "start": row.start}
         rows.append({"seed": unit.seed, **place, "paper_percent": papers, **_outcome(played)})

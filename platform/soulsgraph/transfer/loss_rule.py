@@ -1,6 +1,6 @@
 """Which skills a shift asks to adapt, by lost returns: the first rule, shown beside the one that counts.
 
-The rule and its thresholds were fixed before any control was looked at. It was right on two of five,
+The rule and its thresholds were fixed before any control was looked at. It failed several of them,
 for returns fall downstream of every loss; `local_rule` replaces its word, not its record.
 
 A skill is judged by the return of its own task, the skills upstream of it as they were trained. Its
