@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+#: Names that a message lists at most.
+_MOST_LISTED = 8
+
 
 class SoulsGraphError(Exception):
     """Tell what was expected, what was found and what to do, in one line."""
@@ -18,13 +21,20 @@ class DataError(SoulsGraphError):
 
 
 class UnknownNameError(SoulsGraphError):
-    """A name is not among those offered."""
+    """A name is not among those offered; many names are cut short to the ones most like it."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         choices = list(known)
         close = get_close_matches(str(name), choices, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {kind}: expected one of {', '.join(choices)}; found {name!r}.{hint}")
+        super().__init__(f"unknown {kind}: expected one of {_listed(str(name), choices)}; found {name!r}.{hint}")
+
+
+def _listed(name: str, choices: list[str]) -> str:
+    if len(choices) <= _MOST_LISTED:
+        return ", ".join(choices)
+    shown = get_close_matches(name, choices, n=_MOST_LISTED, cutoff=0.0)
+    return f"{', '.join(sorted(shown, key=choices.index))} and {len(choices) - len(shown)} more"
 
 
 class GameError(SoulsGraphError):

@@ -13,18 +13,15 @@ from typing import Any
 
 import numpy as np
 import ray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
+from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint, save_checkpoint
 from soulsgraph.intervals import mean_interval
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph_clusters.placement import beside_driver
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.controllers import NetworkController
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.play import EpisodePlayer
@@ -59,6 +56,12 @@ class CurvePoint:
     high: float
     length: float
     win_rate: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The point's figures by the names that a run's curves have for them."""
+        names = ("low", "high", "length", "win_rate")
+        return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
 
 
 def evaluate_checkpoints(task: CurveTask, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
@@ -112,12 +115,11 @@ class CurveEvaluator:
         Raises:
             SoulsGraphError: if one is damaged.
         """
-        for path in sorted(self._folder.glob("step-*.safetensors")):
-            step = int(path.stem.removeprefix("step-"))
+        for step, path in checkpoint_files(self._folder).items():
             if step > reached:
                 path.unlink()
             elif step not in known:
-                self._waiting.append((step, _load(path)))
+                self._waiting.append((step, load_checkpoint(path)))
 
     def add(self, step: int, weights: Weights) -> None:
         """Keep a checkpoint, and have it played once a batch is full and the one before is done.
@@ -126,8 +128,7 @@ class CurveEvaluator:
             WriteError: if the folder cannot be written.
         """
         kept = {name: np.array(values) for name, values in weights.items()}
-        with whole_file(self._folder / f"step-{step:09d}.safetensors") as temporary:
-            temporary.write_bytes(save(kept))
+        save_checkpoint(self._folder, step, kept)
         self._waiting.append((step, kept))
         if len(self._waiting) >= _BATCH and not self._running:
             self._submit()
@@ -154,13 +155,3 @@ class CurveEvaluator:
             self._running.append(self._evaluate.remote(self._shared_task, checkpoints))
         else:
             self._ready += evaluate_checkpoints(self._task, checkpoints)
-
-
-def _load(path: Path) -> Weights:
-    try:
-        weights: Weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise SoulsGraphError(
-            f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
-        ) from error
-    return weights

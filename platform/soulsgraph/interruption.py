@@ -9,20 +9,29 @@ from types import FrameType
 
 from soulsgraph_envs.errors import SoulsGraphError
 
-#: Said where no clean point was waited for.
-TERMINATED = "terminated; a run goes on from its last checkpoint with --resume"
+#: Commands that go on from a checkpoint: when asked to, or by themselves.
+_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
 
 
 class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
 
 
+def stopped(how: str, command: str) -> str:
+    """Say how a command ended where no clean point was waited for, and how to go on."""
+    if command in _RESUMED:
+        return f"{how}; the run goes on from its last checkpoint with --resume"
+    if command in _REPEATED:
+        return f"{how}; the same command goes on from the last checkpoint"
+    return f"{how}; the same command begins anew"
+
+
 @contextmanager
-def terminable() -> Iterator[None]:
+def terminable(command: str) -> Iterator[None]:
     """Turn a termination into `Interrupted` wherever no clean point is waited for, as Ctrl-C is an exception there."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(TERMINATED)
+        raise Interrupted(stopped("terminated", command))
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -94,14 +94,7 @@ class StageRecords:
 
     def _draw(self, points: list[CurvePoint]) -> None:
         for point in points:
-            figures = {
-                "return": point.episode_return,
-                "low": point.low,
-                "high": point.high,
-                "length": point.length,
-                "win_rate": point.win_rate,
-            }
-            self._write(self._curve, point.step, figures, "evaluation/")
+            self._write(self._curve, point.step, point.figures, "evaluation/")
 
     def _write(
         self, table: GrowingTable, step: int, figures: dict[str, float], prefix: str = "", **counts: int

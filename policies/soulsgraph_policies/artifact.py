@@ -210,7 +210,7 @@ class _Reader:
             value = float(value)
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, kind) or isinstance(value, bool) or not finite:
-            raise DataError(self._source, key, f"a {kind.__name__}", repr(value)[:80])
+            raise DataError(self._source, key, f"a value of type {kind.__name__}", repr(value)[:80])
         return value
 
     def tuple_of(self, key: str, kind: type) -> tuple[Any, ...]:

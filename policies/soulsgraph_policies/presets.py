@@ -17,6 +17,15 @@ _OBSERVING = ("animations", "observations")
 _OF_THE_STAGE = ("budget", "replay_capacity")
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
 
+#: Types of options in words.
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a name",
+    tuple: "a list of whole numbers",
+}
+
 #: Every option that a preset may set and `preset_with` may change, by name.
 OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
 
@@ -74,17 +83,16 @@ def _checked(name: str, current: object, value: Any) -> Any:
     """Give a value of the type of the current one; JSON knows lists only where Python has tuples of whole numbers."""
     if isinstance(current, tuple) and isinstance(value, list | tuple):
         if any(type(item) is not int for item in value):
-            raise SoulsGraphError(f"option {name}: expected whole numbers, found {value!r}; correct the value.")
+            raise SoulsGraphError(f"option {name}: expected {_KINDS[tuple]}, found {value!r}; correct the value.")
         return tuple(value)
     numbers = isinstance(current, float) and isinstance(value, int | float) and not isinstance(value, bool)
     if not numbers and type(value) is not type(current):
-        expected = "list" if isinstance(current, tuple) else type(current).__name__
-        raise SoulsGraphError(f"option {name}: expected a {expected}, found {value!r}; correct the value.")
+        raise SoulsGraphError(f"option {name}: expected {_KINDS[type(current)]}, found {value!r}; correct the value.")
     return value
 
 
 #: What pays on this fight, chosen by ablation.
-_BEST: dict[str, Any] = {"double": True, "target_period": 1_000}
+_BEST: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
 
 PRESETS = {
     preset.name: preset

@@ -7,7 +7,6 @@ from math import floor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from soulsgraph_envs import data_files
@@ -19,31 +18,23 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, ROLL
 from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.testing import Course, open_fight, press
 from soulsgraph_envs.state import Raw
-from soulsgraph_envs.streams import derive_seeds
 
 SCENARIO, BOSS, PLAYER = load_scenario("vordt"), load_boss("vordt"), load_player("knight")
 CENTRE = SCENARIO.arena.centre_m
 CONTACT_M = BOSS.radius_m + PLAYER.body.radius_m
 HP = PLAYER.body.hp
-Course = npt.NDArray[np.float64]
 
 
 def fight(lanes: int = 1, scenario: Scenario = SCENARIO, **fields: object) -> Simulator:
-    """Open a fight frame by frame: the boss 6 m south of the player, facing them, resting; `fields` set."""
-    sim = Simulator(lanes, tick_s=1 / 60)
-    sim.reset(np.arange(lanes), scenario, derive_seeds(np.arange(lanes), 1))
-    at = {"player_x": CENTRE[0], "player_y": CENTRE[1], "boss_x": CENTRE[0], "boss_y": CENTRE[1] - 6.0}
-    state = sim.get_state()
-    for name, value in {**at, "boss_heading": np.pi, "wait": 60 * 3600, **fields}.items():
-        state["fights"][name][:] = value
-    sim.set_state(state)
-    return sim
+    """Open a fight frame by frame: the boss 6 m south of the player, both at rest; `fields` set."""
+    return open_fight(scenario, lanes, **fields)
 
 
 def wait(sim: Simulator, count: int) -> Course:
     """Let frames pass; raw values (frames, lanes, 25)."""
-    return np.array([sim.step(np.full(sim.lanes, int(Control.NONE), np.uint32)).copy() for _ in range(count)])
+    return press(sim, Control.NONE, count)
 
 
 def lane(sim: Simulator, field: str) -> float:

@@ -102,7 +102,22 @@ def test_best_is_judged_by_the_oracle_and_the_scatter_of_its_seeds():
     assert (verdicts[scattered].found, verdicts[scattered].inside) == ("8.0 points (4.2-50.3)", False)
     assert verdicts[f"{MID}: standard deviation over seeds"].inside
     assert verdicts[f"{FINE_TUNED}: share of the oracle's win rate"].inside is None
-    assert verdicts["oracle, iudex-phase1"].inside
+    assert verdicts["oracle (iudex-phase1, mid)"].inside
+
+
+def test_the_oracle_is_judged_in_every_fight_and_the_restricted_one_where_the_baseline_fights():
+    reproduction = _reproduction({BOTH: [40]})
+    fights = (("iudex-phase1", "mid", 95, 60), ("iudex-phase2", "mid", 94, 10), ("iudex-phase2", "long", 99, 10))
+    for scenario, start, wins, restricted in fights:
+        for label, percent in (("oracle", wins), ("oracle, 16 actions", restricted)):
+            reproduction.rows.append(_row(label, 0, percent, "reference", scenario) | {"start": start})
+    verdicts = {name: verdict.inside for name, verdict in _verdicts(reproduction).items() if "oracle" in name}
+    assert verdicts == {
+        "oracle (iudex-phase1, mid)": True,
+        "oracle (iudex-phase2, mid)": False,
+        "oracle (iudex-phase2, long)": True,
+        "oracle, 16 actions (iudex-phase1, mid)": True,
+    }
 
 
 def test_what_was_not_recorded_is_told_as_not_measured():

@@ -5,11 +5,14 @@ import json
 import pytest
 from rich.console import Console
 
+from soulsgraph.adaptation import adaptation_stages
+from soulsgraph.domains import domain_chain, record_domain
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.branches import branch
 from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, recover
-from soulsgraph.transfer.testing import pretend_run
+from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -34,6 +37,39 @@ def test_the_arms_are_the_recommended_each_single_skill_all_and_from_scratch(run
 def test_a_budget_too_small_for_every_skill_is_refused():
     with pytest.raises(SoulsGraphError, match="budget: expected a value from 1000"):
         Target(SECOND, 10)
+
+
+def adapted(run):
+    stages = adaptation_stages(run, SECOND, ("dodge",))
+    record_domain(run, SECOND, run.plan.scenario)
+    pretend_training(run, stages)
+
+
+def test_a_branch_holds_the_versions_and_the_chain_up_to_a_scenario(run, tmp_path):
+    adapted(run)
+    home, second = (branch(run, tmp_path / name, name, "vordt") for name in ("iudex-phase1", SECOND))
+    assert home.library.versions("dodge") == [1]
+    assert second.library.versions("dodge") == [1, 2]
+    assert domain_chain(home) == ("iudex-phase1", "vordt")
+    assert domain_chain(second) == ("iudex-phase1", SECOND, "vordt")
+    assert domain_chain(branch(run, tmp_path / "end", SECOND)) == ("iudex-phase1", SECOND)
+
+
+@pytest.mark.parametrize("killed_in", ["record_domain", "RunFolder.open"])
+def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_in, monkeypatch):
+    def kill(*arguments):
+        raise KeyboardInterrupt
+
+    adapted(run)
+    path = tmp_path / "arm"
+    with monkeypatch.context() as context:
+        context.setattr(f"soulsgraph.transfer.branches.{killed_in}", kill)
+        with pytest.raises(KeyboardInterrupt):
+            branch(run, path, SECOND, "vordt")
+    if path.exists():
+        assert domain_chain(RunFolder.open(path)) == ("iudex-phase1", SECOND, "vordt")
+    else:
+        branch(run, path, SECOND, "vordt")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
 from soulsgraph.reproduction.measures import CountedChoices
 from soulsgraph.reproduction.protocol import Protocol, Unit
-from soulsgraph.reproduction.rows import judge_references
+from soulsgraph.reproduction.rows import REFERENCES, judge_references
 from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, REPORTING, evaluation_seed
 from soulsgraph.reproduction.supervision import Noticeboard, Standing
 from soulsgraph.reproduction.table import seed_tables
@@ -43,7 +43,18 @@ def row(seed: int, wins: int) -> dict[str, object]:
 
 def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
     assert len({*CALIBRATION, *CHOOSING, *REPORTING}) == len(CALIBRATION) + len(CHOOSING) + len(REPORTING)
-    assert Protocol().seeds == REPORTING[:10]
+    assert Protocol().seeds == tuple(REPORTING[:10])
+
+
+@pytest.mark.parametrize("seeds", [range(195, 205), range(395, 405), range(499, 501), (100, 450)])
+def test_seeds_of_several_purposes_are_refused_together(seeds):
+    with pytest.raises(SoulsGraphError, match=rf"reporting 400-499\).*found {min(seeds)} to {max(seeds)}"):
+        Protocol(seeds=tuple(seeds))
+
+
+@pytest.mark.parametrize("seeds", [REPORTING, CALIBRATION, CHOOSING, range(300, 400), range(5)])
+def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
+    assert Protocol(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
 
 
 def test_units_are_every_part_of_every_seed():
@@ -101,9 +112,6 @@ def test_a_plan_of_something_else_is_told_with_its_file(change):
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
     assert again.protocol == SMALL
-    described = json.loads((folder.path / "reproduction.json").read_text())
-    assert {"python", "ray", "torch"} <= described["versions"].keys()
-    assert described["machine"]["cores"] >= 1
     with pytest.raises(SoulsGraphError, match="--resume"):
         ReproductionFolder.create(folder.path, SMALL)
 
@@ -121,9 +129,12 @@ def test_resuming_with_other_options_is_refused(folder):
         ({"wall_time_s": "long"}, "'wall_time_s' of type float"),
         ({"started": None}, "'started' of type str"),
         ({"plan": []}, "'plan' of type dict"),
+        ({"sessions": {}}, "'sessions' of type list"),
+        ({"sessions": [5]}, "expected sessions with their 'wall_time_s'"),
     ],
 )
 def test_a_description_that_does_not_hold_is_refused(folder, change, message):
+    folder.begin_session()
     folder.add_wall_time(1.0)
     assert ReproductionFolder.open(folder.path).protocol == SMALL
     file = folder.path / "reproduction.json"
@@ -132,10 +143,22 @@ def test_a_description_that_does_not_hold_is_refused(folder, change, message):
         ReproductionFolder.open(folder.path)
 
 
-def test_wall_time_adds_up_over_interruptions(folder):
+def test_every_session_keeps_its_versions_machine_and_time(folder):
+    folder.begin_session()
     folder.add_wall_time(2.0)
-    folder.add_wall_time(3.5)
-    assert json.loads((folder.path / "reproduction.json").read_text())["wall_time_s"] == 5.5
+    described = json.loads((folder.path / "reproduction.json").read_text())
+    described["sessions"][0]["versions"]["torch"] = "0.1"
+    (folder.path / "reproduction.json").write_text(json.dumps(described))
+    again = ReproductionFolder.open(folder.path)
+    again.begin_session()
+    again.add_wall_time(3.5)
+    described = json.loads((folder.path / "reproduction.json").read_text())
+    first, second = described["sessions"]
+    assert {"python", "ray", "torch"} <= second["versions"].keys()
+    assert second["versions"]["torch"] != first["versions"]["torch"] == "0.1"
+    assert min(session["machine"]["cores"] for session in (first, second)) >= 1
+    assert (first["wall_time_s"], second["wall_time_s"], described["wall_time_s"]) == (2.0, 3.5, 5.5)
+    assert described["started"] <= first["started"] <= second["started"]
 
 
 def test_a_piece_is_recorded_once_and_assembled(folder):
@@ -191,6 +214,7 @@ def test_every_decision_of_the_skill_is_counted_once():
 
 def test_references_are_both_oracles_in_every_fight():
     rows = judge_references(20)
+    assert len(rows) == REFERENCES
     assert {(row["scenario"], row["start"]) for row in rows} == {
         ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")
     }  # fmt: skip
@@ -225,6 +249,6 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
 
 
 def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
-    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING)}
-    assert len(judged) == 3
+    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, range(5))}
+    assert len(judged) == 4
     assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

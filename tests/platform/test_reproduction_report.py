@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from soulsgraph.reports.attachments import Attachment
 from soulsgraph.reports.bands import FINE_TUNED, MID
 from soulsgraph.reports.parquet import read_rows, write_rows
 from soulsgraph.reports.reproduction import write_report
@@ -34,6 +35,38 @@ def test_a_report_holds_every_row_with_every_seeds_counts(paper, tmp_path):
     assert "no multiples of 1/25" in text
     for heading in ("Aims, preset paper", "Measures, preset paper", "What the end-to-end agent does", "processor"):
         assert heading in text
+
+
+def test_missing_seeds_are_told_and_how_many_each_row_has(paper, tmp_path):
+    folder = write_synthetic_records(tmp_path / "begun", seeds=range(300, 303))
+    description = json.loads((folder / "reproduction.json").read_text())
+    description["plan"]["seeds"] = list(range(300, 310))
+    (folder / "reproduction.json").write_text(json.dumps(description))
+    text = write_report([folder], tmp_path / "out").read_text()
+    assert "### Table 1, preset paper: win rates in %, unfinished: 3 of 10 seeds" in text
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| {FINE_TUNED} | 52.0 ("))
+    assert row.split(" | ")[2] == "3"
+    assert "win rates in %, 4 seeds" in write_report([paper], tmp_path / "whole").read_text()
+
+
+def test_a_later_session_is_told_by_what_changed(paper, tmp_path):
+    lines = write_report([paper], tmp_path).read_text().splitlines()
+    told = [line for line in lines if line.startswith("| session")]
+    assert "| session 1 machine processor | a processor |" in told
+    assert [line for line in told if "session 2" in line] == [
+        "| session 2 wall time s | 234.5 |",
+        "| session 2 versions soulsgraph | 0.1.0 |",
+        "| session 2 versions ray | 2.60.0 |",
+        "| session 2 versions torch | 2.14.0 |",
+    ]
+
+
+@pytest.mark.parametrize("sessions", [5, [5]])
+def test_damaged_sessions_are_told_with_their_file(sessions, tmp_path):
+    folder = write_synthetic_records(tmp_path / "run", seeds=(300,))
+    (folder / "reproduction.json").write_text(json.dumps({"sessions": sessions}))
+    with pytest.raises(SoulsGraphError, match=r"reproduction\.json: expected an object with sessions"):
+        load_reproductions([folder])
 
 
 def test_machines_read_the_same(paper, tmp_path):
@@ -114,8 +147,9 @@ def test_a_report_written_again_is_the_same_and_leaves_nothing_old(paper, fast, 
 
 def test_tables_of_other_tools_are_attached(paper, tmp_path):
     write_rows(tmp_path / "transfer.parquet", [{"skill": "dodge", "drop": 0.25, "adapt": True}])
-    text = write_report([paper], tmp_path, attachments={"Transfer": tmp_path / "transfer.parquet"}).read_text()
-    assert "## Transfer\n\n| skill | drop | adapt |\n| --- | ---: | ---: |\n| dodge | 0.250 | True |" in text
+    attachment = Attachment("Transfer", tmp_path / "transfer.parquet")
+    text = write_report([paper], tmp_path, attachments=[attachment]).read_text()
+    assert "## Transfer\n\n| skill | drop | adapt |\n| --- | ---: | ---: |\n| dodge | 0.25 | yes |" in text
 
 
 def test_presets_that_repeat_are_told_apart_by_their_folders(tmp_path):

@@ -9,14 +9,15 @@ from soulsgraph.adaptation import adaptation_stages
 from soulsgraph.domains import record_domain
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
-from soulsgraph.transfer.retention import (
+from soulsgraph.transfer.continual_measures import (
     backward_transfer,
     forgetting,
     forward_transfer,
     isolated_forgetting,
-    judge_retention,
     zero_shot_forward_transfer,
 )
+from soulsgraph.transfer.retention import Kept, judge_retention
+from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_envs.errors import SoulsGraphError
 
@@ -70,3 +71,24 @@ def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
     assert len(read_rows(run.results("retention"))) == 12
     written = json.loads((run.path / "results" / "retention.json").read_text())
     assert written["isolated_forgetting"][0][0] is None
+    assert [kept.domain for kept in retention.kept] == ["iudex-phase1", "iudex-phase2"]
+    assert [(kept.now == kept.before).all() for kept in retention.kept] == [True, True], "the old versions play as ever"
+    assert [found.domain for found in retention.training] == ["iudex-phase2", "vordt"]
+    assert "soulsgraph recovery" in written["training_forward_transfer"]["vordt"]["missing"]
+    rates, measures = win_rates_over_seeds({0: retention}), measures_over_seeds({0: retention})
+    assert len(rates.rows()) == 12
+    named = {row["measure"]: row for row in measures.rows()}
+    assert named["change of iudex-phase1, own versions"]["mean"] == 0.0
+    assert named["forward transfer while training in vordt"]["each_seed"] == "0: missing"
+
+
+def test_old_versions_that_play_otherwise_would_show():
+    kept = Kept("iudex-phase1", np.array([True, True, False, False]), np.array([True, False, False, False]))
+    assert kept.to_dict()["difference"] == -0.25
+    assert "2/4 before what came later, 1/4 now, -25.0 points; 1 episodes ended otherwise" in kept.line()
+
+
+def test_seeds_of_different_chains_are_not_put_together():
+    check_chains({1: ("a", "b"), 2: ("a", "b")})
+    with pytest.raises(SoulsGraphError, match="go through a -> b as seed 1 did, found a for seed 2"):
+        check_chains({1: ("a", "b"), 2: ("a",)})

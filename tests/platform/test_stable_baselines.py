@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from soulsgraph.adaptation import adaptation_stages
+from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint
+from soulsgraph.curves import evaluate_checkpoints
 from soulsgraph.evaluation import judge_rows
 from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
@@ -18,7 +20,7 @@ from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.frozen import network_of
+from soulsgraph_policies.frozen import network_of, weights_of
 from soulsgraph_policies.inference import FusedNetworks
 
 #: 400 to 1,800 decisions a skill: enough to update some hundred times.
@@ -134,3 +136,18 @@ def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
     assert versions == {"camera": [1], "lock_on": [1], "movement": [1], "dodge": [1, 2], "heal_attack": [1, 2]}
     upstream = {artifact.skill: artifact.version for artifact in run.library.card("heal_attack", 2).upstream}
     assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
+
+
+def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(tmp_path):
+    run = begin(tmp_path / "run", "end-to-end")
+    stage = run.plan.stages()[0]
+    train_with_stable_baselines(run, stage)
+    training, curve = (read_rows(run.results(name)) for name in ("training", "curves"))
+    steps = list(range(1_000, stage.budget + 1, 1_000))
+    assert [row["step"] for row in curve] == [row["step"] for row in training] == steps
+    assert {(row["stage"], row["skill"]) for row in curve} == {(stage.name, "end_to_end")}
+    kept = load_checkpoint(checkpoint_files(run.path / "curves" / stage.name)[stage.budget])
+    (last,) = evaluate_checkpoints(StageSetup.of(run, stage).curve_task, [(stage.budget, kept)])
+    assert {name: curve[-1][name] for name in last.figures} == last.figures
+    for name, values in weights_of(run.library.load("end_to_end")).items():
+        np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")

@@ -1,15 +1,18 @@
-"""Units as Ray tasks: a stop cancels those that wait, and a defect of one ends no other."""
+"""Units as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import ray
 
 from soulsgraph.interruption import Interrupted
+from soulsgraph.reproduction.folder import ReproductionFolder
+from soulsgraph.reproduction.protocol import Protocol
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
-from soulsgraph.reproduction.work import Ending, follow, judge_endings
+from soulsgraph.reproduction.work import Ending, do_references, follow, judge_endings
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.errors import SoulsGraphError
 
@@ -55,10 +58,20 @@ def work_until_told(noticeboard, name: str) -> Ending:
     return Ending("stopped in stage dodge", stopped=True)
 
 
+def work_a_while(noticeboard, name: str) -> Ending:
+    supervisor = RemoteSupervisor(noticeboard, name)
+    for done in range(12):
+        supervisor.report(Standing("dodge", done, 12))
+        supervisor.stop_requested()
+        time.sleep(0.1)
+    supervisor.report(None)
+    return Ending()
+
+
 def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
     noticeboard, told = open_noticeboard(), Told()
     tasks = {"first": succeed, "broken": break_down, "dead": die, "last": succeed}
-    units = {ray.remote(num_cpus=1, max_retries=0)(task).remote(): name for name, task in tasks.items()}
+    units = {name: ray.remote(num_cpus=1, max_retries=0)(task).remote for name, task in tasks.items()}
     endings = dict(follow(units, noticeboard, told, lambda: False))
     assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
     assert "its process died" in endings["dead"].failure
@@ -69,20 +82,44 @@ def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
     assert "in break_down" in str(defect)
 
 
-def test_a_stop_cancels_units_that_wait_and_lets_those_at_work_save():
+def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
     noticeboard, told = open_noticeboard(), Told()
-    at_work = ray.remote(num_cpus=1)(work_until_told).remote(noticeboard, "at work")
-    units = {at_work: "at work"}
-    while "at work" not in ray.get(noticeboard.read.remote()):
-        time.sleep(0.05)
-    units |= {ray.remote(num_cpus=1)(work_until_told).remote(noticeboard, name): name for name in ("next", "later")}
-    endings = dict(follow(units, noticeboard, told, lambda: True))
+    task = ray.remote(num_cpus=1)(work_until_told)
+    units = {name: partial(task.remote, noticeboard, name) for name in ("at work", "next", "later")}
+    endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
     with pytest.raises(Interrupted, match="soulsgraph reproduce --resume --out out"):
         judge_endings(Path("out"), endings)
+
+
+def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
+    folder = ReproductionFolder.create(tmp_path / "out", Protocol(seeds=(100,), episodes=5_000))
+    noticeboard, told = open_noticeboard(), Told()
+    units = {"references": partial(ray.remote(num_cpus=1)(do_references).remote, folder.path, noticeboard)}
+    endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))
+    assert told.endings == {"references": "stopped while judging; it is done anew."}
+    assert endings["references"].stopped
+    assert not (folder.path / "references.json").exists()
+    assert not ray.get(noticeboard.read.remote())
 
 
 def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
     judge_endings(Path("out"), {"a": Ending(), "b": Ending()})
     with pytest.raises(SoulsGraphError, match="1 of 2 units failed: a: disk full"):
         judge_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
+
+
+def test_no_more_units_are_at_work_than_there_are_processors():
+    noticeboard, told, most = open_noticeboard(), Told(), 0
+
+    def look() -> bool:
+        nonlocal most
+        most = max(most, len(ray.get(noticeboard.read.remote())))
+        return False
+
+    task = ray.remote(num_cpus=1)(work_a_while)
+    endings = dict(
+        follow({f"{i}": partial(task.remote, noticeboard, f"{i}") for i in range(3)}, noticeboard, told, look)
+    )
+    assert most == 1
+    assert [ending.failure for ending in endings.values()] == ["", "", ""]

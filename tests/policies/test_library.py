@@ -174,7 +174,7 @@ def _refusal(library):
         ({"layer_sizes": [2, 8, 4]}, "layer_sizes: expected 3 inputs"),
         ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "normalizer.mean: expected 3 values"),
         ({"seed": 3}, "seed: expected no such key"),
-        ({"version": "1"}, "version: expected a int"),
+        ({"version": "1"}, "version: expected a value of type int"),
     ],
 )
 def test_a_card_at_odds_with_itself_names_the_key(library, change, message):

@@ -55,13 +55,15 @@ def test_layer_sizes_may_come_as_the_list_that_json_knows(sizes: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden_sizes": [64, "64"]}, "hidden_sizes: expected whole numbers"),
-        ({"hidden_sizes": 64}, "hidden_sizes: expected a list"),
+        ({"hidden_sizes": [64, "64"]}, "hidden_sizes: expected a list of whole numbers"),
+        ({"hidden_sizes": 64}, "hidden_sizes: expected a list of whole numbers, found 64"),
         ({"hidden_sizes": []}, "hidden_sizes: expected one or more layers"),
         ({"dobule": True}, "double"),
-        ({"double": 1}, "option double: expected a bool"),
-        ({"n_step": 2.5}, "option n_step: expected a int"),
+        ({"double": 1}, "option double: expected true or false, found 1"),
+        ({"n_step": 2.5}, "option n_step: expected a whole number, found 2.5"),
         ({"n_step": 0}, "n_step: expected at least 1"),
+        ({"n_step": True}, "option n_step: expected a whole number, found True"),
+        ({"discount": "most"}, "option discount: expected a number, found 'most'"),
         ({"budget": 5}, "found 'budget'"),
         ({"animations": "onehot"}, "scalar, one_hot"),
         ({"lanes": 256}, "expected 1 to 128 lanes"),
@@ -70,6 +72,22 @@ def test_layer_sizes_may_come_as_the_list_that_json_knows(sizes: Any) -> None:
 def test_wrong_option_is_told_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SoulsGraphError, match=message):
         preset_with(PRESETS["fast"], options)
+
+
+@pytest.mark.parametrize("name", OPTION_NAMES)
+def test_every_option_tells_in_words_what_it_expects(name: str) -> None:
+    with pytest.raises(SoulsGraphError, match=r"expected (?!a bool|a int|a float|a str)"):
+        preset_with(PRESETS["fast"], {name: None})
+
+
+def test_an_unknown_option_is_told_with_the_names_most_like_it_and_how_many_there_are() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        preset_with(PRESETS["fast"], {"qwzx": 1})
+    listed, _, rest = str(caught.value).removeprefix("unknown option: expected one of ").partition(" and ")
+    shown = listed.split(", ")
+    assert set(shown) < set(OPTION_NAMES)
+    assert rest == f"{len(OPTION_NAMES) - len(shown)} more; found 'qwzx'."
+    assert len(str(caught.value)) < 200
 
 
 def test_option_names_are_of_one_thing_each() -> None:

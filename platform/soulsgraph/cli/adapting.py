@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import (
@@ -19,11 +21,19 @@ from soulsgraph.cli.options import (
     TransferOptions,
 )
 from soulsgraph.cli.place import display_of, make_console, print_json, workplace
+from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from soulsgraph.transfer.measures import Question
+    from soulsgraph.transfer.over_seeds import SeedsTable
+    from soulsgraph.transfer.report import TransferReport
     from soulsgraph_policies.artifact import SkillCard
+
+Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 
 def adapt(
@@ -66,101 +76,179 @@ def adapt(
 
 
 def transfer(
-    folder: Annotated[Positional[Path], "RUN"],
+    folders: Runs,
     output: OutputOptions = DEFAULT_OUTPUT,
     judging: TransferOptions = DEFAULT_TRANSFER,
     controls: bool = False,
+    out: Path | None = None,
 ) -> None:
     """Measure, without training, what a shift does to each skill, and recommend which to adapt.
 
     Args:
-        folder: Run folder with trained skills.
+        folders: Run folders with trained skills, one a seed; each is measured by itself.
         controls: Hold the recommendation against shifts whose cause is known instead.
+        out: Folder for what the seeds say together.
     """
-    from soulsgraph.transfer.controls import control_rows, controls_table, run_controls
     from soulsgraph.transfer.measures import Question
-    from soulsgraph.transfer.report import save_transfer
-    from soulsgraph.transfer.report import transfer as measured
+    from soulsgraph.transfer.over_seeds import open_seeds
 
-    run, console = RunFolder.open(folder), make_console(output)
-    home = lasting_name(judging.home or run.plan.scenario)
+    runs, console = open_seeds(folders), make_console(output)
+    home = lasting_name(judging.home or next(iter(runs.values())).plan.scenario)
     question = Question(home, lasting_name(judging.scenario), judging.episodes, judging.seed)
-    with run.locked():
-        if controls:
-            results = run_controls(run, question, display=display_of(output))
-            console.print(controls_table(results))
-            plain: Any = control_rows(results)
-        else:
-            report = measured(run, question, display_of(output))
-            save_transfer(run, report)
-            for table in report.to_rich():
-                console.print(table)
-            console.print("\n".join(report.lines()), highlight=False, soft_wrap=True)
-            plain = report.to_dict()
-    console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)
+    if controls:
+        plain: Any = _controls(runs, question, Printing(console, output, out))
+    else:
+        plain = _transfers(runs, question, Printing(console, output, out))
+    for run in runs.values():
+        console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)
     if output.json:
         print_json(plain)
 
 
 def recovery(
-    folder: Annotated[Positional[Path], "RUN"],
+    folders: Runs,
     session: SessionOptions = DEFAULT_SESSION,
     judging: TransferOptions = DEFAULT_TRANSFER,
     budget: int = 80_000,
+    out: Path | None = None,
 ) -> None:
     """Compare what the same steps win back: the recommended skills, each alone, all, all from scratch.
 
     Args:
-        folder: Run folder with trained skills; it stays as it is, each arm gets a folder below it.
+        folders: Run folders with trained skills, one a seed; each stays as it is, its arms get folders below it.
         budget: Steps of each arm in all.
+        out: Folder for what the seeds say together.
     """
     from soulsgraph.adaptation import check_target
-    from soulsgraph.transfer.recovery import Comparison, Target, arms_of, recover, recovery_table
+    from soulsgraph.transfer.over_seeds import open_seeds
+    from soulsgraph.transfer.recovery import Comparison, Target, arms_of, recover, recovery_table, results_name
+    from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds
     from soulsgraph_clusters.session import connect
 
-    run, console = RunFolder.open(folder), make_console(session)
+    runs, console = open_seeds(folders), make_console(session)
     home = judging.home and lasting_name(judging.home)
     target = Target(lasting_name(judging.scenario), budget, judging.episodes, judging.seed, home)
-    source = check_target(run, target.scenario, target.after)
-    arms = arms_of(run, _recommended(run, source, target.scenario, session))
+    sources = {seed: check_target(run, target.scenario, target.after) for seed, run in runs.items()}
+    arms = {
+        seed: arms_of(run, _recommended(run, sources[seed], target.scenario, session)) for seed, run in runs.items()
+    }
     silence_advice()
-    with run.locked(), connect(session.address) as joined:
-        results = recover(Comparison(run, target, joined, display_of(session)), arms, console)
-    console.print(recovery_table(target, results))
+    results = {}
+    with connect(session.address) as joined:
+        for seed, run in runs.items():
+            with run.locked():
+                comparison = Comparison(run, target, joined, display_of(session))
+                results[seed] = recover(comparison, arms[seed], console)
+    printing = Printing(console, session, out)
+    together = printing.together({results_name(target): recovery_over_seeds(target, results)}, shown=len(runs) > 1)
+    if len(runs) == 1:
+        (single,) = results.values()
+        console.print(recovery_table(target, single))
+        together = [result.to_dict() for result in single]
     if session.json:
-        print_json([result.to_dict() for result in results])
+        print_json(together)
 
 
 def retention(
-    folder: Annotated[Positional[Path], "RUN"],
+    folders: Runs,
     output: OutputOptions = DEFAULT_OUTPUT,
     judging: JudgingOptions = DEFAULT_JUDGING,
+    out: Path | None = None,
 ) -> None:
     """Judge every scenario a run went through with the versions after each: transfer and forgetting.
 
     Args:
-        folder: Run folder that was adapted to one scenario or more.
+        folders: Run folders that were adapted to one scenario or more, one a seed, all to the same.
+        out: Folder for what the seeds say together.
     """
+    from soulsgraph.domains import domain_chain
+    from soulsgraph.transfer.over_seeds import open_seeds
     from soulsgraph.transfer.retention import judge_retention
+    from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 
-    run, console = RunFolder.open(folder), make_console(output)
-    with run.locked():
-        judged = judge_retention(run, judging.episodes, judging.seed, display_of(output))
-    console.print(judged.to_rich())
-    console.print("\n".join(judged.lines()), highlight=False, soft_wrap=True)
+    runs, console = open_seeds(folders), make_console(output)
+    check_chains({seed: domain_chain(run) for seed, run in runs.items()})
+    found = {}
+    for seed, run in runs.items():
+        with run.locked():
+            found[seed] = judge_retention(run, judging.episodes, judging.seed, display_of(output))
+        if len(runs) > 1:
+            console.print(f"seed {seed}", highlight=False)
+        console.print(found[seed].to_rich())
+        console.print("\n".join(found[seed].lines()), highlight=False, soft_wrap=True)
+    tables = {"retention": win_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
+    together = Printing(console, output, out).together(tables, shown=len(runs) > 1)
     if output.json:
-        print_json(judged.to_dict())
+        (single, *more) = found.values()
+        print_json(together if more else single.to_dict())
+
+
+@dataclass(frozen=True)
+class Printing:
+    """Where the tables of several seeds go: the console, and a folder if one was named."""
+
+    console: Console
+    output: OutputOptions
+    folder: Path | None
+
+    def together(self, tables: Mapping[str, SeedsTable], shown: bool) -> Any:
+        """Print the tables where there are several seeds, write them where a folder was named; give them plain."""
+        for name, table in tables.items():
+            for part in table.to_rich() if shown else ():
+                self.console.print(part)
+            if self.folder is not None:
+                table.save(self.folder, name)
+        if self.folder is not None:
+            self.console.print(f"all seeds together in {self.folder}", highlight=False, soft_wrap=True)
+        return {name: table.to_dict() for name, table in tables.items()}
+
+
+def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:
+    from soulsgraph.transfer.controls import control_rows, controls_table, run_controls
+    from soulsgraph.transfer.transfer_over_seeds import controls_over_seeds
+
+    results = {}
+    for seed, run in runs.items():
+        with run.locked():
+            results[seed] = run_controls(run, question, display=display_of(printing.output))
+    together = printing.together({"transfer-controls": controls_over_seeds(results)}, shown=len(runs) > 1)
+    if len(runs) > 1:
+        return together
+    (single,) = results.values()
+    printing.console.print(controls_table(single))
+    return control_rows(single)
+
+
+def _transfers(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:
+    from soulsgraph.transfer.transfer_over_seeds import recommendations_over_seeds, win_rates_over_seeds
+
+    reports = {seed: _measured(run, question, printing.output) for seed, run in runs.items()}
+    name = f"transfer-{slug(question.scenario)}"
+    tables = {name: recommendations_over_seeds(reports), f"{name}-win-rates": win_rates_over_seeds(reports)}
+    together = printing.together(tables, shown=len(runs) > 1)
+    if len(runs) > 1:
+        return together
+    (report,) = reports.values()
+    for table in report.to_rich():
+        printing.console.print(table)
+    printing.console.print("\n".join(report.lines()), highlight=False, soft_wrap=True)
+    return report.to_dict()
+
+
+def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:
+    from soulsgraph.transfer.report import save_transfer
+    from soulsgraph.transfer.report import transfer as measured
+
+    with run.locked():
+        report = measured(run, question, display_of(output))
+        save_transfer(run, report)
+    return report
 
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
     """Give what a saved transfer recommends; measure first where there is none of the versions in play."""
     from soulsgraph.transfer.measures import Question
-    from soulsgraph.transfer.report import save_transfer, saved_recommendation, transfer
+    from soulsgraph.transfer.report import saved_recommendation
 
     saved = saved_recommendation(run, home, scenario)
-    if saved is not None:
-        return saved
-    with run.locked():
-        report = transfer(run, Question(home, scenario), display_of(output))
-        save_transfer(run, report)
-    return report.recommended
+    return saved if saved is not None else _measured(run, Question(home, scenario), output).recommended

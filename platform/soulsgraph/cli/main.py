@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 
-from soulsgraph.interruption import TERMINATED, Interrupted, terminable
+from soulsgraph.interruption import Interrupted, stopped, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError
 
@@ -22,8 +22,9 @@ def main() -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     threading.excepthook = _forget_refused_write
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
-        with terminable():
+        with terminable(command):
             # Takes more than a second, in which a user may think better of it.
             from soulsgraph.cli.commands import app
 
@@ -41,9 +42,9 @@ def main() -> None:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:
             raise
-        _leave(TERMINATED, _INTERRUPTED)
+        _leave(stopped("terminated", command), _INTERRUPTED)
     except KeyboardInterrupt:
-        _leave("interrupted; a run goes on from its last checkpoint with --resume", _INTERRUPTED)
+        _leave(stopped("interrupted", command), _INTERRUPTED)
 
 
 def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:

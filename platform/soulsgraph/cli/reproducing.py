@@ -18,6 +18,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from soulsgraph.reports.attachments import Attachment
     from soulsgraph.reproduction.folder import ReproductionFolder
     from soulsgraph.reproduction.protocol import Protocol
 
@@ -74,6 +75,15 @@ class ProtocolOptions:
         )
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What a report is made of: reproductions, the variants of an ablation, tables of other commands."""
+
+    folders: tuple[Path, ...]
+    variants: tuple[Path, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+
 _DEFAULT = ProtocolOptions()
 
 
@@ -102,13 +112,14 @@ def reproduce(
     console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
     silence_advice()
     _work(folder, session, console)
-    _report((folder.path,), folder.path / "report", session)
+    _report(Contents((folder.path,)), folder.path / "report", session)
 
 
 def report(
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR ...")],
     output: OutputOptions = DEFAULT_OUTPUT,
     variants: tuple[Path, ...] = (),
+    attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
     out: Path | None = None,
 ) -> None:
     """Write one report of one or several reproductions, presets beside each other.
@@ -116,11 +127,15 @@ def report(
     Args:
         folders: Folders that reproduce wrote.
         variants: Folders of an ablation, the reference first.
+        attach: Tables of other commands to show in it, as of transfer, recovery or retention.
         out: Folder of the report; `report` in the first folder if not given.
     """
     if not folders:
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    _report(folders, out or folders[0] / "report", output, variants)
+    from soulsgraph.reports.attachments import Attachment
+
+    contents = Contents(folders, variants, tuple(map(Attachment.parse, attach)))
+    _report(contents, out or folders[0] / "report", output)
 
 
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
@@ -132,12 +147,12 @@ def _work(folder: ReproductionFolder, session: SessionOptions, console: Console)
         do_units(folder, console)
 
 
-def _report(folders: tuple[Path, ...], out: Path, output: OutputOptions, variants: tuple[Path, ...] = ()) -> None:
+def _report(contents: Contents, out: Path, output: OutputOptions) -> None:
     from soulsgraph.reports.reproduction import write_report
     from soulsgraph.reproduction.table import seed_tables
 
-    written = write_report(folders, out, variants)
-    tables = seed_tables(folders)
+    written = write_report(contents.folders, out, contents.variants, contents.attachments)
+    tables = seed_tables(contents.folders)
     if output.json:
         print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})
         return

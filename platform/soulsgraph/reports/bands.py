@@ -124,12 +124,8 @@ def find_oracle(reproduction: Reproduction, scenario: str, start: str, restricte
 
     References are known by their labels: "oracle" is in both, "16" in the restricted one's.
     """
-    for setting in reproduction.settings:
-        fight = (setting.part, setting.scenario, setting.start)
-        is_restricted = "16" in setting.label
-        if fight == (REFERENCE, scenario, start) and "oracle" in setting.label and is_restricted == restricted:
-            return setting
-    return None
+    fights = {(setting.scenario, setting.start): setting for setting in _oracles(reproduction, restricted)}
+    return fights.get((scenario, start))
 
 
 def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
@@ -195,11 +191,19 @@ def _deviation(label: str, setting: SettingRates | None) -> Verdict:
 
 
 def _controls(reproduction: Reproduction) -> Iterator[Verdict]:
+    # The restricted oracle answers for the baseline, which fights where Table 1 begins and nowhere else.
     home = TABLE_1[0]
-    for restricted, band in ((False, ORACLE_BAND), (True, RESTRICTED_ORACLE_BAND)):
-        oracle = find_oracle(reproduction, home.scenario, home.start, restricted)
-        if oracle:
-            yield band.judge(f"{oracle.label}, {oracle.scenario}", oracle.spread.median)
+    restricted = find_oracle(reproduction, home.scenario, home.start, restricted=True)
+    judged = [(setting, ORACLE_BAND) for setting in _oracles(reproduction, restricted=False)]
+    judged += [(restricted, RESTRICTED_ORACLE_BAND)] if restricted else []
+    for oracle, band in judged:
+        yield band.judge(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
+
+
+def _oracles(reproduction: Reproduction, restricted: bool) -> Iterator[SettingRates]:
+    for setting in reproduction.settings:
+        if setting.part == REFERENCE and "oracle" in setting.label and ("16" in setting.label) == restricted:
+            yield setting
 
 
 def _rates(reproduction: Reproduction, label: str) -> Spread | None:

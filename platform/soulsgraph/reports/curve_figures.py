@@ -10,7 +10,6 @@ from matplotlib.patches import Patch
 
 from soulsgraph.curves import EPISODES
 from soulsgraph.reports.figure_style import BLUE, GREY, INK, ORANGE, SKILL_COLOURS, STYLE, draw_seeds
-from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.reproduction_records import Reproduction
 from soulsgraph.reports.seed_curves import SeedCurves, moving_average, seed_curves
 from soulsgraph.table_1 import TABLE_1
@@ -20,6 +19,7 @@ PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
 PAPER_DODGE_LENGTHS = (150.0, 300.0)
 _PERIODS = 10
+_SHADED = "mean over seeds,\n95 % t interval shaded"
 _BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
@@ -52,7 +52,7 @@ def draw_baseline(reproduction: Reproduction) -> Figure | None:
                 if raw:
                     _draw_smoothed(axes, raw, colour, budget)
             axes.set(xlabel="thousand decisions", ylabel=label)
-            axes.legend()
+        figure.axes[0].legend(loc="upper left")
         figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
     return figure
 
@@ -65,7 +65,7 @@ def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
     if training is None and greedy is None:
         return None
     with rc_context(STYLE):
-        figure = Figure(figsize=(7.4, 4.4))
+        figure = Figure(figsize=(8.6, 4.4))
         axes = figure.subplots()
         if greedy:
             draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
@@ -78,8 +78,9 @@ def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
             label = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
             axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=label)
         axes.set(xlabel="thousand decisions", ylabel="decisions of an episode", ylim=(0.0, None))
-        axes.set_title(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
+        shaded = len(reproduction.seeds) > 1
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title=_SHADED if shaded else None, alignment="left")
     return figure
 
 
@@ -121,7 +122,8 @@ def _draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None
         label=f"{label}: mean over seeds",
         zorder=3,
     )
-    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average")
+    shade = " with its 95 % t interval" if smooth.interval else ""
+    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
 
 
 def _explain(axes: Axes, reproduction: Reproduction) -> None:
@@ -141,4 +143,4 @@ def _explain(axes: Axes, reproduction: Reproduction) -> None:
 
 
 def _whose(reproduction: Reproduction) -> str:
-    return f"{reproduction.title}, {seeds_text(len(reproduction.seeds))}"
+    return f"{reproduction.title}, {reproduction.seeds_told}"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from soulsgraph.intervals import Interval
 from soulsgraph.reports.bands import BEYOND_PAPER, GAIN_SHARES, ROW_BANDS, dodge_ratio, gain_share, judge_reproduction
-from soulsgraph.reports.markdown import markdown_table, number, seeds_text, with_interval, yes_no
+from soulsgraph.reports.markdown import markdown_table, number, with_interval, yes_no
 from soulsgraph.reports.paper import paper_rate
-from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.report_tables import ABLATION_ROWS, ablation_rows, comparison_rows, contrast_rows
 from soulsgraph.reports.reproduction_records import TABLE_1_PARTS, Reproduction
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph.table_1 import TABLE_1
 
 _SHARE = "share of "
+#: What a description holds for programs, or is told session by session.
+_OF_THE_FILE = ("format", "version", "sessions")
 _SPREAD_HEADINGS = ("median", "mean (t interval)", "interquartile mean (bootstrap)", "deviation (chi-square)")
 
 
@@ -25,17 +25,18 @@ def table_1(reproduction: Reproduction) -> str:
     settings = [reproduction.setting[row.label] for row in TABLE_1 if row.label in reproduction.setting]
     if not settings:
         return ""
-    headings = ("row", "paper", *_SPREAD_HEADINGS, "aim", "median is")
+    headings = ("row", "paper", "seeds", *_SPREAD_HEADINGS, "aim", "median is")
     rows = [
         (
             setting.label,
             _paper_cell(setting.paper_percent),
+            str(len(setting.seeds)),
             *_spread_cells(setting.spread),
             *_aim(reproduction, setting),
         )
         for setting in settings
     ]
-    title = f"### Table 1, {reproduction.title}: win rates in %, {seeds_text(len(reproduction.seeds))}"
+    title = f"### Table 1, {reproduction.title}: win rates in %, {reproduction.seeds_told}"
     return "\n\n".join([title, markdown_table(headings, rows), "Each seed:", _seed_table(settings)])
 
 
@@ -84,7 +85,7 @@ def contrasts(reproduction: Reproduction) -> str:
         (f"{row['first']} - {row['second']}", *_difference_cells(row), number(row["median"]))
         for row in contrast_rows([reproduction])
     ]
-    headings = ("difference", "points (t interval)", "seeds above / below", "median")
+    headings = ("difference", "mean points (t interval)", "seeds above / below", "median points")
     table = markdown_table(headings, rows)
     return f"### Differences between rows, {reproduction.title}, paired by seed\n\n{table}" if rows else ""
 
@@ -104,9 +105,12 @@ def end_to_end(reproduction: Reproduction) -> str:
     """Give how often the end-to-end agent chose each action, in percent of its decisions."""
     shares = {name: spread for name, spread in reproduction.measure.items() if _SHARE in name}
     ordered = sorted(shares, key=lambda name: -shares[name].median)
-    percent = {name: Spread({k: 100.0 * v for k, v in shares[name].by_seed.items()}) for name in ordered}
+    percent = {
+        name.removeprefix(_SHARE): Spread({seed: 100.0 * share for seed, share in shares[name].by_seed.items()})
+        for name in ordered
+    }
     title = f"### What the end-to-end agent does, {reproduction.title}: % of its greedy decisions"
-    return _measure_table(title, percent) if percent else ""
+    return _measure_table(title, percent, "action") if percent else ""
 
 
 def other_settings(reproduction: Reproduction) -> str:
@@ -140,21 +144,15 @@ def ablation(variants: Sequence[Reproduction]) -> str:
     return "\n\n".join(["## Ablation", note, markdown_table(headings, rows)])
 
 
-def attached(tables: Mapping[str, Path]) -> Iterator[str]:
-    """Give tables of other tools, as of transfer or retention, from their Parquet files.
-
-    Raises:
-        SoulsGraphError: if a file is missing or no Parquet file.
-    """
-    for title, path in tables.items():
-        rows = read_rows(path)
-        headings = tuple(rows[0]) if rows else ("no rows",)
-        yield f"## {title}\n\n{markdown_table(headings, [[_plain(row[name]) for name in headings] for row in rows])}"
-
-
 def description(reproduction: Reproduction) -> str:
-    """Give seeds, plan, versions, machine and wall time as recorded."""
-    rows = [("seeds", ", ".join(map(str, reproduction.seeds))), *_flat(reproduction.description)]
+    """Give seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
+    told = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
+    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(told)]
+    before: Mapping[str, Any] = {}
+    for index, session in enumerate(reproduction.description.get("sessions", ()), 1):
+        changed = {name: value for name, value in session.items() if value != before.get(name)}
+        rows += _flat(changed, f"session {index} ")
+        before = session
     return f"### How {reproduction.title} was made\n\n{markdown_table(('what', 'value'), rows)}"
 
 
@@ -226,17 +224,13 @@ def _median_and_deviation(row: Mapping[str, Any], label: str) -> str:
     return f"{number(row[f'{label}: median'])} ({number(row[f'{label}: deviation'])})"
 
 
-def _measure_table(title: str, spreads: Mapping[str, Spread]) -> str:
+def _measure_table(title: str, spreads: Mapping[str, Spread], what: str = "measure") -> str:
     rows = []
     for name, spread in spreads.items():
         digits = 2 if abs(spread.median) < 10.0 else 1
         each = ", ".join(number(value, digits) for value in spread.values)
         rows.append((name, *_spread_cells(spread, digits), each))
-    return f"{title}\n\n{markdown_table(('measure', *_SPREAD_HEADINGS, 'each seed'), rows)}"
-
-
-def _plain(value: object) -> str:
-    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{title}\n\n{markdown_table((what, *_SPREAD_HEADINGS, 'each seed'), rows)}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

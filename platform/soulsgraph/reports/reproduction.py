@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from soulsgraph.files import write_json, write_text
 from soulsgraph.reports import report_sections as sections
 from soulsgraph.reports import report_tables
+from soulsgraph.reports.attachments import Attachment
 from soulsgraph.reports.paper import REMARK
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.reproduction_records import Records, Reproduction, load_reproductions
@@ -39,6 +40,8 @@ _STATISTICS = f"""## How the figures are computed
   interval (Agarwal et al. 2021, rliable); the standard deviation with its chi-square interval, which takes normal
   scatter for granted. One seed alone has no interval over seeds, and a t interval knows no bounds at 0 or 100 %.
 - Differences between rows and between presets are taken within each seed first; their t interval is over those.
+- Every seed plays the same evaluation episodes, so random or scripted play gives every seed the same figure unless
+  trained skills play with it.
 - {REMARK}
 - Wilson and exact (Clopper-Pearson) intervals stand beside the paper's figures: so few episodes leave each of them
   tens of points wide, and they say nothing of training seeds, of which the paper reports one.
@@ -46,13 +49,13 @@ _STATISTICS = f"""## How the figures are computed
 
 
 def write_report(
-    folders: Sequence[Path], out: Path, variants: Sequence[Path] = (), attachments: Mapping[str, Path] | None = None
+    folders: Sequence[Path], out: Path, variants: Sequence[Path] = (), attachments: Sequence[Attachment] = ()
 ) -> Path:
     """Write the report of one or several reproductions and give its Markdown file.
 
     Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
     whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
-    `attachments` are Parquet tables of other tools by the title they get. Whatever was not recorded is left out.
+    `attachments` are tables of other tools. Whatever was not recorded is left out.
 
     Raises:
         SoulsGraphError: if a folder holds no records, or some that are damaged.
@@ -60,7 +63,7 @@ def write_report(
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
     tables = _tables(reproductions, ablated)
-    extra = [*sections.attached(attachments or {})]
+    extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
     with _renewed(out / TABLES) as folder:
         for name, rows in tables.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import read_json
+from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph_envs.errors import SoulsGraphError
@@ -85,6 +86,13 @@ class Reproduction:
         trained = [row for row in self.rows if row["part"] != REFERENCE]
         return tuple(sorted({int(row["seed"]) for row in trained + self.curves + self.training + self.measures}))
 
+    @property
+    def seeds_told(self) -> str:
+        """How many seeds are recorded, and of how many planned ones where some are missing."""
+        planned, done = _planned(self.description, "seeds"), len(self.seeds)
+        missing = isinstance(planned, list) and done < len(planned)
+        return f"unfinished: {done} of {seeds_text(len(planned))}" if missing else seeds_text(done)
+
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
         """Every judged setting, in the order recorded.
@@ -146,8 +154,10 @@ def _load(folder: Path) -> Reproduction:
         raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; {_REMEDY} {folder}.")
     file = folder / DESCRIPTION
     description = read_json(file, "restore the file from a copy") if file.exists() else {}
-    if not isinstance(description, dict):
-        raise SoulsGraphError(f"{file}: expected an object, found {description!r:.40}; restore the file from a copy.")
+    sessions = description.get("sessions", []) if isinstance(description, dict) else None
+    if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
+        found = f"{description!r:.40}"
+        raise SoulsGraphError(f"{file}: expected an object with sessions, found {found}; restore the file from a copy.")
     return Reproduction("", description, **records)
 
 

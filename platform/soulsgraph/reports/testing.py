@@ -41,9 +41,15 @@ _MEASURES = {
 }
 _DESCRIPTION = {
     "format": "soulsgraph reproduction",
-    "versions": {"soulsgraph": "0.1.0", "ray": "2.60.0", "torch": "2.13.0"},
-    "machine": {"processor": "a processor", "cores": 2, "system": "Linux"},
     "wall_time_s": 1234.5,
+    "sessions": [
+        {
+            "wall_time_s": wall_time_s,
+            "versions": {"soulsgraph": "0.1.0", "ray": "2.60.0", "torch": torch},
+            "machine": {"processor": "a processor", "cores": 2, "system": "Linux"},
+        }
+        for wall_time_s, torch in ((1000.0, "2.13.0"), (234.5, "2.14.0"))
+    ],
 }
 
 

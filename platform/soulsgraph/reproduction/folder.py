@@ -23,8 +23,10 @@ from soulsgraph_policies.artifact import package_versions
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with --out"
 
-#: What stays as it was when the reproduction was begun.
-_KEPT = ("started", "scenarios")
+#: Types of what a description holds.
+_KINDS = {"plan": dict, "started": str, "wall_time_s": float, "sessions": list}
+#: What a description holds beside its format and plan.
+_KEPT = ("started", "wall_time_s", "scenarios", "sessions")
 
 #: Rows of each record table by the table's name.
 Tables = Mapping[str, Records]
@@ -50,8 +52,7 @@ class ReproductionFolder:
         """
         require_empty(path, "reproduction", DESCRIPTION, "name another folder with --out")
         folder = cls(path, protocol)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        folder._describe({"started": started, "wall_time_s": 0.0, "scenarios": _fights()})
+        folder._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
         return folder
 
     @classmethod
@@ -70,10 +71,12 @@ class ReproductionFolder:
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
             raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-        for name, kind in (("plan", dict), ("started", str), ("wall_time_s", float)):
+        for name, kind in _KINDS.items():
             if not isinstance(values.get(name), kind):
                 found = f"{values.get(name)!r:.40}"
                 raise SoulsGraphError(f"{file}: expected {name!r} of type {kind.__name__}, found {found}; {_REMEDY}.")
+        if not all(_is_session(session) for session in values["sessions"]):
+            raise SoulsGraphError(f"{file}: expected sessions with their 'wall_time_s', found another; {_REMEDY}.")
         _require_same_fights(values, file)
         return cls(path, Protocol.from_dict(values["plan"], file))
 
@@ -132,16 +135,27 @@ class ReproductionFolder:
                 self.path / "records" / f"{table}.parquet", [{name: row[name] for name in columns} for row in kept]
             )
 
+    def begin_session(self) -> None:
+        """Note when, where and with which packages the work begins, or goes on after an interruption."""
+        values = self._described()
+        versions = {"python": platform.python_version(), **package_versions()}
+        session = {"started": _now(), "wall_time_s": 0.0, "versions": versions, "machine": describe_machine()}
+        self._describe({**values, "sessions": [*values["sessions"], session]})
+
     def add_wall_time(self, seconds: float) -> None:
-        """Add to the time that the reproduction has taken, over all its interruptions."""
+        """Add to the time that the last session has taken, and to that of all sessions together."""
+        values = self._described()
+        *before, last = values["sessions"]
+        sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
+        self._describe({**values, "wall_time_s": round(values["wall_time_s"] + seconds, 1), "sessions": sessions})
+
+    def _described(self) -> dict[str, Any]:
         values = read_json(self.path / DESCRIPTION, _REMEDY)
-        spent = round(float(values["wall_time_s"]) + seconds, 1)
-        self._describe({**{name: values[name] for name in _KEPT if name in values}, "wall_time_s": spent})
+        return {name: values[name] for name in _KEPT if name in values}
 
     def _describe(self, kept: dict[str, Any]) -> None:
         header = {"format": _FORMAT, "version": _VERSION, "plan": self.protocol.to_dict()}
-        versions = {"python": platform.python_version(), **package_versions()}
-        write_json(self.path / DESCRIPTION, {**header, "versions": versions, "machine": describe_machine(), **kept})
+        write_json(self.path / DESCRIPTION, {**header, **kept})
 
     def _pieces(self, seed: int) -> Path:
         return self.path / "seeds" / str(seed) / "pieces"
@@ -149,6 +163,10 @@ class ReproductionFolder:
     def _record(self, file: Path, make: Callable[[], Tables]) -> None:
         if not file.exists():
             write_json(file, make())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _fights() -> dict[str, str]:
@@ -174,6 +192,10 @@ def describe_machine() -> dict[str, Any]:
         names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
     return {"processor": model, "cores": os.cpu_count() or 1, "system": platform.platform()}
+
+
+def _is_session(session: object) -> bool:
+    return isinstance(session, dict) and isinstance(session.get("wall_time_s"), float)
 
 
 def _read_piece(file: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from soulsgraph.plan import Plan, check_range
 from soulsgraph.reproduction.learners import check_stable_baselines
-from soulsgraph.reproduction.seeds import REPORTING
+from soulsgraph.reproduction.seeds import REPORTING, check_one_purpose
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 
 Part = Literal["skills", "end_to_end", "end_to_end_long"]
@@ -42,11 +42,11 @@ class Protocol:
 
     Raises:
         UnknownNameError: for an unknown preset, option or learner.
-        SoulsGraphError: for a number out of its range, or a seed given twice.
+        SoulsGraphError: for a number out of its range, a seed given twice, or seeds of several purposes.
     """
 
     preset: str = "fast"
-    seeds: tuple[int, ...] = REPORTING[:10]
+    seeds: tuple[int, ...] = tuple(REPORTING[:10])
     episodes: int = 400
     scale: float = 1.0
     baseline: bool = True
@@ -59,6 +59,7 @@ class Protocol:
         whole = all(type(seed) is int for seed in self.seeds)
         if not self.seeds or not whole or len(set(self.seeds)) < len(self.seeds):
             raise SoulsGraphError(f"seeds: expected one or more, each once, found {list(self.seeds)}; correct --seeds.")
+        check_one_purpose(self.seeds)
         if self.learner not in get_args(Learner):
             raise UnknownNameError("learner", self.learner, get_args(Learner))
         check_range("scale", self.scale, 1e-3, 1e2)

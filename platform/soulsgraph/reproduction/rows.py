@@ -15,11 +15,14 @@ from soulsgraph.table_1 import Row
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.end_to_end_oracle import OracleEndToEnd
 from soulsgraph_envs.oracles import OracleDodge, OracleFight, Script, ScriptedPlay, engaging
+from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_policies.episodes import Episodes
 
 #: Where the scripted references play.
 _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
+#: Rows of references: two oracles a fight.
+REFERENCES = 2 * len(_FIGHTS)
 _FINE_TUNED_LONG = Row("long-range start, fine-tuned", "extra", SHIFTED, float("nan"), start="long", trained_on=SHIFTED)
 
 Rows = list[dict[str, Any]]
@@ -48,10 +51,11 @@ def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
     return rows
 
 
-def judge_references(episodes: int) -> Rows:
+def judge_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
     """Judge the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
 
-    They know no training seed; their rows carry that of the evaluation episodes.
+    They know no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
+    of them, and each plays so many episodes.
     """
     rows = []
     for name, start in _FIGHTS:
@@ -59,14 +63,16 @@ def judge_references(episodes: int) -> Rows:
         restricted = {END_TO_END: OracleEndToEnd(load_scenario(name))}
         for label, scripts in (("scripted oracle", full), ("scripted oracle, the baseline's 16 actions", restricted)):
             place = {"part": "reference", "label": label, "scenario": name, "start": start, "paper_percent": None}
-            rows.append({"seed": EVALUATION_SEED, **place, **_outcome(_scripted(name, start, scripts, episodes))})
+            fight = started_at(load_scenario(name), start)
+            rows.append(
+                {"seed": EVALUATION_SEED, **place, **_outcome(_scripted(fight, scripts, episodes, on_finished))}
+            )
     return rows
 
 
-def _scripted(name: str, start: str, scripts: Mapping[str, Script], episodes: int) -> Episodes:
-    skills, scenario = [make_skill(skill) for skill in scripts], started_at(load_scenario(name), start)
-    seeds = evaluation_seeds(EVALUATION_SEED, episodes)
-    return play_agent(scenario, skills, lambda lanes: ScriptedPlay(scripts), seeds)
+def _scripted(scenario: Scenario, scripts: Mapping[str, Script], episodes: int, on_finished: OnFinished) -> Episodes:
+    skills, seeds = [make_skill(skill) for skill in scripts], evaluation_seeds(EVALUATION_SEED, episodes)
+    return play_agent(scenario, skills, lambda lanes: ScriptedPlay(scripts), seeds, on_finished)
 
 
 def _outcome(played: Episodes) -> dict[str, Any]:

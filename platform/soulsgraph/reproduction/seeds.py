@@ -6,17 +6,39 @@ of the three purposes has other episodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from soulsgraph.evaluation import EVALUATION_SEED
+from soulsgraph_envs.errors import SoulsGraphError
 
 #: Boss data was calibrated on these.
-CALIBRATION = tuple(range(100, 200))
+CALIBRATION = range(100, 200)
 #: Presets were chosen on these.
-CHOOSING = tuple(range(200, 300))
+CHOOSING = range(200, 300)
 #: Results are reported on these, in this order.
-REPORTING = tuple(range(400, 500))
+REPORTING = range(400, 500)
+
+_PURPOSES = {"reporting": REPORTING, "calibration": CALIBRATION, "choosing": CHOOSING}
 
 
 def evaluation_seed(training_seed: int) -> int:
-    """Give the seed of the evaluation episodes for agents of a training seed: one for each purpose."""
-    purposes = (REPORTING, CALIBRATION, CHOOSING)
-    return EVALUATION_SEED + next((i for i, seeds in enumerate(purposes) if training_seed in seeds), 0)
+    """Give the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
+    return EVALUATION_SEED + [*_PURPOSES, None].index(_purpose(training_seed))
+
+
+def check_one_purpose(seeds: Sequence[int]) -> None:
+    """Refuse seeds of several purposes together.
+
+    Raises:
+        SoulsGraphError: naming the purposes and their seeds.
+    """
+    if len({*map(_purpose, seeds)}) > 1:
+        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in sorted(_PURPOSES.items()))
+        raise SoulsGraphError(
+            f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
+            f"{max(seeds)}; lower --seeds or change --first-seed."
+        )
+
+
+def _purpose(training_seed: int) -> str | None:
+    return next((name for name, group in _PURPOSES.items() if training_seed in group), None)

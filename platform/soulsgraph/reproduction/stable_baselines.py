@@ -6,7 +6,7 @@ skills; its network and normaliser become an ordinary artifact of the run's libr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -16,6 +16,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecNormalize
 
+from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
 from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Stage
 from soulsgraph.reports.parquet import GrowingTable
@@ -27,7 +28,7 @@ from soulsgraph.training import trained_artifact
 from soulsgraph_envs.skill_env import SkillVectorEnv
 from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.controllers import NetworkController
-from soulsgraph_policies.frozen import network_of, normalizer_of
+from soulsgraph_policies.frozen import network_of, normalizer_of, weights_of
 from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.weights import NETWORK, Weights
@@ -35,8 +36,6 @@ from soulsgraph_policies.weights import NETWORK, Weights
 #: Told the decisions done so far; training stops where it answers no.
 GoOn = Callable[[int], bool]
 
-#: Decisions between two questions whether to go on.
-_ASK_INTERVAL = 1_000
 _PACKAGE = "stable-baselines3"
 #: The names of the online network's and the target network's layers in a policy's parameters.
 _ONLINE, _TARGET = "q_net.q_net", "q_net_target.q_net"
@@ -88,14 +87,18 @@ def export(setup: StageSetup, model: DQN) -> Artifact:
 
 
 class _Watch(BaseCallback):
-    """Record the episodes that end, and ask now and then whether to go on."""
+    """Record the episodes that end and a greedy learning curve, and ask now and then whether to go on."""
 
     def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
         super().__init__()
-        self._stage, self._go_on = setup.stage, go_on
-        self._table = GrowingTable(setup.run.results("training"))
+        self._setup, self._stage, self._go_on = setup, setup.stage, go_on
+        self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
+        folder = setup.run.path / "curves" / setup.stage.name
+        self._evaluator = CurveEvaluator(folder, setup.curve_task, beside=False)
         # A stage that was stopped begins anew.
-        self._table.forget(setup.stage.name, after_step=0)
+        for table in (self._table, self._curve):
+            table.forget(setup.stage.name, after_step=0)
+        self._evaluator.take_up(known=set(), reached=0)
         self._return, self._length, self._reached = 0.0, 0, 0
         self._ended: list[tuple[float, int, bool]] = []
 
@@ -105,23 +108,33 @@ class _Watch(BaseCallback):
         if self.locals["dones"][0]:
             self._ended.append((self._return, self._length, self.locals["infos"][0]["won"]))
             self._return, self._length = 0.0, 0
-        if self.num_timesteps % _ASK_INTERVAL:
+        if self.num_timesteps % CHECKPOINT_INTERVAL:
             return True
         self._write()
+        self._evaluator.add(self.num_timesteps, weights_of(export(self._setup, self.model)))
+        self._draw(self._evaluator.collect())
         return self._go_on(self.num_timesteps)
 
     def _on_training_end(self) -> None:
         if self.num_timesteps > self._reached:
             self._write()
+        self._draw(self._evaluator.finish())
         self._table.flush()
+        self._curve.flush()
 
     def _write(self) -> None:
         self._reached = self.num_timesteps
-        row: dict[str, str | float] = {"stage": self._stage.name, "skill": self._stage.skill, "step": self._reached}
         means = np.mean(self._ended, axis=0).tolist() if self._ended else []
         figures = zip(("return", "length", "win_rate"), means, strict=False)
-        self._table.add({**row, "episodes": len(self._ended), **dict(figures)})
+        self._table.add({**self._place(self._reached), "episodes": len(self._ended), **dict(figures)})
         self._ended = []
+
+    def _draw(self, points: Sequence[CurvePoint]) -> None:
+        for point in points:
+            self._curve.add({**self._place(point.step), **point.figures})
+
+    def _place(self, step: int) -> dict[str, str | float]:
+        return {"stage": self._stage.name, "skill": self._stage.skill, "step": step}
 
 
 def _environment(setup: StageSetup) -> SkillVectorEnv:

@@ -14,7 +14,7 @@ from soulsgraph.reports.reproduction_records import Reproduction, load_reproduct
 from soulsgraph.reports.seed_statistics import SettingRates
 from soulsgraph.table_1 import TABLE_1
 
-_HEADINGS = ("setting", "paper", "median", "each seed")
+_HEADINGS = ("setting", "paper", "median", "each seed in %", "wins")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ def _place(setting: SettingRates) -> tuple[str, int]:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     papers = "" if row["paper_percent"] is None else f"{row['paper_percent']:g} %"
     rates = " ".join(f"{100 * seed['wins'] / seed['episodes']:.1f}" for seed in row["seeds"].values())
+    wins = " ".join(str(seed["wins"]) for seed in row["seeds"].values())
+    episodes = "/".join(map(str, sorted({seed["episodes"] for seed in row["seeds"].values()})))
     fight = f" ({row['scenario']}, {row['start']})" if row["part"] == "reference" else ""
     place = row["setting"] + fight
-    return place, papers, f"{100 * row['median_rate']:.1f} %", rates
+    return place, papers, f"{100 * row['median_rate']:.1f} %", rates, f"{wins} of {episodes}"

@@ -105,13 +105,18 @@ class UnitJob:
         )
 
     def _following(self, name: str, total: int) -> OnFinished:
-        progress, done = self.supervisor.follow(name, total), 0
+        return follow_episodes(self.supervisor, name, total)
 
-        def on_finished(count: int) -> None:
-            nonlocal done
-            done += count
-            progress.update(done)
-            if self.supervisor.stop_requested():
-                raise Interrupted("stopped while judging; it is done anew.")
 
-        return on_finished
+def follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
+    """Give what tells the supervisor of episodes played, and raises `Interrupted` once it wants a stop."""
+    progress, done = supervisor.follow(name, total), 0
+
+    def on_finished(count: int) -> None:
+        nonlocal done
+        done += count
+        progress.update(done)
+        if supervisor.stop_requested():
+            raise Interrupted("stopped while judging; it is done anew.")
+
+    return on_finished

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,18 @@ from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.reproduction.display import UnitsDisplay, units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Unit
-from soulsgraph.reproduction.rows import judge_references
+from soulsgraph.reproduction.rows import REFERENCES, judge_references
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
-from soulsgraph.reproduction.unit import UnitJob
+from soulsgraph.reproduction.unit import UnitJob, follow_episodes
 from soulsgraph_envs.errors import SoulsGraphError
+
+#: Submits a unit and gives Ray's reference to its ending.
+Begin = Callable[[], Any]
 
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
+#: What the display calls the judging of the scripted references.
+_REFERENCES = "references"
 
 
 @dataclass(frozen=True)
@@ -36,30 +42,41 @@ class Ending:
 
 def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
     """Do one unit in a Ray task; what a user can cause comes back as a message."""
+
+    def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
+        UnitJob(folder, unit, folder.run(unit), supervisor).do()
+
+    return _supervised(path, noticeboard, unit.name, work)
+
+
+def do_references(path: Path, noticeboard: Any) -> Ending:
+    """Judge the scripted references in a Ray task; what a user can cause comes back as a message."""
+
+    def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
+        episodes = folder.protocol.episodes
+        judged = follow_episodes(supervisor, "table", REFERENCES * episodes)
+        folder.record_references(lambda: {"rows": judge_references(episodes, judged)})
+
+    return _supervised(path, noticeboard, _REFERENCES, work)
+
+
+def _supervised(
+    path: Path, noticeboard: Any, name: str, work: Callable[[ReproductionFolder, RemoteSupervisor], None]
+) -> Ending:
     silence_advice()
-    supervisor = RemoteSupervisor(noticeboard, unit.name)
+    supervisor = RemoteSupervisor(noticeboard, name)
     supervisor.report(Standing("begins", 0, 1))
     if supervisor.stop_requested():
+        supervisor.report(None)
         return Ending("not begun", stopped=True)
     try:
-        folder = ReproductionFolder.open(path)
-        UnitJob(folder, unit, folder.run(unit), supervisor).do()
+        work(ReproductionFolder.open(path), supervisor)
     except Interrupted as stop:
         return Ending(str(stop), stopped=True)
     except SoulsGraphError as error:
         return Ending(str(error))
     finally:
         supervisor.report(None)
-    return Ending()
-
-
-def do_references(path: Path) -> Ending:
-    """Judge the scripted references in a Ray task."""
-    folder = ReproductionFolder.open(path)
-    try:
-        folder.record_references(lambda: {"rows": judge_references(folder.protocol.episodes)})
-    except SoulsGraphError as error:
-        return Ending(str(error))
     return Ending()
 
 
@@ -74,11 +91,12 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
         ExceptionGroup: of the defects that units met; the others are done.
     """
     began_s = time.monotonic()
+    folder.begin_session()
     noticeboard = open_noticeboard()
     endings: dict[str, Ending] = {}
     try:
         with interruptible() as interrupted, units_display(console) as display:
-            for name, ending in follow(_begin(folder, noticeboard), noticeboard, display, interrupted):
+            for name, ending in follow(_beginnings(folder, noticeboard), noticeboard, display, interrupted):
                 endings[name] = ending
                 folder.assemble()
     finally:
@@ -86,48 +104,52 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
     judge_endings(folder.path, endings)
 
 
-def _begin(folder: ReproductionFolder, noticeboard: Any) -> dict[Any, str]:
-    """Submit every unit; give their names by Ray's reference."""
+def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
+    """Give what begins each unit, by its name."""
     path = folder.path.resolve()
     unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
-    units = {unit_task.remote(path, unit, noticeboard): unit.name for unit in folder.protocol.units()}
-    return units | {references_task.remote(path): "references"}
+    units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.protocol.units()}
+    return units | {_REFERENCES: partial(references_task.remote, path, noticeboard)}
 
 
 def follow(
-    units: dict[Any, str], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
+    units: Mapping[str, Begin], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
 ) -> Iterator[tuple[str, Ending]]:
-    """Show the units (names by Ray's reference) at work and give each as it ends.
+    """Do the units, one to a processor, show those at work and give each as it ends.
 
-    Once interrupted, those at work are told to stop and those that wait are cancelled.
+    Once interrupted, those at work are told to stop and those that wait are not begun.
     """
-    left, stopping = dict(units), False
-    while left:
+    waiting, at_work, stopping = dict(units), dict[Any, str](), False
+    while waiting or at_work:
         if interrupted() and not stopping:
             stopping = True
             ray.get(noticeboard.stop.remote())
-            _cancel_waiting(left, noticeboard)
-        ended, _ = ray.wait(list(left), num_returns=1, timeout=_LOOK_EVERY_S)
+        # Ray takes a blocked task's processor for free and would begin all units before long.
+        for name in [*waiting] if stopping else [*waiting][: max(_processors() - len(at_work), 0)]:
+            begin = waiting.pop(name)
+            if stopping:
+                yield name, _told(display, name, Ending("not begun", stopped=True))
+            else:
+                at_work[begin()] = name
+        ended = ray.wait(list(at_work), num_returns=1, timeout=_LOOK_EVERY_S)[0] if at_work else []
         display.show(ray.get(noticeboard.read.remote()))
         for reference in ended:
-            name, ending = left.pop(reference), _ending(reference)
-            display.ended(name, ending.failure or "done")
-            yield name, ending
+            name = at_work.pop(reference)
+            yield name, _told(display, name, _ending(reference))
 
 
-def _cancel_waiting(left: Mapping[Any, str], noticeboard: Any) -> None:
-    """Cancel what is on no processor yet; a unit caught in beginning has done nothing that could be lost."""
-    at_work = ray.get(noticeboard.read.remote())
-    for reference, name in left.items():
-        if name not in at_work:
-            ray.cancel(reference)
+def _processors() -> int:
+    return max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+
+def _told(display: UnitsDisplay, name: str, ending: Ending) -> Ending:
+    display.ended(name, ending.failure or "done")
+    return ending
 
 
 def _ending(reference: Any) -> Ending:
     try:
         ending: Ending = ray.get(reference)
-    except ray.exceptions.TaskCancelledError:
-        return Ending("not begun", stopped=True)
     except ray.exceptions.RayTaskError as defect:
         return Ending("met a defect, told when the others are done", defect=defect)
     except ray.exceptions.RayError as error:

@@ -71,10 +71,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rule found for one skill; shares of its home gain, with one-sided lower bounds.
+    """What the rule found for one skill; `gain` in returns, drops as shares of it, with one-sided lower bounds.
 
-    `optimism` is how much more than at home the values promise; `unexplained` the columns that moved
-    further than upstream accounts for; `explained_by` the upstream share of the drop.
+    `optimism` is how much more than at home the values promise beyond what comes, in discounted return at
+    a decision, which is no share of an episode's gain; `unexplained` the columns that moved further than
+    upstream accounts for; `explained_by` the upstream share of the drop.
     """
 
     skill: str
@@ -115,7 +116,7 @@ def _judge(skill: str, found: Evidence, directs: Mapping[str, Doubles], affected
         for name, returns in found.dependent.items()
     }
     direct = drop - sum(shares.values(), np.zeros_like(drop))
-    optimism = (_resampled(found.shifted_bias) - _resampled(found.home_bias)) / scale
+    optimism = _resampled(found.shifted_bias) - _resampled(found.home_bias)
     unexplained = _unexplained(found, affected)
     adapt, reason = _decide(drop, direct, optimism, unexplained)
     verdict = Verdict(

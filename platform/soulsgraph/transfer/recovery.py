@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from rich.table import Table
 
 from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
-from soulsgraph.domains import domain_chain, record_domain
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge
 from soulsgraph.files import slug, write_json
 from soulsgraph.intervals import Interval, mean_interval
@@ -25,12 +22,13 @@ from soulsgraph.reports.tables import WinRate
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.training import Workplace
+from soulsgraph.transfer.branches import SCRATCH, arm_path, branch
 from soulsgraph.transfer.report import text_table
 from soulsgraph_clusters.session import Session
-from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.episodes import Episodes
 
-_SCRATCH = "from scratch"
+#: Labels of the row without any step, and of two arms.
+NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
 _HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
@@ -70,14 +68,15 @@ class Arm:
     @property
     def folder(self) -> str:
         """Name the arm's folder by what is done in it: arms that do the same share one."""
-        return "+".join(self.skills) or "scratch"
+        return "+".join(self.skills) or SCRATCH
 
 
 @dataclass(frozen=True)
 class ArmResult:
-    """What an arm reached: steps really taken, the episodes it played, and the same before any step."""
+    """What an arm reached: skills adapted, steps really taken, the episodes played, and the same before any step."""
 
     label: str
+    skills: tuple[str, ...]
     steps: int
     played: Episodes
     before: Episodes
@@ -90,6 +89,7 @@ class ArmResult:
         low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
         gain = float(gains.mean())
         return rate | {
+            "adapted": " + ".join(self.skills),
             "mean_return": float(self.played.returns.mean()),
             "steps": self.steps,
             "gain": gain,
@@ -102,8 +102,8 @@ class ArmResult:
 def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
     """Give the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
     order = run.plan.skill_graph.order
-    first = (Arm("recommended", tuple(recommended)),) if recommended else ()
-    return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(_SCRATCH, ()))
+    first = (Arm(RECOMMENDED, tuple(recommended)),) if recommended else ()
+    return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(FROM_SCRATCH, ()))
 
 
 def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> list[ArmResult]:
@@ -119,7 +119,7 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
     run, target = comparison.run, comparison.target
     after = check_target(run, target.scenario, target.after)
     before = _judged(run, Setting(target.scenario, after), target)
-    results = [ArmResult("nothing", 0, before, before)]
+    results = [ArmResult(NOTHING, (), 0, before, before)]
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
         folder = _arm_folder(run, target, after, arm)
@@ -127,9 +127,15 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
             cards = train_stages(Workplace(folder, comparison.session, board, comparison.display), stages, console)
         judged = _judged(folder, Setting(target.scenario, target.scenario), target)
-        results.append(ArmResult(arm.label, sum(card.training.steps for card in cards), judged, before))
+        steps = sum(card.training.steps for card in cards)
+        results.append(ArmResult(arm.label, arm.skills, steps, judged, before))
         _write(run, target, results)
     return results
+
+
+def results_name(target: Target) -> str:
+    """Name the files of the results."""
+    return f"recovery-{slug(target.scenario)}-{target.budget}"
 
 
 def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
@@ -156,7 +162,7 @@ def _judged(run: RunFolder, setting: Setting, target: Target) -> Episodes:
 
 
 def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None:
-    name = f"recovery-{slug(target.scenario)}-{target.budget}"
+    name = results_name(target)
     rows = [result.to_dict() for result in results]
     write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
     write_rows(run.results(name), rows)
@@ -164,27 +170,12 @@ def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None
 
 def _arm_folder(run: RunFolder, target: Target, after: str, arm: Arm) -> RunFolder:
     """Open the arm's run, begun from the versions of the chain up to `after` if it is not there."""
-    path = run.path / "recovery" / slug(target.scenario) / str(target.budget) / arm.folder
+    path = arm_path(run, target.scenario, target.budget, arm.folder)
     if (path / "plan.json").exists():
         return RunFolder.open(path)
     if not arm.skills:
         return RunFolder.create(path, _scratch_plan(run.plan, target))
-    with whole_folder(path) as temporary:
-        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
-        _copy_versions(run, domain_chain(run, after), temporary / "library")
-    folder = RunFolder.open(path)
-    chain = domain_chain(run, after)
-    for earlier, later in zip(chain, (*chain[1:], target.scenario), strict=True):
-        record_domain(folder, later, earlier)
-    return folder
-
-
-def _copy_versions(run: RunFolder, chain: Sequence[str], library: Path) -> None:
-    for skill in run.plan.skill_graph.order:
-        for number in run.library.versions(skill):
-            if run.library.card(skill, number).training.scenario in chain:
-                version = Path(skill, f"v{number}")
-                shutil.copytree(run.library.folder / version, library / version)
+    return branch(run, path, after, target.scenario)
 
 
 def _scratch_plan(plan: Plan, target: Target) -> Plan:

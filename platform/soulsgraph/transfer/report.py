@@ -118,7 +118,7 @@ class TransferReport:
             f"{figures.input_energy:.2f}",
             f"{figures.home.value_bias:+.2f}, {figures.shifted.value_bias:+.2f}",
             f"{figures.home.value_error:.2f}, {figures.shifted.value_error:.2f}",
-            f"{100 * optimism:+.0f} %",
+            f"{optimism:+.2f}",
         )
 
     def lines(self) -> list[str]:

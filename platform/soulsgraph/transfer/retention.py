@@ -7,7 +7,10 @@ rates for the performances: `matrix[i, j]` is the win rate in domain j after tra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,79 +25,66 @@ from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.branches import branch
+from soulsgraph.transfer.continual_measures import (
+    backward_transfer,
+    forgetting,
+    forward_transfer,
+    isolated_forgetting,
+    zero_shot_forward_transfer,
+)
 from soulsgraph.transfer.report import text_table
+from soulsgraph.transfer.training_transfer import TrainingTransfer, training_transfer
 from soulsgraph_envs.errors import SoulsGraphError
 
 Doubles = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
-def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
-    """Give how much training on the domains before helps in one not trained on yet.
+@dataclass(frozen=True)
+class Kept:
+    """A domain's own versions at home, judged twice over the same episodes, won or not (episodes,).
 
-    FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
-    agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
-    untrained agent here is one whose every skill plays by chance.
+    `before` is played by a run that holds nothing later than the domain, `now` by the run after the
+    whole chain.
     """
-    ahead = np.diagonal(matrix, 1) - chance[1:]
-    return float(ahead.mean())
 
+    domain: str
+    before: Flags
+    now: Flags
 
-def backward_transfer(matrix: Doubles) -> float:
-    """Give what later training did to the earlier domains; below 0 it did harm.
+    def to_dict(self) -> dict[str, Any]:
+        """Give the counts, their difference as a rate, and how many episodes ended otherwise."""
+        return {
+            "wins_before": int(self.before.sum()),
+            "wins_now": int(self.now.sum()),
+            "difference": float(self.now.mean() - self.before.mean()),
+            "episodes_that_differ": int((self.now != self.before).sum()),
+        }
 
-    BWT = 1 / (T - 1) * sum over i = 1..T-1 of R[T, i] - R[i, i]: Lopez-Paz & Ranzato (2017), Eq. 3.
-    """
-    return float((matrix[-1, :-1] - np.diagonal(matrix)[:-1]).mean())
-
-
-def forgetting(matrix: Doubles) -> Doubles:
-    """Give what each domain lost from the end of its own training to the end of all, (domains,).
-
-    F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
-    World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
-    """
-    lost: Doubles = np.diagonal(matrix) - matrix[-1]
-    return lost
-
-
-def isolated_forgetting(matrix: Doubles) -> Doubles:
-    """Give what training on domain j took from an earlier domain i, (domain i, domain j); nan elsewhere.
-
-    F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
-    benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
-    """
-    return _isolated(matrix, earlier=True)
-
-
-def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
-    """Give what training on domain j brought to a later domain i, (domain i, domain j); nan elsewhere.
-
-    Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
-    the first domain nothing is trained, so j = 1 has no value.
-    """
-    return -_isolated(matrix, earlier=False)
-
-
-def _isolated(matrix: Doubles, earlier: bool) -> Doubles:
-    size = len(matrix)
-    out = np.full((size, size), np.nan)
-    for i in range(size):
-        # Where a domain was never won nothing can be lost or gained.
-        best = max(float(np.abs(matrix[:, i]).max()), np.finfo(float).tiny)
-        for j in range(1, size):
-            if (i < j) == earlier and i != j:
-                out[i, j] = (matrix[j - 1, i] - matrix[j, i]) / best
-    return out
+    def line(self) -> str:
+        """Say it for the terminal."""
+        found, episodes = self.to_dict(), len(self.now)
+        return (
+            f"own versions of {self.domain}, kept in the library: {found['wins_before']}/{episodes} before what came "
+            f"later, {found['wins_now']}/{episodes} now, {100 * found['difference']:+.1f} points; "
+            f"{found['episodes_that_differ']} episodes ended otherwise"
+        )
 
 
 @dataclass(frozen=True)
 class Retention:
-    """The chain of domains, wins (domains, domains) after each in each, and wins of chance play (domains,)."""
+    """The chain of domains, wins (domains, domains) after each in each, and wins of chance play (domains,).
+
+    `kept` and `training` have one entry for each domain that has a later, or an earlier one.
+    """
 
     domains: tuple[str, ...]
     wins: npt.NDArray[np.int64]
     chance_wins: npt.NDArray[np.int64]
     episodes: int
+    kept: tuple[Kept, ...]
+    training: tuple[TrainingTransfer, ...]
 
     @property
     def matrix(self) -> Doubles:
@@ -109,8 +99,10 @@ class Retention:
             "domains": list(self.domains),
             "episodes": self.episodes,
             "rows": self.rows(),
-            "forward_transfer": forward_transfer(self.matrix, chance),
+            "zero_shot_transfer": forward_transfer(self.matrix, chance),
+            "training_forward_transfer": {found.domain: found.to_dict() for found in self.training},
             "backward_transfer": backward_transfer(self.matrix),
+            "kept": {found.domain: found.to_dict() for found in self.kept},
             "forgetting": dict(zip(self.domains, forgetting(self.matrix).tolist(), strict=True)),
             "isolated_forgetting": _plain(isolated_forgetting(self.matrix)),
             "zero_shot_forward_transfer": _plain(zero_shot_forward_transfer(self.matrix)),
@@ -147,13 +139,12 @@ class Retention:
             f"{name} {100 * value:+.1f}" for name, value in zip(self.domains, forgetting(self.matrix), strict=True)
         )
         return [
-            f"forward transfer {100 * forward_transfer(self.matrix, chance):+.1f} points over chance",
+            f"zero-shot forward transfer {100 * forward_transfer(self.matrix, chance):+.1f} points over chance",
+            *(found.line() for found in self.training),
             f"backward transfer {100 * backward_transfer(self.matrix):+.1f} points",
-            f"forgetting with the newest versions: {lost}; with each domain's own versions, kept in the library: 0",
+            f"forgetting with the newest versions: {lost}",
+            *(found.line() for found in self.kept),
         ]
-
-
-_UNUSED = ("setting", "paper_percent")
 
 
 def judge_retention(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> Retention:
@@ -164,25 +155,61 @@ def judge_retention(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, 
         WriteError: if the results cannot be written.
     """
     check_judging(seed, episodes)
-    domains, order = domain_chain(run), run.plan.skill_graph.order
+    domains = domain_chain(run)
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
             f"adapt it first: soulsgraph adapt {run.path} --scenario NAME."
         )
-    size = len(domains)
-    settings = [Setting(domain, domains[0], randomize=order) for domain in domains]
-    settings += [Setting(domain, after) for after in domains for domain in domains]
-    wins = []
-    with stage_progress("retention", len(settings), display, unit="settings") as progress:
-        for number, setting in enumerate(settings, 1):
-            wins.append(int(judge(run, setting, episodes, seed).won.sum()))
-            progress.update(number)
-    counts = np.array(wins)
-    retention = Retention(domains, counts[size:].reshape(size, size), counts[:size], episodes)
+    size, done = len(domains), 0
+    with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
+
+        def tell() -> None:
+            nonlocal done
+            done += 1
+            progress.update(done)
+
+        retention = _Judge(run, domains, episodes, seed, tell).retention()
     write_json(run.path / "results" / "retention.json", retention.to_dict())
     write_rows(run.results("retention"), retention.rows())
     return retention
+
+
+@dataclass(frozen=True)
+class _Judge:
+    run: RunFolder
+    domains: tuple[str, ...]
+    episodes: int
+    seed: int
+    tell: Callable[[], None]
+
+    def retention(self) -> Retention:
+        """Play everything there is to play."""
+        domains, order = self.domains, self.run.plan.skill_graph.order
+        chance = [self._won(self.run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
+        won = {(after, domain): self._won(self.run, Setting(domain, after)) for after in domains for domain in domains}
+        wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
+        kept = tuple(Kept(domain, self._won_before(domain), won[domain, domain]) for domain in domains[:-1])
+        training = tuple(map(self._training, domains[1:]))
+        return Retention(domains, wins, np.array(chance), self.episodes, kept, training)
+
+    def _won(self, run: RunFolder, setting: Setting) -> Flags:
+        won = judge(run, setting, self.episodes, self.seed).won
+        self.tell()
+        return won
+
+    def _won_before(self, domain: str) -> Flags:
+        """Play a domain by a copy of the run that ends with it."""
+        with TemporaryDirectory() as folder:
+            return self._won(branch(self.run, Path(folder, "run"), domain), Setting(domain, domain))
+
+    def _training(self, domain: str) -> TrainingTransfer:
+        found = training_transfer(self.run, domain, self.seed)
+        self.tell()
+        return found
+
+
+_UNUSED = ("setting", "paper_percent")
 
 
 def _rate(wins: int, episodes: int) -> dict[str, Any]:

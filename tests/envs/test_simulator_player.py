@@ -1,67 +1,31 @@
-"""The simulated fight keeps the times, costs and rules that its data give."""
+"""The player of a simulated fight keeps the times, costs and rules that its data give, as does the camera."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import (
-    ESTUS,
-    ESTUS_EMPTY,
-    LIGHT_1,
-    NO_MOVE,
-    ROLL,
-)
+from soulsgraph_envs.simulator.layout import ESTUS, ESTUS_EMPTY, LIGHT_1, ROLL
 from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.testing import FRAME_S, Course, open_fight, press
 from soulsgraph_envs.state import Column, Raw, state_rows
-from soulsgraph_envs.streams import derive_seeds
 
-FRAME = 1.0 / 60.0
 SCENARIO = load_scenario("iudex-phase1")
 PLAYER = load_player("knight")
 BOSS = load_boss("iudex-phase1")
 CENTRE = SCENARIO.arena.centre_m
 ACTIONS = PLAYER.animations
-Course = npt.NDArray[np.float64]
 
 
-def fight(lanes: int = 1, tick_s: float = FRAME, scenario: Any = SCENARIO, **fields: object) -> Simulator:
-    """Open a fight with the boss 6 m south of the player, facing them, at rest for an hour, and `fields` set."""
-    sim = Simulator(lanes, tick_s)
-    sim.reset(np.arange(lanes), scenario, derive_seeds(np.arange(lanes), 1))
-    at = {
-        "player_x": CENTRE[0],
-        "player_y": CENTRE[1],
-        "player_heading": 0.0,
-        "camera_yaw": 0.0,
-        "boss_x": CENTRE[0],
-        "boss_y": CENTRE[1] - 6.0,
-        "boss_heading": np.pi,
-        "wait": 60 * 3600,
-    }
-    change(sim, **{**at, **fields})
-    return sim
-
-
-def change(sim: Simulator, **fields: object) -> None:
-    state = sim.get_state()
-    for name, value in fields.items():
-        state["fights"][name][:] = value
-    sim.set_state(state)
-
-
-def send(sim: Simulator, control: Control, ticks: int = 1, then: Control = Control.NONE) -> Course:
-    """Press in the first tick, hold `then` afterwards; raw values (ticks, lanes, 25)."""
-    bits = [control] + [then] * (ticks - 1)
-    return np.array([sim.step(np.full(sim.lanes, int(bit), np.uint32)).copy() for bit in bits])
+def fight(lanes: int = 1, tick_s: float = FRAME_S, scenario: Scenario = SCENARIO, **fields: object) -> Simulator:
+    """Open a fight with the boss 6 m south of the player, both at rest, and `fields` set."""
+    return open_fight(scenario, lanes, tick_s, **fields)
 
 
 def move(title: str) -> int:
@@ -74,7 +38,7 @@ def first_frame(title: str) -> int:
 
 class TestPlayer:
     def test_roll_lasts_three_quarters_of_a_second_and_costs_stamina(self) -> None:
-        course = send(fight(), Control.ROLL | Control.FORWARD, 60)
+        course = press(fight(), Control.ROLL | Control.FORWARD, 60)
         rolling = course[:, 0, Raw.PLAYER_ANIMATION] == ACTIONS.roll.id
         assert rolling.sum() == 44  # the 45th frame ends it
         assert course[0, 0, Raw.STAMINA] == 95 - PLAYER.roll.cost
@@ -86,21 +50,21 @@ class TestPlayer:
         hp = []
         for frame in range(44):
             sim = fight(boss_y=CENTRE[1] - 2.0, animation=ROLL, animation_frame=frame, move=move("spin"), move_frame=60)
-            hp.append(send(sim, Control.NONE)[0, 0, Raw.PLAYER_HP])
+            hp.append(press(sim, Control.NONE)[0, 0, Raw.PLAYER_HP])
         assert sum(value == 454 for value in hp) == 27
         assert all(value == 454 for value in hp[:27])
 
     def test_roll_without_direction_is_a_backstep_that_can_be_hit(self) -> None:
         sim = fight(boss_y=CENTRE[1] - 2.0, move=move("spin"), move_frame=60)
-        course = send(sim, Control.ROLL)
+        course = press(sim, Control.ROLL)
         assert course[0, 0, Raw.PLAYER_HP] < 454
-        back = send(fight(), Control.ROLL, 30)
+        back = press(fight(), Control.ROLL, 30)
         assert back[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS.backstep.id
         assert back[-1, 0, Raw.PLAYER_Y] > CENTRE[1] + 0.5
 
     def test_stamina_comes_back_after_a_quarter_second_until_full(self) -> None:
         sim = fight(stamina=10.0, regeneration_wait=frames(PLAYER.body.regeneration_delay_s))
-        course = send(sim, Control.NONE, 120)[:, 0, Raw.STAMINA]
+        course = press(sim, Control.NONE, 120)[:, 0, Raw.STAMINA]
         assert (course[:15] == 10.0).all()
         assert course[74] == pytest.approx(10.0 + 60 * PLAYER.body.regeneration_per_s / 60)
         assert course[119] == PLAYER.body.stamina
@@ -110,15 +74,15 @@ class TestPlayer:
             (Control.ROLL | Control.LEFT, ACTIONS.roll),
             (Control.LIGHT_ATTACK, ACTIONS.light_1),
         ):
-            empty = send(fight(stamina=0.0, regeneration_wait=60), control)
+            empty = press(fight(stamina=0.0, regeneration_wait=60), control)
             assert empty[0, 0, Raw.PLAYER_ANIMATION] != animation.id
-            enough = send(fight(stamina=1.0, regeneration_wait=60), control)
+            enough = press(fight(stamina=1.0, regeneration_wait=60), control)
             assert enough[0, 0, Raw.PLAYER_ANIMATION] == animation.id
             assert enough[0, 0, Raw.STAMINA] < 0
 
     def test_three_blows_chain_and_land_at_their_moments(self) -> None:
         sim = fight(boss_y=CENTRE[1] - 2.0, turn_frames=300)  # a turning boss does not back off
-        attacks = [send(sim, Control.LIGHT_ATTACK, 40) for _ in range(3)]
+        attacks = [press(sim, Control.LIGHT_ATTACK, 40) for _ in range(3)]
         course = np.concatenate(attacks)[:, 0]
         order = list(dict.fromkeys(course[:, Raw.PLAYER_ANIMATION].astype(int)))
         assert order == [ACTIONS.light_1.id, ACTIONS.light_2.id, ACTIONS.light_3.id]
@@ -132,14 +96,14 @@ class TestPlayer:
         carried = PLAYER.attack.step_m_s * frames(ACTIONS.light_1.hit_s) / 60
         for held, expected in ((Control.FORWARD, carried), (Control.NONE, 0.0)):
             sim = fight()
-            start = send(sim, Control.LIGHT_ATTACK | held)[0, 0, Raw.PLAYER_Y] + (carried / 22 if held else 0.0)
-            end = send(sim, Control.FORWARD, 40)[-1, 0, Raw.PLAYER_Y]
+            start = press(sim, Control.LIGHT_ATTACK | held)[0, 0, Raw.PLAYER_Y] + (carried / 22 if held else 0.0)
+            end = press(sim, Control.FORWARD, 40)[-1, 0, Raw.PLAYER_Y]
             assert start - end == pytest.approx(expected, abs=1e-6)
 
     def test_attack_after_a_roll_is_the_rolling_attack(self) -> None:
         sim = fight()
-        send(sim, Control.ROLL | Control.LEFT, frames(ACTIONS.roll.attack_s))
-        assert send(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS.rolling_attack.id
+        press(sim, Control.ROLL | Control.LEFT, frames(ACTIONS.roll.attack_s))
+        assert press(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS.rolling_attack.id
 
     @pytest.mark.parametrize(
         ("distance", "heading", "lands"), [(2.45, 0.0, True), (2.55, 0.0, False), (2.0, 0.6, False)]
@@ -151,10 +115,10 @@ class TestPlayer:
             animation=LIGHT_1,
             animation_frame=frames(ACTIONS.light_1.hit_s),
         )
-        assert (send(sim, Control.NONE)[0, 0, Raw.BOSS_HP] < 1037) == lands
+        assert (press(sim, Control.NONE)[0, 0, Raw.BOSS_HP] < 1037) == lands
 
     def test_drink_heals_250_at_its_moment_and_takes_a_flask(self) -> None:
-        course = send(fight(player_hp=100.0), Control.USE_ITEM, 110)[:, 0]
+        course = press(fight(player_hp=100.0), Control.USE_ITEM, 110)[:, 0]
         moment = frames(ACTIONS.estus.hit_s)
         assert (course[:moment, Raw.PLAYER_HP] == 100).all()
         assert course[moment, Raw.PLAYER_HP] == 350
@@ -162,7 +126,7 @@ class TestPlayer:
         assert (course[:, Raw.PLAYER_ANIMATION] == ACTIONS.estus.id).sum() == 101
 
     def test_drink_never_heals_above_full(self) -> None:
-        assert send(fight(player_hp=400.0), Control.USE_ITEM, 60)[-1, 0, Raw.PLAYER_HP] == 454
+        assert press(fight(player_hp=400.0), Control.USE_ITEM, 60)[-1, 0, Raw.PLAYER_HP] == 454
 
     def test_blow_before_the_moment_spares_the_flask(self) -> None:
         sim = fight(
@@ -173,12 +137,12 @@ class TestPlayer:
             move=move("spin"),
             move_frame=60,
         )
-        raw = send(sim, Control.NONE, 30)[-1, 0]
+        raw = press(sim, Control.NONE, 30)[-1, 0]
         assert raw[Raw.FLASKS] == 1
         assert raw[Raw.PLAYER_HP] < 300
 
     def test_empty_flask_binds_and_heals_nothing(self) -> None:
-        course = send(fight(flasks=0, player_hp=100.0), Control.USE_ITEM, 90)[:, 0]
+        course = press(fight(flasks=0, player_hp=100.0), Control.USE_ITEM, 90)[:, 0]
         bound = frames(ACTIONS.estus_empty.length_s) - 1  # the press came with the first frame
         assert (course[:, Raw.PLAYER_ANIMATION] == ACTIONS.estus_empty.id).sum() == bound
         assert (course[:, Raw.PLAYER_HP] == 100).all()
@@ -188,19 +152,19 @@ class TestPlayer:
         ready = frames(ACTIONS.light_1.roll_s)
         for early, rolls in ((11, True), (12, False)):
             sim = fight(animation=LIGHT_1, animation_frame=ready - early, boss_y=CENTRE[1] - 6)
-            course = send(sim, Control.ROLL | Control.FORWARD, 14, Control.FORWARD)
+            course = press(sim, Control.ROLL | Control.FORWARD, 14, Control.FORWARD)
             assert (ACTIONS.roll.id in course[:, 0, Raw.PLAYER_ANIMATION]) == rolls
 
     def test_waiting_roll_is_not_overwritten(self) -> None:
         sim = fight(animation=LIGHT_1, animation_frame=frames(ACTIONS.light_1.roll_s) - 5)
-        send(sim, Control.ROLL | Control.FORWARD)
-        send(sim, Control.LIGHT_ATTACK | Control.FORWARD)
-        course = send(sim, Control.FORWARD, 6, Control.FORWARD)
+        press(sim, Control.ROLL | Control.FORWARD)
+        press(sim, Control.LIGHT_ATTACK | Control.FORWARD)
+        course = press(sim, Control.FORWARD, 6, Control.FORWARD)
         assert course[-1, 0, Raw.PLAYER_ANIMATION] == ACTIONS.roll.id
 
     def test_a_press_held_through_a_tick_counts_once(self) -> None:
         sim = fight(tick_s=0.1)
-        raw = send(sim, Control.LIGHT_ATTACK, 8)
+        raw = press(sim, Control.LIGHT_ATTACK, 8)
         assert raw[0, 0, Raw.STAMINA] == 95 - PLAYER.attack.cost
         assert (raw[:, 0, Raw.PLAYER_ANIMATION] == ACTIONS.light_1.id).all()
 
@@ -213,12 +177,12 @@ class TestPlayer:
             (Control.FORWARD | Control.RIGHT, 0, 3.9),
         ):
             sim = fight(locked=locked)
-            course = send(sim, control, 30, control)[:, 0]
+            course = press(sim, control, 30, control)[:, 0]
             moved = np.hypot(course[-1, Raw.PLAYER_X] - CENTRE[0], course[-1, Raw.PLAYER_Y] - CENTRE[1])
             assert moved == pytest.approx(speed / 2, rel=1e-3)
 
     def test_right_is_right_of_where_the_camera_looks(self) -> None:
-        raw = send(fight(camera_yaw=np.pi), Control.RIGHT, 10, Control.RIGHT)[-1, 0]  # looking north
+        raw = press(fight(camera_yaw=np.pi), Control.RIGHT, 10, Control.RIGHT)[-1, 0]  # looking north
         assert raw[Raw.PLAYER_X] > CENTRE[0] + 0.5
         assert raw[Raw.PLAYER_Y] == pytest.approx(CENTRE[1])
 
@@ -226,7 +190,7 @@ class TestPlayer:
 class TestHurt:
     def struck(self, title: str, **fields: object) -> tuple[Course, float]:
         sim = fight(boss_y=CENTRE[1] - 2.0, move=move(title), move_frame=first_frame(title), **fields)
-        return send(sim, Control.NONE, 130)[:, 0], BOSS.moves[move(title)].windows[0].damage * BOSS.damage_factor
+        return press(sim, Control.NONE, 130)[:, 0], BOSS.moves[move(title)].windows[0].damage * BOSS.damage_factor
 
     def test_sweep_staggers_and_a_ram_knocks_down(self) -> None:
         for title, animation in (("fast sweep", ACTIONS.stagger), ("shoulder ram", ACTIONS.knockdown)):
@@ -253,12 +217,12 @@ class TestHurt:
     def test_player_out_of_reach_or_beside_the_arc_is_spared(self) -> None:
         for fields in ({"boss_y": CENTRE[1] - 4.2}, {"boss_y": CENTRE[1] - 2.0, "boss_heading": 1.5}):
             sim = fight(**{**fields, "move": move("fast sweep"), "move_frame": first_frame("fast sweep")})
-            assert (send(sim, Control.NONE, 12)[:, 0, Raw.PLAYER_HP] == 454).all()
+            assert (press(sim, Control.NONE, 12)[:, 0, Raw.PLAYER_HP] == 454).all()
 
     def test_refill_makes_both_whole_and_leaves_stamina(self) -> None:
         practice = replace(SCENARIO, refill=True)
         sim = fight(scenario=practice, boss_y=CENTRE[1] - 2.0, move=move("spin"), move_frame=60, stamina=20.0)
-        raw = send(sim, Control.NONE)[0, 0]
+        raw = press(sim, Control.NONE)[0, 0]
         assert raw[Raw.PLAYER_HP] == 454
         assert raw[Raw.PLAYER_ANIMATION] == ACTIONS.stagger.id
         assert raw[Raw.STAMINA] < 25
@@ -269,137 +233,31 @@ class TestCamera:
         for yaw, distance, takes in ((0.55, 6.0, 1), (0.65, 6.0, 0), (0.0, 15.9, 1), (0.0, 16.1, 0)):
             north = CENTRE[1] + 9.0
             sim = fight(camera_yaw=yaw, player_y=north, boss_y=north - distance)
-            assert send(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] == takes
+            assert press(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] == takes
 
     def test_pitch_counts_in_the_view(self) -> None:
-        assert send(fight(camera_pitch=0.65), Control.LOCK_ON)[0, 0, Raw.LOCKED] == 0
+        assert press(fight(camera_pitch=0.65), Control.LOCK_ON)[0, 0, Raw.LOCKED] == 0
 
     def test_failed_lock_looks_where_the_player_faces(self) -> None:
-        raw = send(fight(camera_yaw=2.0, camera_pitch=0.4, player_heading=-1.0), Control.LOCK_ON)[0, 0]
+        raw = press(fight(camera_yaw=2.0, camera_pitch=0.4, player_heading=-1.0), Control.LOCK_ON)[0, 0]
         assert raw[Raw.CAMERA_X : Raw.CAMERA_Z + 1] == pytest.approx([-np.sin(-1.0), -np.cos(-1.0), 0.0])
 
     def test_second_toggle_releases(self) -> None:
         sim = fight()
-        locked = [send(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] for _ in range(3)]
+        locked = [press(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] for _ in range(3)]
         assert locked == [1, 0, 1]
 
     def test_lock_breaks_beyond_18_m(self) -> None:
         sim = fight(locked=1, player_y=CENTRE[1] + 9.1, boss_y=CENTRE[1] - 9.0)
-        assert send(sim, Control.NONE)[0, 0, Raw.LOCKED] == 0
+        assert press(sim, Control.NONE)[0, 0, Raw.LOCKED] == 0
 
     def test_locked_camera_follows_and_ignores_its_keys(self) -> None:
         sim = fight(locked=1, camera_yaw=0.5)
-        rows = state_rows(send(sim, Control.CAMERA_RIGHT, 30, Control.CAMERA_RIGHT)[-1])
+        rows = state_rows(press(sim, Control.CAMERA_RIGHT, 30, Control.CAMERA_RIGHT)[-1])
         assert rows[0, Column.CAMERA_TARGET_ANGLE] < 1e-3
 
     def test_camera_keys_turn_at_their_speeds(self) -> None:
-        right = send(fight(), Control.CAMERA_RIGHT, 30, Control.CAMERA_RIGHT)[-1, 0]
+        right = press(fight(), Control.CAMERA_RIGHT, 30, Control.CAMERA_RIGHT)[-1, 0]
         assert np.arctan2(-right[Raw.CAMERA_X], -right[Raw.CAMERA_Y]) == pytest.approx(1.2)
-        up = send(fight(), Control.CAMERA_UP, 120, Control.CAMERA_UP)[-1, 0]
+        up = press(fight(), Control.CAMERA_UP, 120, Control.CAMERA_UP)[-1, 0]
         assert up[Raw.CAMERA_Z] == pytest.approx(np.sin(PLAYER.camera.pitch_limit_rad))
-
-
-class TestBoss:
-    def test_boss_keeps_its_halberd_at_work(self) -> None:
-        for distance in (8.0, 1.4):
-            sim = fight(boss_y=CENTRE[1] - distance)
-            raw = send(sim, Control.NONE, 400)[-1, 0]
-            gap = np.hypot(raw[Raw.PLAYER_X] - raw[Raw.BOSS_X], raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y])
-            assert BOSS.motion.back_off_within_m - 0.1 <= gap <= BOSS.motion.approach_beyond_m + 0.1
-
-    def test_boss_turns_after_the_player(self) -> None:
-        sim = fight(boss_heading=np.pi - 1.0, boss_y=CENTRE[1] - 3.2)  # near enough to stay
-        course = send(sim, Control.NONE, 60)[:, 0, Raw.BOSS_ANGLE]
-        assert course[0] - (np.pi - 1.0) == pytest.approx(BOSS.motion.turn_rad_s / 60)
-        assert abs(course[-1]) == pytest.approx(np.pi, abs=1e-6)
-
-    def test_player_behind_meets_a_counter_or_a_turn(self) -> None:
-        sim = fight(lanes=400, boss_y=CENTRE[1] - 2.0, boss_heading=0.0)
-        shown = send(sim, Control.NONE)[0, :, Raw.BOSS_ANIMATION]
-        counters = (shown == BOSS.moves[move("spin")].id).mean()
-        assert ((shown == BOSS.moves[move("spin")].id) | (shown == BOSS.animations.turn.id)).all()
-        assert counters == pytest.approx(BOSS.rear.counter_chance, abs=0.1)  # 4 standard errors
-
-    def test_moves_are_chosen_by_distance_and_weight(self) -> None:
-        sim = fight(lanes=4000, wait=0)
-        shown = send(sim, Control.NONE)[0, :, Raw.BOSS_ANIMATION]
-        offered = [m for m in BOSS.moves if m.distance_m[0] <= 6.0 <= m.distance_m[1] and m.weight]
-        total = sum(m.weight for m in offered)
-        assert set(shown) == {m.id for m in offered}
-        for m in offered:
-            assert (shown == m.id).mean() == pytest.approx(m.weight / total, abs=0.035)
-
-    def test_move_takes_its_time_and_is_followed_by_a_wait_or_a_chain(self) -> None:
-        sim = fight(lanes=400, boss_y=CENTRE[1] - 3.2, move=move("fast sweep"), chain_left=2)
-        length = frames(BOSS.moves[move("fast sweep")].length_s * BOSS.time_factor)
-        send(sim, Control.NONE, length - 1)
-        assert (sim.get_state()["fights"]["move"] == move("fast sweep")).all()
-        send(sim, Control.NONE)
-        after = sim.get_state()["fights"]
-        chained = after["move"] != NO_MOVE
-        assert chained.mean() == pytest.approx(BOSS.aggression.chain_chance, abs=0.09)
-        waits = after["wait"][~chained]
-        assert waits.min() >= 60
-        assert waits.max() <= 180
-
-    def test_leap_lands_short_of_the_player_or_against_them(self) -> None:
-        title, contact = "leap smash", PLAYER.body.radius_m + BOSS.radius_m
-        sim = fight(boss_y=CENTRE[1] - 9.0, move=move(title))
-        raw = send(sim, Control.NONE, first_frame(title))[-1, 0]
-        assert raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y] == pytest.approx(max(BOSS.motion.leap_short_m, contact), abs=1e-6)
-
-    def test_peeked_hits_come_true(self) -> None:
-        sim = fight(lanes=64, wait=0, boss_y=CENTRE[1] - 3.0)
-        send(sim, Control.NONE)
-        begins = sim.hits_ahead_s()[:, 0]
-        assert np.isfinite(begins).mean() > 0.5
-        hp = send(sim, Control.NONE, 240)[:, :, Raw.PLAYER_HP]
-        for lane in np.flatnonzero(np.isfinite(begins)):
-            first = np.flatnonzero(hp[:, lane] < 454)[0]
-            assert first == round(begins[lane] * 60)
-
-
-class TestStart:
-    @pytest.mark.parametrize("start", ["scattered", "mid", "long"])
-    def test_starts_lie_in_their_ranges_inside_the_arena(self, start: str) -> None:
-        sim = Simulator(500)
-        raw = sim.reset(np.arange(500), replace(SCENARIO, start=start), derive_seeds(np.arange(500), 3))
-        rows, spec = state_rows(raw), SCENARIO.starts[start]
-        low, high = spec.distance_m
-        assert ((rows[:, Column.DISTANCE] >= low - 1e-5) & (rows[:, Column.DISTANCE] <= high + 1e-5)).all()
-        for x, y in ((Raw.PLAYER_X, Raw.PLAYER_Y), (Raw.BOSS_X, Raw.BOSS_Y)):
-            assert (np.hypot(raw[:, x] - CENTRE[0], raw[:, y] - CENTRE[1]) <= 14.0 - 0.4).all()
-        angles = rows[:, Column.CAMERA_TARGET_ANGLE]
-        assert (angles < 1e-3).all() if spec.facing else angles.max() > 2.0
-        assert (rows[:, Column.LOCKED] == 0).all()
-        assert (rows[:, Column.PLAYER_HP] == 1).all()
-
-    def test_arena_holds_everybody(self) -> None:
-        sim = fight(lanes=8, tick_s=0.1)
-        rng = np.random.default_rng(0)
-        for _ in range(600):
-            raw = sim.step(rng.choice([1, 2, 4, 8, 17, 18, 20, 24], 8).astype(np.uint32))
-            assert (np.hypot(raw[:, 0] - CENTRE[0], raw[:, 1] - CENTRE[1]) <= 14.0 - 0.4 + 1e-9).all()
-            assert (np.hypot(raw[:, 3] - CENTRE[0], raw[:, 4] - CENTRE[1]) <= 14.0 - 0.9 + 1e-9).all()
-
-
-class TestErrors:
-    def test_misuse_is_told_in_one_line(self) -> None:
-        with pytest.raises(GameError, match="at least 1 lane"):
-            Simulator(0)
-        with pytest.raises(GameError, match="whole frames"):
-            Simulator(1, tick_s=0.07)
-        sim = Simulator(2)
-        with pytest.raises(GameError, match="reset before the first step"):
-            sim.step(np.zeros(2, np.uint32))
-        with pytest.raises(GameError, match="lanes from 0 to 1"):
-            sim.reset(np.array([2]), SCENARIO, np.zeros(1, np.uint64))
-        with pytest.raises(GameError, match="one seed a lane"):
-            sim.reset(np.array([0]), SCENARIO, np.zeros(2, np.uint64))
-        sim.reset(np.arange(2), SCENARIO, np.zeros(2, np.uint64))
-        with pytest.raises(GameError, match="uint32 of shape"):
-            sim.step(np.zeros(2, np.int64))  # type: ignore[arg-type]
-        with pytest.raises(GameError, match="active"):
-            sim.step(np.zeros(2, np.uint32), np.ones(3, np.bool_))
-        with pytest.raises(GameError, match=r"lane 1: expected bits of FORWARD.*found 0x1000"):
-            sim.step(np.array([0, 1 << 12], np.uint32))

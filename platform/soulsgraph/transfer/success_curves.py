@@ -1,0 +1,131 @@
+"""How often the whole agent wins while it trains in a domain, from the checkpoints of the domain's stages.
+
+A stage's own learning curve plays that stage's task, in which the skills downstream of it are absent. Here
+every checkpoint plays the whole fight: with the versions that the domain's earlier stages made, and for
+skills whose stage is still to come with the versions that came into the domain, or uniform chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint
+from soulsgraph.domains import domain_chain, version_in_play
+from soulsgraph.files import slug
+from soulsgraph.judging import evaluation_seeds
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Controller, Horizon
+from soulsgraph_envs.games import make_game
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill, make_skill
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.controllers import Agent, NetworkController, RandomController
+from soulsgraph_policies.frozen import network_of
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.play import EpisodePlayer
+
+Doubles = npt.NDArray[np.float64]
+#: An agent's networks by skill; a skill that is not in it plays by chance.
+Networks = Mapping[str, FrozenNetwork]
+
+#: Episodes that each checkpoint plays, the same ones for every checkpoint and run.
+POINT_EPISODES = 20
+
+
+@dataclass(frozen=True)
+class SuccessCurve:
+    """Win rates of the whole agent after so many steps in a domain: both (points,), from step 0 on."""
+
+    steps: Doubles
+    rates: Doubles
+
+    @property
+    def area(self) -> float:
+        """Mean win rate over the steps (trapezoids), in [0, 1]: the AUC of Continual World."""
+        span = float(self.steps[-1] - self.steps[0])
+        return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
+
+
+@dataclass(frozen=True)
+class Fight:
+    """The whole fight of a domain: the skills that take part in it, and the seed of the evaluation episodes."""
+
+    scenario: Scenario
+    skills: tuple[Skill, ...]
+    seed: int
+
+    def rates(self, agents: Sequence[Networks]) -> list[float]:
+        """Give the win rate of each agent over the same episodes, all in one batch of lanes.
+
+        All have networks for the same skills.
+        """
+        distinct = list({id(network): network for agent in agents for network in agent.values()}.values())
+        index = {id(network): i for i, network in enumerate(distinct)}
+        plays = [[index[id(a[s.name])] if s.name in a else -1 for s in self.skills] for a in agents]
+        lanes = len(agents) * POINT_EPISODES
+        parts: list[Controller] = []
+        if distinct:
+            parts.append(NetworkController(FusedNetworks(distinct, np.repeat(plays, POINT_EPISODES, axis=0))))
+        parts += [RandomController(s, i, lanes) for i, s in enumerate(self.skills) if s.name not in agents[0]]
+        horizon = Horizon(self.skills[-1].name, self.skills[-1].horizon)
+        player = EpisodePlayer(Combat(make_game(lanes=lanes), self.skills, self.scenario, horizon), Agent(parts))
+        won = player.play(np.tile(evaluation_seeds(self.seed, POINT_EPISODES), len(agents))).won
+        rates: list[float] = won.reshape(len(agents), POINT_EPISODES).mean(axis=1).tolist()
+        return rates
+
+
+def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
+    """Give the versions that play after a domain and were trained in it, in training order."""
+    order, library = run.plan.skill_graph.order, run.library
+    cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
+    return tuple(card for card in cards if card.training.scenario == domain)
+
+
+def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
+    """Play the agent that comes into a domain, every checkpoint of its stages there, and what each ended with.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: if a checkpoint is damaged.
+    """
+    skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
+    fight = Fight(load_scenario(domain), tuple(skills.values()), seed)
+
+    def network(skill: str, version: int) -> FrozenNetwork:
+        return network_of(run.library.load(skill, version), skills[skill], fight.scenario)
+
+    playing = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
+    steps, rates, begun = [0], fight.rates([playing]), 0
+    for card in domain_cards(run, domain):
+        clip = card.observation_clip
+        stage = {
+            step: FrozenNetwork.of(skills[card.skill], fight.scenario, load_checkpoint(path), clip)
+            for step, path in checkpoint_files(_checkpoint_folder(run, card)).items()
+            if step < card.training.steps
+        }
+        stage[card.training.steps] = network(card.skill, card.version)
+        steps += [begun + step for step in stage]
+        rates += fight.rates([playing | {card.skill: variant} for variant in stage.values()])
+        playing, begun = playing | {card.skill: stage[card.training.steps]}, begun + card.training.steps
+    return SuccessCurve(np.array(steps, np.float64), np.array(rates))
+
+
+def _versions_before(run: RunFolder, domain: str) -> dict[str, int]:
+    """Give the versions that came into the domain; none where the run began in it."""
+    before = domain_chain(run, domain)[:-1]
+    return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
+
+
+def _checkpoint_folder(run: RunFolder, card: SkillCard) -> Path:
+    """Give the folder of the checkpoints of the stage that made a version."""
+    if card.parent is None:
+        return run.path / "curves" / card.skill
+    name = f"{card.skill}@{slug(card.training.scenario)}"
+    further = run.path / "curves" / f"{name}-v{card.version}-{card.training.budget}"
+    return further if further.exists() else run.path / "curves" / name

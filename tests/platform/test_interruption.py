@@ -1,0 +1,36 @@
+"""What a command says when it is stopped: only what it can do."""
+
+import signal
+
+import pytest
+
+from soulsgraph.cli.main import main
+from soulsgraph.interruption import Interrupted, stopped, terminable
+
+
+@pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
+def test_a_command_without_resume_does_not_advise_it(command):
+    assert stopped("interrupted", command) == "interrupted; the same command begins anew"
+
+
+@pytest.mark.parametrize("command", ["curriculum", "baseline", "reproduce"])
+def test_a_command_with_resume_advises_it(command):
+    assert stopped("interrupted", command).endswith("with --resume")
+
+
+@pytest.mark.parametrize("command", ["train", "adapt", "recovery"])
+def test_a_command_that_goes_on_by_itself_says_so(command):
+    assert stopped("terminated", command) == "terminated; the same command goes on from the last checkpoint"
+
+
+def test_a_termination_speaks_for_its_command():
+    with pytest.raises(Interrupted, match="terminated; the same command begins anew"), terminable("retention"):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("command", ["transfer", "retention", "recovery", "curriculum"])
+def test_resume_is_advised_exactly_where_it_is_an_option(command, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", command, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert ("--resume" in stopped("interrupted", command)) == ("--resume" in capsys.readouterr().out)
