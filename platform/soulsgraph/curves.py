@@ -145,7 +145,8 @@ class CurveEvaluator:
         """Wait for every point that is still out and give them."""
         if self._waiting:
             self._submit()
-        self._ready += [point for batch in ray.get(self._running) for point in batch]
+        if self._running:  # ray.get would start a Ray of its own otherwise
+            self._ready += [point for batch in ray.get(self._running) for point in batch]
         points, self._ready, self._running = self._ready, [], []
         return points
 
