@@ -23,6 +23,14 @@ def stage():
         yield config.env_runners(env_runner_cls=LinearRunner, num_env_runners=2).build_algo()
 
 
+def kill(runner) -> None:
+    """Kill a runner and wait until it is dead: Ray's kill only asks for it."""
+    ray.kill(runner)
+    with pytest.raises(ray.exceptions.RayActorError):
+        while True:
+            ray.get(runner.ping.remote())
+
+
 def test_a_stop_is_heeded_after_the_round(stage):
     stage.stop_requested = lambda: True
     stage.train()
@@ -34,7 +42,7 @@ def test_a_stop_is_heeded_after_the_round(stage):
 
 def test_a_lost_runner_is_told_and_its_chunk_not_counted(stage, caplog):
     runners = stage.env_runner_group._worker_manager._actors
-    ray.kill(runners[1])
+    kill(runners[1])
     before = stage.decisions
     stage.training_step()
     assert stage.decisions == before + 64
@@ -45,6 +53,6 @@ def test_a_lost_runner_is_told_and_its_chunk_not_counted(stage, caplog):
 
 def test_a_stage_without_any_runner_gives_up(stage, monkeypatch):
     monkeypatch.setattr(algorithm, "ABANDONED_AFTER_S", 1.0)
-    ray.kill(stage.env_runner_group._worker_manager._actors[2])
+    kill(stage.env_runner_group._worker_manager._actors[2])
     with pytest.raises(SoulsGraphError, match="expected a live one, found none for 1 s; join a game PC"):
         stage.train()
