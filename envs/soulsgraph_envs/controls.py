@@ -27,6 +27,11 @@ class Control(IntFlag):
     CAMERA_DOWN = 1 << 9
     CAMERA_LEFT = 1 << 10
     CAMERA_RIGHT = 1 << 11
+    HEAVY_ATTACK = 1 << 12
+    PARRY = 1 << 13
+    JUMP = 1 << 14
+    WEAPON_ART = 1 << 15
+    INTERACT = 1 << 16
 
 
 #: Every control there is: a game is never sent a bit outside this set.

@@ -39,3 +39,18 @@ def _listed(name: str, choices: list[str]) -> str:
 
 class GameError(SoulsGraphError):
     """A game could not be reset, stepped or read."""
+
+
+class EpisodeLostError(GameError):
+    """A real-time game broke off an episode: what it gave last is no course of a fight to learn from.
+
+    `doubtful_ticks` is how many of the latest finished ticks must be forgotten too. The game may be
+    reset: that is where it recovers, or gives up with another `GameError`.
+    """
+
+    def __init__(self, reason: str, doubtful_ticks: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.doubtful_ticks = reason, doubtful_ticks
+
+    def __reduce__(self) -> tuple[type[EpisodeLostError], tuple[str, int]]:
+        return type(self), (self.reason, self.doubtful_ticks)

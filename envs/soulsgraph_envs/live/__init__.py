@@ -1,0 +1,1 @@
+"""Real-time games: read, written and played from outside, through process memory or Siphon."""

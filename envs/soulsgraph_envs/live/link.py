@@ -1,0 +1,52 @@
+"""The link contract: how a running game is found, read, written and played; memory and Siphon each are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.device import KeyDevice
+from soulsgraph_envs.live.fields import Reading
+
+
+class LinkError(GameError):
+    """The game cannot be reached now: not running, loading, its process gone, its server away."""
+
+
+@runtime_checkable
+class Link(Protocol):
+    """Reach one running game.
+
+    `supplies` names the fields that `read` gives, `writes` those that `write` takes; both are known
+    before `attach`. Every method but `close` raises `LinkError` when the game cannot be reached, at
+    once and never after more than a second; only `attach` waits, up to its timeout.
+    """
+
+    supplies: frozenset[str]
+    writes: frozenset[str]
+    keys: KeyDevice
+
+    def attach(self, timeout_s: float) -> None:
+        """Find the game and resolve its addresses; a second call finds it anew."""
+        ...
+
+    def read(self) -> Reading:
+        """Give every field of `supplies`, read in one go."""
+        ...
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write fields of `writes`; those that lie side by side in one piece."""
+        ...
+
+    def focus(self) -> None:
+        """Bring the game's window to the front, so that keys reach it; nothing if it is there already."""
+        ...
+
+    def focused(self) -> bool:
+        """Tell whether keys reach the game's window."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the game, every key released; a second call does nothing."""
+        ...
