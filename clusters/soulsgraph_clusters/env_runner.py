@@ -10,40 +10,53 @@ import numpy as np
 
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.games import make_game
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Sampler
 from soulsgraph_policies.transitions import Chunk
+
+#: A drain of a real-time game comes back after so long, whether or not anything was collected.
+REAL_TIME_WAIT_S = 5.0
 
 
 @dataclass(frozen=True)
 class SamplingTask:
-    """What every runner of a stage samples: a scenario, in so many lanes of a game driver."""
+    """What every runner of a stage samples: a scenario, in so many lanes of the simulator or in real-time games.
+
+    One of `games` serves every runner (each on a game PC of its own), more are one each.
+    """
 
     scenario: Scenario
     lanes: int
-    driver: str = "simulator"
+    games: tuple[GameSettings, ...] = ()
+
+    def game_of(self, worker_index: int) -> GameSettings | None:
+        """Give the real-time game of a remote runner, counted from 1; None in the simulator."""
+        return self.games[(worker_index - 1) % len(self.games)] if self.games else None
 
 
 class SkillGraphEnvRunner(ChunkRunner):
     """Sample one stage; `env_config["task"]` is its `SamplingTask`.
 
-    The tick loop is `Sampler.sample`, which knows nothing of Ray or of learning: a real-time game can
-    run the same loop in a thread of its own, which `sample` then drains.
+    The tick loop is `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator
+    `sample` runs it; a real-time game runs it in a thread of its own, which `sample` drains.
     """
 
     def make_env(self) -> None:
         """Open the game; each runner has random streams of its own."""
         task: SamplingTask = self.config.env_config["task"]
-        skills = self.config.skills
-        horizon = Horizon(skills[-1].name, skills[-1].horizon)
-        combat = Combat(make_game(task.driver, task.lanes), skills, task.scenario, horizon)
-        seed = int(derive_seeds(np.uint64(self.config.seed or 0), self.worker_index or 0)[0])
-        first_lane = (self.worker_index or 0) * task.lanes
-        self._sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate, first_lane)
+        skills, index = self.config.skills, self.worker_index or 0
+        settings = task.game_of(index)
+        game = make_game(lanes=task.lanes) if settings is None else make_game(settings.driver, task.lanes, settings)
+        combat = Combat(game, skills, task.scenario, Horizon(skills[-1].name, skills[-1].horizon))
+        seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
+        sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate, index * task.lanes)
+        self._sampler = sampler if settings is None else RealTimeSampling(sampler)
         self._scenario = task.scenario
 
     def weights_changed(self, skills: Collection[str]) -> None:
@@ -57,15 +70,20 @@ class SkillGraphEnvRunner(ChunkRunner):
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Give one chunk, in a list because RLlib concatenates the lists of its runners."""
-        return [self._sampler.sample(self.config.decisions_per_sample)]
+        most = self.config.decisions_per_sample
+        if isinstance(self._sampler, Sampler):
+            return [self._sampler.sample(most)]
+        chunk = self._sampler.sample(most, REAL_TIME_WAIT_S)
+        return [] if chunk is None else [chunk]
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give lanes, clocks, episode sums and random state."""
-        return self._sampler.get_state()
+        """Give lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be kept."""
+        return self._sampler.get_state() if isinstance(self._sampler, Sampler) else {}
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state`."""
-        self._sampler.set_state(state)
+        if isinstance(self._sampler, Sampler):
+            self._sampler.set_state(state)
 
     def stop(self) -> None:
         """Close the game."""

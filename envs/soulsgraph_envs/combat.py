@@ -20,11 +20,12 @@ from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.game import ActiveLanes, Game, LaneIndices, SavableGame
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills.skill import Decisions, Skill
-from soulsgraph_envs.state import STATE_SIZE, Column, StateRows, fill_state
+from soulsgraph_envs.state import MADE_OF, STATE_SIZE, Column, Raw, StateRows, fill_state
 from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 
 _CLOCK_STREAM = 1
 _SAVED = ("rows", "due", "latest", "decisions", "ticks", "_remaining", "_before")
+_ENDS = frozenset((*MADE_OF[Column.PLAYER_HP], *MADE_OF[Column.BOSS_HP]))
 _H, _H_E, _FLASKS = int(Column.PLAYER_HP), int(Column.BOSS_HP), int(Column.FLASKS)
 
 
@@ -112,18 +113,37 @@ def _finish(
                     decisions[lane, skill] += 1
 
 
+def _check_supplied(game: Game, skills: Sequence[Skill], scenario: Scenario) -> None:
+    """Refuse skills, or the judging of ends, that need what the game does not supply."""
+    ends: frozenset[Raw] = frozenset() if scenario.refill else _ENDS
+    needs = {skill.name: skill.needs for skill in skills} | {"the end of the fight": ends}
+    missing = {
+        name: ", ".join(sorted(raw.name for raw in raws if raw.name not in game.capabilities.supplies))
+        for name, raws in needs.items()
+    }
+    told = "; ".join(f"{name} needs {raws}" for name, raws in missing.items() if raws)
+    if told:
+        raise GameError(f"expected a game that supplies what the skills need, found one without: {told}.")
+
+
 class Combat:
     """Advance every lane of a game one control tick at a time, composing the skills' actions.
 
     After `step`: `completed` (lanes, skills) marks the decisions that ended with this tick (cut
     ones included), `terminated`, `truncated`, `died` and `won` (lanes,) how episodes ended, and
     `rows` (lanes, 25) the State. Ended lanes wait for `begin`; stepping them is the caller's error.
+    A real-time game may break off a tick with `EpisodeLostError`: then only `begin` helps.
+
+    Raises:
+        UnknownNameError: if the horizon's skill takes no part.
+        GameError: if the game does not supply what a skill needs.
     """
 
     def __init__(self, game: Game, skills: Sequence[Skill], scenario: Scenario, horizon: Horizon) -> None:
         names = [skill.name for skill in skills]
         if horizon.skill not in names:
             raise UnknownNameError("skill of the horizon", horizon.skill, names)
+        _check_supplied(game, skills, scenario)
         self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
         self.lanes = game.lanes
         self._tables = ActionTables.of(skills)

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 
 #: Names that a message lists at most.
 _MOST_LISTED = 8
+#: So many ticks at most may be doubtful when an episode is lost: a sampler holds back what is younger.
+MOST_DOUBTFUL_TICKS = 30
 
 
 class SoulsGraphError(Exception):
@@ -44,7 +46,8 @@ class GameError(SoulsGraphError):
 class EpisodeLostError(GameError):
     """A real-time game broke off an episode: what it gave last is no course of a fight to learn from.
 
-    `doubtful_ticks` is how many of the latest finished ticks must be forgotten too. The game may be
+    `doubtful_ticks`, at most `MOST_DOUBTFUL_TICKS`, is how many of the latest finished ticks must be
+    forgotten too. The game may be
     reset: that is where it recovers, or gives up with another `GameError`.
     """
 

@@ -8,6 +8,7 @@ window (see `skills.ObservationMap`), rewards and ends read the column as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from math import acos, floor, pi, sqrt
 
@@ -83,6 +84,21 @@ class Raw(IntEnum):
 
 STATE_SIZE = len(Column)
 RAW_SIZE = len(Raw)
+
+_PLACES = tuple(Raw[f"{who}_{axis}"] for who in ("PLAYER", "BOSS") for axis in "XYZ")
+_OWN = {Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION, Column.FLASKS, Column.LOCKED, Column.BOSS_ANGLE}
+_OWN |= {Column[f"{what}_{axis}"] for what in ("CAMERA", "PLAYER", "BOSS") for axis in "XYZ"} | {Column.PLAYER_ANGLE}
+#: The raw values that each column of the State is made of.
+MADE_OF: Mapping[Column, tuple[Raw, ...]] = {
+    **{column: (Raw[column.name],) for column in _OWN},
+    **{Column[name]: (Raw[name], Raw[f"{name}_MAX"]) for name in ("STAMINA", "PLAYER_HP", "BOSS_HP")},
+    **{
+        Column[f"{who}_PROGRESS"]: (Raw[f"{who}_ANIMATION_TIME_S"], Raw[f"{who}_ANIMATION_LENGTH_S"])
+        for who in ("PLAYER", "BOSS")
+    },
+    **{Column[name]: _PLACES for name in ("DISTANCE", "DIRECTION_X", "DIRECTION_Y", "DIRECTION_Z")},
+    Column.CAMERA_TARGET_ANGLE: (*_PLACES, Raw.CAMERA_X, Raw.CAMERA_Y, Raw.CAMERA_Z),
+}
 
 # Plain integers: compiled code cannot read enum members of a foreign module as constants.
 _C = {name: int(value) for name, value in Column.__members__.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import ALL_CONTROLS, Control, Controls
-from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.errors import EpisodeLostError, GameError
 from soulsgraph_envs.game import ActiveLanes, Capabilities, Game, LaneIndices, SavableGame
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
@@ -204,6 +204,40 @@ class FakeGame:
     def _demand(self, met: Any, expected: str, found: object) -> None:
         if not met:
             raise GameError(f"the caller of the fake game: expected {expected}, found {found}.")
+
+
+class LossyGame:
+    """A game that breaks off at chosen ticks, and whose resets fail at first, as a real-time one may.
+
+    `losses` maps the number of a step, from 0 on, to what it raises instead of being carried out;
+    the first `failing_resets` resets after the first one raise a `GameError`.
+    """
+
+    def __init__(self, game: Game, losses: Mapping[int, EpisodeLostError], failing_resets: int = 0) -> None:
+        self._game, self._losses, self._failing = game, losses, failing_resets
+        self.lanes, self.tick_s, self.capabilities = game.lanes, game.tick_s, game.capabilities
+        self.steps = self.resets = 0
+        self.closed = False
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Reset the game, or fail to."""
+        self.resets += 1
+        if 1 < self.resets <= 1 + self._failing:
+            raise GameError("the fake game: expected it to be ready, found it loading; wait.")
+        return self._game.reset(lanes, scenario, seeds)
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Step the game, or lose the episode."""
+        loss = self._losses.get(self.steps)
+        self.steps += 1
+        if loss is not None:
+            raise loss
+        return self._game.step(controls, active)
+
+    def close(self) -> None:
+        """Close the game."""
+        self.closed = True
+        self._game.close()
 
 
 def standing(**values: float) -> RawValues:

@@ -11,7 +11,7 @@ from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win
 from soulsgraph.files import write_json
 from soulsgraph.judging import check_judging
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Display, stage_progress
+from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.reports.parquet import write_episodes, write_rows
 from soulsgraph.reports.tables import WinRateTable
 from soulsgraph.reports.tensorboard import Board
@@ -45,15 +45,8 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
 def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
     """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
     check_judging(seed, episodes)
-    done = 0
     with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
-
-        def on_finished(count: int) -> None:
-            nonlocal done
-            done += count
-            progress.update(done)
-
-        judged = judge_rows(run, episodes, seed, on_finished)
+        judged = judge_rows(run, episodes, seed, Counting(progress))
     table = WinRateTable(
         f"Win rates, {run.plan.scenario}, {episodes} episodes a row",
         tuple(win_rate(row, played, run.plan) for row, played in judged.items()),

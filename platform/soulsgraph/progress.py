@@ -25,6 +25,18 @@ class StageProgress(Protocol):
         ...
 
 
+class Counting:
+    """Add up what is finished, bit by bit, and tell it to a progress."""
+
+    def __init__(self, progress: StageProgress) -> None:
+        self._progress, self._done = progress, 0
+
+    def __call__(self, count: int) -> None:
+        """Tell that so many more are finished."""
+        self._done += count
+        self._progress.update(self._done)
+
+
 class _Rate:
     """Count steps a second; steps done before (a resumed stage) do not count."""
 

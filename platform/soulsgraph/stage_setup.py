@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from soulsgraph_clusters.placement import place_env_runners
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import END_TO_END, Mirror, Skill, make_skill
@@ -88,8 +89,8 @@ class StageSetup:
         lineage = self.run.library.lineage(self.stage.skill, self.parent.card.version)
         return sum(card.training.steps for card in lineage)
 
-    def build(self, session: Session) -> SkillDQN:
-        """Build the algorithm in a Ray session.
+    def build(self, session: Session, games: Sequence[GameSettings] = ()) -> SkillDQN:
+        """Build the algorithm in a Ray session; real-time `games` are played by remote env runners, one at least.
 
         Raises:
             ClusterError: if the plan has remote env runners and the session no place for one.
@@ -99,9 +100,11 @@ class StageSetup:
         config = SkillDQN.get_default_config().debugging(seed=self.stage.seed, log_level="ERROR")
         mirror = Mirror.of(self.skills[-1], self.scenario)
         config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round, mirror=mirror)
-        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(plan.env_runners, session))
-        lanes = min(plan.lanes or preset.lanes, config.decisions_per_sample)
-        algorithm: SkillDQN = config.environment(env_config={"task": SamplingTask(self.scenario, lanes)}).build_algo()
+        runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
+        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
+        lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
+        task = SamplingTask(self.scenario, lanes, tuple(games))
+        algorithm: SkillDQN = config.environment(env_config={"task": task}).build_algo()
         algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
         if self.parent is not None:
             algorithm.load_weights({self.stage.skill: trained_weights_of(self.parent)})

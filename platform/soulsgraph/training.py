@@ -17,6 +17,7 @@ from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph_clusters.session import Session
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact, SkillCard, Training, UpstreamArtifact, graph_fields, package_versions
 from soulsgraph_policies.frozen import head_of, layers_of, statistics_of
@@ -48,6 +49,8 @@ class Workplace:
     board: Board
     display: Display = "auto"
     supervisor: Supervisor | None = None
+    #: Real-time games to sample; the simulator if there are none.
+    games: tuple[GameSettings, ...] = ()
 
     @property
     def remedy(self) -> str:
@@ -77,7 +80,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
     """
     setup = StageSetup.of(place.run, stage)
     checkpoints = StageCheckpoints(place.run.checkpoints(stage.name))
-    algorithm = setup.build(place.session)
+    algorithm = setup.build(place.session, place.games)
     try:
         _resume(algorithm, checkpoints)
         records = StageRecords(setup, place.board, algorithm.decisions, beside=place.supervisor is None)

@@ -87,6 +87,7 @@ class SkillDQN(DQN):
         self._figures = _Figures()
         self._iteration_end = 0
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
+        self._last_note = ""
         self._live_runners = int(config.num_env_runners)
         super().setup(config)
         observation = config.skills[-1].observation
@@ -172,14 +173,17 @@ class SkillDQN(DQN):
         )
         now = time.monotonic()
         self._tell_of_runners()
-        if chunks:
+        for note in (note for chunk in chunks for note in chunk.notes):
+            self._last_note = note
+            _logger.warning("%s: %s", self.config.trained, note)
+        if any(len(chunk.transitions) for chunk in chunks):
             self._last_chunk_s = now
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             raise SoulsGraphError(
-                f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s; "
-                "join a game PC and resume the run."
+                f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s"
+                f"{self._last_note and f' ({self._last_note})'}; join a game PC and resume the run."
             )
-        else:
+        elif not chunks:
             time.sleep(self.config.env_runner_health_probe_timeout_s)
         return chunks
 
@@ -213,7 +217,7 @@ class SkillDQN(DQN):
 
     def _require_size(self, chunk: Chunk) -> None:
         count, most = len(chunk.transitions), self.config.decisions_per_sample
-        if not 1 <= count <= most:
+        if not (1 <= count <= most or (chunk.notes and not count)):
             raise SoulsGraphError(
                 f"env runner: expected 1 to {most} transitions a sample, found {count}; "
                 "use no more lanes than decisions in a round."

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.combat import Combat, Controller
+from soulsgraph_envs.errors import EpisodeLostError
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes, EpisodeTally
 
+#: An episode that a real-time game loses is played again, but not more often than this.
+MOST_REPLAYS = 5
+
+_logger = logging.getLogger("soulsgraph")
+
 
 class EpisodePlayer:
-    """Play a list of episodes over a combat's lanes; results do not depend on the number of lanes."""
+    """Play a list of episodes over a combat's lanes; results do not depend on the number of lanes.
+
+    An episode that a real-time game breaks off is played again from its seed; `replays` counts them.
+    """
 
     def __init__(self, combat: Combat, controller: Controller) -> None:
         self._combat, self._controller = combat, controller
         self._skill = combat.position(combat.horizon.skill)
         self._tally = EpisodeTally(combat, combat.horizon.skill)
         self._actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
+        self.replays = 0
 
     def play(self, seeds: Seeds, on_finished: Callable[[int], None] | None = None) -> Episodes:
         """Play one episode a seed, (n,), and give them in the order of the seeds.
 
         `on_finished` is told how many episodes ended since it was last called.
+
+        Raises:
+            EpisodeLostError: if a real-time game breaks off the same episode again and again.
+            GameError: if a real-time game cannot be reset.
         """
-        combat = self._combat
+        combat, losses = self._combat, 0
         playing = np.full(combat.lanes, -1, np.int64)
         order: list[npt.NDArray[np.int64]] = []
         upcoming = min(combat.lanes, len(seeds))
         self._begin(playing, np.arange(upcoming), np.arange(upcoming), seeds)
         active = playing >= 0
         while active.any():
-            self._tick(active)
+            try:
+                self._tick(active)
+            except EpisodeLostError as loss:
+                losses += 1
+                if losses > MOST_REPLAYS:
+                    raise
+                self._replay(playing, seeds, loss)
+                continue
             ended = np.flatnonzero(active & combat.ended)
             if not ended.size:
                 continue
+            losses = 0
             self._tally.close(ended)
             order.append(playing[ended])
             if on_finished:
@@ -59,6 +82,13 @@ class EpisodePlayer:
             playing[lanes] = episodes
             self._combat.begin(lanes, seeds[episodes])
             self._controller.begin(lanes, seeds[episodes])
+
+    def _replay(self, playing: npt.NDArray[np.int64], seeds: Seeds, loss: EpisodeLostError) -> None:
+        _logger.warning("episode lost, played again: %s", loss.reason)
+        self.replays += 1
+        lanes = np.flatnonzero(playing >= 0)
+        self._tally.sums[lanes] = 0.0
+        self._begin(playing, lanes, playing[lanes], seeds)
 
     def _tick(self, active: npt.NDArray[np.bool_]) -> None:
         combat = self._combat

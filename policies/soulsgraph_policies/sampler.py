@@ -9,6 +9,7 @@ import numpy as np
 
 from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.decision_log import DecisionLog
+from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.episodes import EpisodeTally
@@ -30,16 +31,18 @@ class Sampler:
     def __init__(self, combat: Combat, seed: int, exploration: Exploration, first_lane: int = 0) -> None:
         self._combat, self._seed, self._exploration, self._first_lane = combat, seed, exploration, first_lane
         self._trained = combat.position(combat.horizon.skill)
-        self._skill = combat.skills[self._trained]
-        self._observe = self._skill.observation.bind(combat.scenario)
+        self.skill = combat.skills[self._trained]
+        self._observe = self.skill.observation.bind(combat.scenario)
         self._log = DecisionLog(combat, self._trained)
-        self._tally = EpisodeTally(combat, self._skill.name)
+        self._tally = EpisodeTally(combat, self.skill.name)
         self._random = np.random.default_rng([seed, 1])
         self._episodes = np.zeros(combat.lanes, np.int64)
         self._actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
         self._networks: FusedNetworks | None = None
         self._began = False
         self.decisions = 0
+        #: Control ticks stepped so far.
+        self.ticks = 0
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
         """Play skills by these networks from the next tick on: all of them first, later any of them.
@@ -59,14 +62,14 @@ class Sampler:
         """Step until another tick could bring more than `max_transitions`."""
         parts: list[Transitions] = []
         lanes = self._combat.lanes
-        count = ticks = 0
+        count, before = 0, self.ticks
         self._log.reserve(max(max_transitions, lanes))
         if not self._began:
             self._begin(np.arange(lanes))
             self._began = True
         while count + lanes <= max_transitions or not count:
             self._tick()
-            ticks += 1
+            self.ticks += 1
             over = self._log.append()
             count += over
             self.decisions += over
@@ -74,10 +77,21 @@ class Sampler:
             if ended.size:
                 parts.append(self._judge())
                 self._tally.close(ended)
-                self._begin(ended)
+                try:
+                    self._begin(ended)
+                except GameError:
+                    # What was gathered is whole; the next call asks a real-time game again, and tells.
+                    self._began = False
+                    break
         if self._log.count:
             parts.append(self._judge())
-        return Chunk(Transitions.join(parts), self._tally.drain(), ticks * lanes)
+        return Chunk(Transitions.join(parts), self._tally.drain(), (self.ticks - before) * lanes)
+
+    def abandon_episodes(self) -> None:
+        """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
+        self._log.drain()
+        self._tally.sums[:] = 0.0
+        self._began = False
 
     def _tick(self) -> None:
         assert self._networks is not None, "set_networks comes before sample"
@@ -87,13 +101,13 @@ class Sampler:
             explores, choices = self._random.random((2, len(due)))
             chosen = explores < self._exploration(self.decisions)
             if chosen.any():
-                self._actions[due[chosen], self._trained] = choices[chosen] * len(self._skill.actions)
+                self._actions[due[chosen], self._trained] = choices[chosen] * len(self.skill.actions)
         self._combat.step(self._actions)
 
     def _judge(self) -> Transitions:
         """Reward the decisions gathered so far, and give them as transitions."""
         lanes, decisions, terminated = self._log.drain()
-        terms = self._skill.reward.evaluate(decisions)
+        terms = self.skill.reward.evaluate(decisions)
         self._tally.add(lanes, terms)
         return Transitions(
             observations=self._observe(decisions.before),
@@ -101,7 +115,7 @@ class Sampler:
             actions=decisions.actions.copy(),
             rewards=terms.sum(axis=1),
             terminated=terminated.copy(),
-            ticks=self._skill.ticks(decisions),
+            ticks=self.skill.ticks(decisions),
             lanes=lanes + self._first_lane,
             episodes=self._episodes[lanes],
         )

@@ -45,17 +45,26 @@ class Transitions:
             return parts[0]
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
+    @classmethod
+    def none(cls, size: int) -> Transitions:
+        """No transition at all, of a skill that observes so many values."""
+        observations, whole = np.zeros((0, size), np.float32), np.zeros(0, np.int64)
+        rewards, flags = np.zeros(0, np.float32), np.zeros(0, np.bool_)
+        return cls(observations, observations, whole, rewards, flags, whole, whole, whole)
+
 
 @dataclass(frozen=True)
 class Chunk:
     """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile.
 
-    `lane_ticks` counts the control ticks it took, summed over the lanes.
+    `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` tell of a real-time
+    game's troubles. Only with a note may there be no transition.
     """
 
     transitions: Transitions
     episodes: Episodes
     lane_ticks: int
+    notes: tuple[str, ...] = ()
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of the trained skill."""

@@ -12,7 +12,7 @@ from numba import njit
 
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.state import Column, StateRows
+from soulsgraph_envs.state import MADE_OF, Column, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -191,6 +191,12 @@ class Skill:
     def longest_ticks(self) -> int:
         """Ticks of the longest step the skill can take."""
         return max(max(action.ticks, action.ticks_when_empty or 0) for action in self.actions)
+
+    @cached_property
+    def needs(self) -> frozenset[Raw]:
+        """The raw values that the skill observes, is rewarded by, or counts its steps by."""
+        counted = {Raw.FLASKS} if any(action.ticks_when_empty for action in self.actions) else set()
+        return frozenset(counted.union(*(MADE_OF[column] for column in self.observation.columns)))
 
     @cached_property
     def _step_ticks(self) -> Integers:

@@ -33,9 +33,11 @@ from soulsgraph.cli.place import (
 from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.evaluation import Setting, judge, was_trained_on
 from soulsgraph.plan import Plan, check_range, lasting_name
+from soulsgraph.progress import Counting, stage_progress
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.live.settings import load_games
 
 app = SubcommandApp()
 command = app.command
@@ -144,6 +146,7 @@ def evaluate(
     start: str | None = None,
     trained_on: str | None = None,
     randomize: str = "",
+    games: Path | None = None,
     judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
     """Judge one setting of a run's skills, greedily.
@@ -154,6 +157,7 @@ def evaluate(
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         trained_on: Scenario whose skill versions play; by default the judged one's, where they exist.
         randomize: Skills to replace by uniform chance, separated by commas.
+        games: TOML file of real-time games to fight in, side by side; the simulator if not given.
     """
     run = RunFolder.open(folder)
     judged = lasting_name(scenario or run.plan.scenario)
@@ -165,7 +169,11 @@ def evaluate(
             f"see soulsgraph skills {folder}."
         )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
-    played = judge(run, Setting(judged, source, start, chance), judging.episodes, judging.seed)
+    real_time = () if games is None else load_games(games)
+    shown = display_of(output) if real_time else "silent"
+    with stage_progress("evaluate", judging.episodes, shown, unit="episodes") as progress:
+        setting = Setting(judged, source, start, chance)
+        played = judge(run, setting, judging.episodes, judging.seed, Counting(progress), real_time)
     label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
     result = WinRate(label, int(played.won.sum()), len(played))
     if output.json:

@@ -81,6 +81,8 @@ class SessionOptions(OutputOptions):
 
     address: str | None = None
     """Ray cluster to join, as HOST:PORT or auto; a local Ray is started if not given."""
+    games: Path | None = None
+    """TOML file of real-time games to train in, an env runner each; the simulator if not given."""
 
 
 @dataclass(frozen=True)

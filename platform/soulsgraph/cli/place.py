@@ -16,6 +16,7 @@ from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.live.settings import load_games
 
 if TYPE_CHECKING:
     from soulsgraph.training import Workplace
@@ -90,9 +91,10 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph_clusters.session import connect
 
     silence_advice()
+    games = () if session.games is None else load_games(session.games)
     with (
         run.locked(),
         connect(session.address) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
     ):
-        yield Workplace(run, joined, board, display_of(session))
+        yield Workplace(run, joined, board, display_of(session), games=games)

@@ -1,0 +1,143 @@
+"""Sample a real-time game in a thread of its own, which never waits on learning.
+
+The thread plays on while the learner learns; an env runner drains what it collected. New networks
+wait beside those that play and are taken up between two decisions, so that none is played half old
+and half new. What a lost game gave last is dropped before anyone learns from it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
+from soulsgraph_policies.episodes import Episodes
+from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.sampler import Sampler
+from soulsgraph_policies.transitions import Chunk, Transitions
+
+#: Chunks that wait for the learner; when there are more, the oldest are dropped.
+MOST_WAITING = 4096
+#: A game that cannot be reset is tried again after so long.
+RETRY_AFTER_S = 5.0
+
+
+class _Collected(NamedTuple):
+    """What one decision or more gave, and the tick at which it ended."""
+
+    ended: int
+    chunk: Chunk
+
+
+class RealTimeSampling:
+    """Play a sampler's game without a pause; `sample` gives what was collected since.
+
+    `notes` of the chunks tell which episodes were lost and why, and when the game could not be reset.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._young: deque[_Collected] = deque()
+        self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
+        self._notes: list[str] = []
+        self._pending: dict[str, FrozenNetwork] = {}
+        self._defect: Exception | None = None
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="real-time sampling", daemon=True)
+
+    @property
+    def decisions(self) -> int:
+        """Decisions that drive the exploration: the thread counts on from what was set last."""
+        return self._sampler.decisions
+
+    @decisions.setter
+    def decisions(self, count: int) -> None:
+        self._sampler.decisions = count
+
+    def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
+        """Play skills by these networks from their next decision on; the first call begins the fight."""
+        with self._changed:
+            self._pending |= {network.skill: network for network in networks}
+        if not self._thread.is_alive() and not self._stopping.is_set():
+            self._thread.start()
+
+    def sample(self, max_transitions: int, timeout_s: float) -> Chunk | None:
+        """Give up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._notes or self._defect, timeout_s)
+            if self._defect is not None:
+                raise self._defect
+            parts, count = [], 0
+            while self._ready and count + len(self._ready[0].transitions) <= max_transitions:
+                parts.append(self._ready.popleft())
+                count += len(parts[-1].transitions)
+            notes, self._notes = tuple(self._notes), []
+        if not parts and not notes:
+            return None
+        return self._joined(parts, notes)
+
+    def close(self) -> None:
+        """Stop the thread after its tick and close the game."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._sampler.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._take_up_networks()
+                self._play()
+        except Exception as defect:
+            with self._changed:
+                self._defect = defect
+                self._changed.notify()
+
+    def _take_up_networks(self) -> None:
+        with self._changed:
+            networks, self._pending = list(self._pending.values()), {}
+        if networks:
+            self._sampler.set_networks(networks)
+
+    def _play(self) -> None:
+        try:
+            self._keep(self._sampler.sample(1))
+        except EpisodeLostError as loss:
+            self._lose(f"episode lost: {loss.reason}", loss.doubtful_ticks)
+        except SoulsGraphError as error:
+            self._lose(f"game not ready, trying again: {error}", MOST_DOUBTFUL_TICKS)
+            self._stopping.wait(RETRY_AFTER_S)
+
+    def _keep(self, chunk: Chunk) -> None:
+        """Hold a chunk back until it is too old to be doubted."""
+        now = self._sampler.ticks
+        self._young.append(_Collected(now, chunk))
+        with self._changed:
+            while self._young and now - self._young[0].ended >= MOST_DOUBTFUL_TICKS:
+                self._ready.append(self._young.popleft().chunk)
+            self._changed.notify()
+
+    def _lose(self, note: str, doubtful_ticks: int) -> None:
+        since = self._sampler.ticks - doubtful_ticks
+        while self._young and self._young[-1].ended > since:
+            self._young.pop()
+        self._sampler.abandon_episodes()
+        with self._changed:
+            if not self._notes or self._notes[-1] != note:
+                self._notes.append(note)
+            self._changed.notify()
+
+    def _joined(self, parts: Sequence[Chunk], notes: tuple[str, ...]) -> Chunk:
+        if not parts:
+            skill = self._sampler.skill
+            none = Transitions.none(skill.observation.size)
+            return Chunk(none, Episodes.none(len(skill.reward.terms)), 0, notes)
+        return Chunk(
+            Transitions.join([part.transitions for part in parts]),
+            Episodes.join([part.episodes for part in parts]),
+            sum(part.lane_ticks for part in parts),
+            notes,
+        )

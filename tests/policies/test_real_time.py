@@ -1,0 +1,140 @@
+"""Sampling in a thread of its own: nothing a lost game gave last is learned from, and nothing else is lost."""
+
+import time
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.skill_task import practice_ground
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.testing import LossyGame
+from soulsgraph_policies import real_time
+from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.real_time import RealTimeSampling
+from soulsgraph_policies.sampler import Sampler
+
+CAMERA = make_skill("camera")
+SCENARIO = practice_ground(load_scenario("iudex-phase1"), CAMERA)
+
+
+def network(action: int = 0) -> FrozenNetwork:
+    size = CAMERA.observation.size
+    bias = np.zeros(len(CAMERA.actions), np.float32)
+    bias[action] = 1.0
+    layers = ((np.zeros((len(bias), size), np.float32), bias),)
+    return FrozenNetwork("camera", CAMERA.observation.bind(SCENARIO), np.zeros(size), np.ones(size), 10.0, layers)
+
+
+def make_sampler(losses=None, failing_resets=0, exploration=0.0):
+    game = LossyGame(Simulator(1), losses or {}, failing_resets)
+    combat = Combat(game, (CAMERA,), SCENARIO, Horizon("camera", CAMERA.horizon))
+    return Sampler(combat, 7, lambda _: exploration), game
+
+
+def play(sampling: RealTimeSampling, wanted: int, most: int = 64):
+    chunks, count = [], 0
+    while count < wanted:
+        chunk = sampling.sample(most, 5.0)
+        assert chunk is not None
+        chunks.append(chunk)
+        count += len(chunk.transitions)
+    return chunks
+
+
+def column(chunks, name):
+    return np.concatenate([getattr(chunk.transitions, name) for chunk in chunks])
+
+
+def test_the_thread_collects_what_the_plain_loop_would():
+    sampler, game = make_sampler(exploration=0.4)
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    threaded = play(sampling, 300)
+    sampling.close()
+    assert game.closed
+    plain, _ = make_sampler(exploration=0.4)
+    plain.set_networks([network()])
+    expected = plain.sample(400).transitions
+    for name in ("observations", "actions", "rewards", "next_observations", "episodes"):
+        found = column(threaded, name)
+        assert np.array_equal(found, getattr(expected, name)[: len(found)])
+    assert all(len(chunk.transitions) <= 64 for chunk in threaded)
+
+
+@pytest.mark.parametrize("doubtful", [0, 1, 9, MOST_DOUBTFUL_TICKS])
+def test_doubtful_transitions_never_reach_the_learner(doubtful):
+    lost_at = 50
+    sampler, _ = make_sampler({lost_at: EpisodeLostError("frozen", doubtful)})
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    chunks = play(sampling, 120)
+    sampling.close()
+    episodes = column(chunks, "episodes")
+    # The camera decides every tick, so the first episode has a transition for every tick before the loss.
+    assert np.sum(episodes == 1) == lost_at - doubtful
+    assert [note for chunk in chunks for note in chunk.notes] == ["episode lost: frozen"]
+
+
+def test_a_lost_episode_is_not_counted_as_an_episode():
+    sampler, _ = make_sampler({10: EpisodeLostError("gone")})
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    chunks = play(sampling, 2 * CAMERA.horizon)
+    sampling.close()
+    lengths = np.concatenate([chunk.episodes.lengths for chunk in chunks])
+    assert len(lengths) >= 1
+    assert (lengths == CAMERA.horizon).all()
+
+
+def test_a_game_that_is_not_ready_is_tried_again_and_told_of(monkeypatch):
+    monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
+    sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, failing_resets=3)
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    chunks = play(sampling, 60)
+    sampling.close()
+    notes = [note for chunk in chunks for note in chunk.notes]
+    assert notes[0] == "episode lost: crashed"
+    assert "game not ready, trying again: the fake game: expected it to be ready" in notes[1]
+    assert game.resets >= 5
+
+
+def test_the_game_goes_on_while_nobody_drains():
+    sampler, game = make_sampler()
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    play(sampling, 1)
+    before = game.steps
+    deadline = time.monotonic() + 10.0
+    while game.steps < before + 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    sampling.close()
+
+
+def test_new_networks_are_played_while_the_game_goes_on():
+    sampler, _ = make_sampler()
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network(0)])
+    first = play(sampling, 10)
+    sampling.set_networks([network(3)])
+    actions = column(play(sampling, 6000, most=512), "actions")
+    sampling.close()
+    assert set(column(first, "actions")) == {0}
+    switched = np.flatnonzero(actions == 3)
+    assert switched.size
+    assert (actions[switched[0] :] == 3).all()
+
+
+def test_a_defect_in_the_thread_reaches_the_caller():
+    sampler, game = make_sampler()
+    game.step = None
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    with pytest.raises(TypeError):
+        play(sampling, 1)
+    sampling.close()
