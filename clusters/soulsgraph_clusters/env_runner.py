@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.games import make_game
+from soulsgraph_envs.games import make_game, open_live_game
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
@@ -52,7 +52,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         task: SamplingTask = self.config.env_config["task"]
         skills, index = self.config.skills, self.worker_index or 0
         settings = task.game_of(index)
-        game = make_game(lanes=task.lanes) if settings is None else make_game(settings.driver, task.lanes, settings)
+        game = make_game(task.lanes) if settings is None else open_live_game(settings)
         combat = Combat(game, skills, task.scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
         sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate, index * task.lanes)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.data_files import base_of, find, read_data, shipped_names
 from soulsgraph_envs.encounter import NO_STATUS, BossData, Move, PlayerAction, PlayerData, Window
 from soulsgraph_envs.scenario import START_NAMES, Scenario
@@ -12,6 +13,25 @@ from soulsgraph_envs.schema import Where, read_table
 
 #: The shortest interval of a window that strikes again and again: three frames.
 _SHORTEST_EVERY_S = 0.05
+
+
+#: The animations that an optional group of a player's data needs.
+_GROUPS = {
+    "heavy": {"heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"},
+    "weapon_art": {"weapon_art"},
+    "parry": {"parry", "riposte"},
+    "jump": {"jump"},
+}
+_GROUP_CONTROLS = {
+    "heavy": Control.HEAVY_ATTACK,
+    "weapon_art": Control.WEAPON_ART,
+    "parry": Control.PARRY,
+    "jump": Control.JUMP,
+}
+#: Animations with a moment at which something happens; a jump lands at its.
+_WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {
+    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump"),
+}
 
 
 def scenario_names() -> tuple[str, ...]:
@@ -38,6 +58,7 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
     boss, player = load_boss(values["boss"]), load_player(values["player"])
     scenario = read_table(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
     _check_scenario(scenario, values, where)
+    _check_transition(scenario, boss, where.at("transition"))
     _check_fits(scenario, boss.radius_m + player.body.radius_m, where)
     return scenario
 
@@ -49,8 +70,9 @@ def load_boss(name_or_path: str | Path) -> BossData:
         load_boss(base)
     where = Where(path)
     boss = read_table(BossData, read_data("boss", path), where)
-    others = [boss.animations.idle, boss.animations.approach, boss.animations.back_off, boss.animations.turn]
-    _check_unique([m.id for m in boss.moves] + [a.id for a in others], where.at("moves"), "animation ids")
+    others = boss.animations.known()
+    _check_unique([m.id for m in boss.moves] + [a.id for a in others.values()], where.at("moves"), "animation ids")
+    _check_group({"parried", "thrown"}, others, "parried" in others, where.at("animations"))
     _check_unique([m.title for m in boss.moves], where.at("moves"), "titles")
     _check_weights(boss, where.at("moves"))
     for index, move in enumerate(boss.moves):
@@ -75,17 +97,35 @@ def load_player(name_or_path: str | Path) -> PlayerData:
         load_player(base)
     where = Where(path)
     player = read_table(PlayerData, read_data("player", path), where)
-    actions = vars(player.animations)
+    actions = player.animations.known()
     _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
     for key, action in actions.items():
         _check_action(action, where.at("animations").at(key))
-    for key in ("light_1", "light_2", "light_3", "rolling_attack", "estus"):
+    for group, needed in _GROUPS.items():
+        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
+    for key in _WITH_EFFECT & actions.keys():
         if actions[key].hit_s < 0:
             raise where.at("animations").at(key).at("hit_s").error("the moment of the effect", actions[key].hit_s)
-    _check_ordered(player.attack.damage, where.at("attack.damage"))
+    for group in ("attack", "heavy", "weapon_art", "parry"):
+        if (blow := getattr(player, group)) is not None:
+            _check_ordered(blow.damage, where.at(group).at("damage"))
+    if player.parry is not None:
+        _check_ordered(player.parry.window_s, where.at("parry.window_s"))
     if player.camera.lock_break_m < player.camera.lock_range_m:
         raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
     return player
+
+
+def supported_controls(player: PlayerData) -> Control:
+    """Give the controls that a player answers to; it takes no notice of the others.
+
+    INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
+    """
+    supported = ALL_CONTROLS
+    for group, control in _GROUP_CONTROLS.items():
+        if getattr(player, group) is None:
+            supported &= ~control
+    return supported
 
 
 def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
@@ -109,6 +149,28 @@ def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
         most = 2 * (scenario.arena.radius_m - contact_m)
         if not contact_m <= start.distance_m[0] or not start.distance_m[1] <= most:
             raise place.error(f"distances from {contact_m:g} (contact) to {most:g} (arena)", list(start.distance_m))
+
+
+def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
+    if scenario.transition is None:
+        return
+    following = load_boss(scenario.transition.boss)
+    if following.hp_max != boss.hp_max:
+        found = f"hp_max {following.hp_max:g} of {following.name}"
+        raise where.at("boss").error(f"a boss of as many HP, {boss.hp_max:g}", found)
+    for one in (boss, following):
+        ids = [*(move.id for move in one.moves), *(animation.id for animation in one.animations.known().values())]
+        if scenario.transition.animation.id in ids:
+            raise where.at("animation.id").error("an id that neither boss has", scenario.transition.animation.id)
+
+
+def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:
+    """Check that a group of data and the animations it needs are all there, or none of them."""
+    for key in sorted(needed):
+        if (key in found) != has:
+            raise where.at(key).error(
+                *(("a table", "no such key") if has else ("no such key", "one without its group"))
+            )
 
 
 def _check_unique(values: Sequence[object], where: Where, what: str) -> None:

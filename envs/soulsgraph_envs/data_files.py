@@ -7,6 +7,7 @@ replace the other file's, and under `scaled` factors that multiply its numbers.
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,30 @@ from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.schema import Where, read_toml
 
 _DATA = Path(__file__).parent / "data"
-_FOLDERS = {"scenario": "scenarios", "boss": "bosses", "player": "players"}
+_FOLDERS = {
+    "bindings": "bindings",
+    "scenario": "scenarios",
+    "boss": "bosses",
+    "player": "players",
+    "arena": "arenas",
+    "address map": "address_maps",
+    "attribute file": "siphon",
+    "encounter": "standin",
+}
 #: Keys of a kind of file that name other files.
-_REFERENCES = {"scenario": ("boss", "player"), "boss": (), "player": ()}
+_REFERENCES = {
+    "bindings": (),
+    "scenario": ("boss", "player", "transition.boss"),
+    "boss": (),
+    "player": (),
+    "arena": (),
+    "address map": (),
+    "encounter": ("scenario",),
+}
 
 
 def shipped_names(kind: str) -> tuple[str, ...]:
-    """Name the shipped files of a kind: scenario, boss or player."""
+    """Name the shipped files of a kind: scenario, boss, player, address map and so on."""
     return tuple(sorted(path.stem for path in (_DATA / _FOLDERS[kind]).glob("*.toml")))
 
 
@@ -63,8 +81,10 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
     """
     values, where, base = read_toml(path), Where(path), base_of(kind, path)
     for key in _REFERENCES[kind]:
-        if key in values:
-            values[key] = _reference(values[key], path, where.at(key))
+        *tables, last = key.split(".")
+        owner = reduce(lambda table, name: table.get(name, {}), tables, values)
+        if last in owner:
+            owner[last] = _reference(owner[last], path, where.at(key))
     if base is None:
         return values
     if "name" not in values:

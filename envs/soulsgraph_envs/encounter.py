@@ -40,7 +40,10 @@ class PlayerAction(Animation):
 
 @dataclass(frozen=True)
 class PlayerAnimations:
-    """Every animation the player has, by what it is for."""
+    """Every animation a player may have, by what it is for; None where this one has no such action.
+
+    A heavy attack is two animations, the second following the first: it is raised, then it falls.
+    """
 
     idle: PlayerAction
     run: PlayerAction
@@ -54,11 +57,26 @@ class PlayerAnimations:
     estus_empty: PlayerAction
     stagger: PlayerAction
     knockdown: PlayerAction
+    heavy_1_start: PlayerAction | None = None
+    heavy_1: PlayerAction | None = None
+    heavy_2_start: PlayerAction | None = None
+    heavy_2: PlayerAction | None = None
+    weapon_art: PlayerAction | None = None
+    parry: PlayerAction | None = None
+    riposte: PlayerAction | None = None
+    jump: PlayerAction | None = None
+
+    def known(self) -> dict[str, PlayerAction]:
+        """Give those that the player has, by what they are for."""
+        return {key: action for key, action in vars(self).items() if action is not None}
 
 
 @dataclass(frozen=True)
 class Body:
-    """Size, health and endurance; an action needs stamina above 0 and may take it below."""
+    """Size, health and endurance; an action needs stamina above 0 and may take it below.
+
+    `fp` is what weapon arts are paid with; it does not come back within a fight.
+    """
 
     hp: Annotated[float, Between(1.0, 1e5)]
     stamina: Annotated[float, Between(1.0, 1e4)]
@@ -67,6 +85,7 @@ class Body:
     regeneration_delay_s: Annotated[float, Between(0.0, 10.0)]
     regeneration_drinking: Annotated[float, Between(0.0, 1.0)]
     buffer_s: Annotated[float, Between(0.0, 2.0)]
+    fp: Annotated[float, Between(0.0, 1e4)] = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +110,7 @@ class Roll:
 
 @dataclass(frozen=True)
 class Attack:
-    """The light attack: reach from centre to centre, and the angle within which it lands.
+    """A blow, such as the light attack: reach from centre to centre, and the angle within which it lands.
 
     Until it lands, a blow carries the player at `step_m_s` in the direction held as it began.
     """
@@ -101,6 +120,38 @@ class Attack:
     reach_m: Annotated[float, Between(0.0, 50.0)]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
     step_m_s: Annotated[float, Between(0.0, 20.0)] = 0.0
+
+
+@dataclass(frozen=True)
+class WeaponArt(Attack):
+    """A weapon art: one blow straight ahead, paid with stamina and with FP, without which it does not begin."""
+
+    fp_cost: Annotated[float, Between(0.0, 1e4)] = 0.0
+
+
+@dataclass(frozen=True)
+class Parry:
+    """A parry, and the riposte it allows.
+
+    A parryable blow that arrives within `window_s` of the animation, from within `facing_rad` of
+    straight ahead, does no harm and leaves the boss open: a light attack that would land within
+    `reach_m` is then a riposte, during which nothing hurts the player. Each of the two costs `cost`.
+    """
+
+    cost: Annotated[float, Between(0.0, 1e4)]
+    window_s: Annotated[Pair, Between(0.0, 5.0)]
+    facing_rad: Annotated[float, Between(0.0, 3.2)]
+    reach_m: Annotated[float, Between(0.0, 50.0)]
+    damage: Annotated[Pair, Between(0.0, 1e5)]
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A leap in the direction held, or ahead: from `airborne_s` until it lands, low blows pass below it."""
+
+    cost: Annotated[float, Between(0.0, 1e4)]
+    step_m_s: Annotated[float, Between(0.0, 20.0)]
+    airborne_s: Annotated[float, Between(0.0, 5.0)]
 
 
 @dataclass(frozen=True)
@@ -128,7 +179,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class PlayerData:
-    """One player character."""
+    """One player character; it has no action whose group is None, and takes no notice of its control."""
 
     name: str
     estus_heal: Annotated[float, Between(0.0, 1e5)]
@@ -139,6 +190,10 @@ class PlayerData:
     hurt: Hurt
     camera: Camera
     animations: PlayerAnimations
+    heavy: Attack | None = None
+    weapon_art: WeaponArt | None = None
+    parry: Parry | None = None
+    jump: Jump | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +202,8 @@ class Window:
 
     It strikes once, or with `every_s` again and again while it is open, from its first frame on: a
     breath. The sector is centred `offset_m` ahead of the boss's centre (behind it if negative): a
-    limb of a large body. A strike that does not stagger only costs HP and adds `build_up`.
+    limb of a large body. A strike that does not stagger only costs HP and adds `build_up`. A `low` one
+    passes below a jump.
     """
 
     time_s: Annotated[Pair, Between(0.0, 60.0)]
@@ -159,6 +215,7 @@ class Window:
     every_s: Annotated[float, Between(0.0, 60.0)] = 0.0
     offset_m: Annotated[float, Between(-50.0, 50.0)] = 0.0
     build_up: Annotated[float, Between(0.0, 1e5)] = 0.0
+    low: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,7 +226,7 @@ class Move:
     with a `leap_s` flies that long before its first window and lands short of the player. A lunge
     stops at the player's body; one that `runs_through` is a charge: it keeps its line, through where
     the player was when it began, and nothing is in its way. `enraged_weight` replaces the weight of
-    an enraged boss; -1 where it is the same.
+    an enraged boss; -1 where it is the same. `parryable` counts with a boss that can be parried at all.
     """
 
     id: Annotated[int, Between(0, 999)]
@@ -186,6 +243,7 @@ class Move:
     leap_s: Annotated[float, Between(0.0, 10.0)] = 0.0
     runs_through: bool = False
     enraged_weight: Annotated[float, Between(-1.0, 1e6)] = -1.0
+    parryable: bool = True
 
 
 @dataclass(frozen=True)
@@ -256,12 +314,21 @@ NO_STATUS = Status("none", threshold=1.0, decay_per_s=0.0, burst_hp_ratio=0.0, r
 
 @dataclass(frozen=True)
 class BossAnimations:
-    """The boss's animations outside its moves."""
+    """The boss's animations outside its moves.
+
+    A boss without `parried`, open to a riposte, and `thrown`, suffering one, cannot be parried.
+    """
 
     idle: Animation
     approach: Animation
     back_off: Animation
     turn: Animation
+    parried: Animation | None = None
+    thrown: Animation | None = None
+
+    def known(self) -> dict[str, Animation]:
+        """Give those that the boss has, by what they are for."""
+        return {key: animation for key, animation in vars(self).items() if animation is not None}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.controls import Controls
+from soulsgraph_envs.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import RawValues
 from soulsgraph_envs.streams import Seeds
@@ -23,6 +23,8 @@ class Capabilities:
 
     #: Raw values the driver supplies; a skill that needs another is refused.
     supplies: frozenset[str]
+    #: Controls the driver can carry out; it refuses others.
+    controls: Control = ALL_CONTROLS
     can_pause: bool = False
     can_seed: bool = False
     can_set_speed: bool = False

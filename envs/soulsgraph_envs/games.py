@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from soulsgraph_envs.errors import GameError, UnknownNameError
-from soulsgraph_envs.game import Game
+from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.live.link import Link
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.simulator import Simulator
+
+if TYPE_CHECKING:
+    from soulsgraph_envs.live.game import LiveGame
 
 #: How a real-time driver reaches its game: module and class of its link.
 LINKS = {
@@ -20,28 +22,26 @@ SIMULATOR = "simulator"
 DRIVERS = (SIMULATOR, *LINKS)
 
 
-def make_game(driver: str = SIMULATOR, lanes: int = 1, settings: GameSettings | None = None) -> Game:
-    """Open a driver with so many lanes; a real-time one, which has a single lane, as `settings` say.
+def make_game(lanes: int = 1) -> Simulator:
+    """Open the simulator with so many lanes."""
+    return Simulator(lanes)
+
+
+def open_live_game(settings: GameSettings) -> LiveGame:
+    """Open a real-time game, which has a single lane.
 
     Raises:
-        UnknownNameError: if no driver has that name.
-        GameError: if a real-time driver is asked for several lanes, or what it needs is not installed.
+        UnknownNameError: if no real-time driver has that name.
+        GameError: if what it needs is not installed.
     """
-    if driver == SIMULATOR:
-        return Simulator(lanes)
-    if driver not in DRIVERS:
-        raise UnknownNameError("game driver", driver, DRIVERS)
-    if lanes != 1:
-        raise GameError(f"driver {driver}: expected 1 lane, found {lanes}: open one driver a game.")
     # Imported here: on a machine that only simulates, nothing of a game PC need be there.
     from soulsgraph_envs.live.game import LiveGame
 
-    found = settings or GameSettings(driver=driver)
-    return LiveGame(make_link(found), found)
+    return LiveGame(make_link(settings), settings)
 
 
 def make_link(settings: GameSettings) -> Link:
-    """Make the link to a real-time game, not attached yet; raises as `make_game` does."""
+    """Make the link to a real-time game, not attached yet; raises as `open_live_game` does."""
     if settings.driver not in LINKS:
         raise UnknownNameError("driver of a real-time game", settings.driver, LINKS)
     module, name = LINKS[settings.driver]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from soulsgraph_envs.encounter import Animation
 from soulsgraph_envs.schema import Between
 
 #: The ways an episode can begin; a scenario gives each its ranges.
@@ -29,12 +30,25 @@ class Arena:
 
 
 @dataclass(frozen=True)
+class Transition:
+    """The change of phase: between moves at or below a share of full HP the boss plays `animation`, then is `boss`.
+
+    Meanwhile it neither moves nor strikes, and may be struck.
+    """
+
+    below_hp_ratio: Annotated[float, Between(0.0, 1.0)]
+    boss: str
+    animation: Animation
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One encounter, validated at load by `catalogue.load_scenario`.
 
     The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
     below `death_hp_ratio` of full HP. With `refill` both are made whole after every tick and
-    nobody dies or wins: the practice ground of the upstream skills.
+    nobody dies or wins: the practice ground of the upstream skills. A `transition` makes it a whole
+    fight in two phases.
     """
 
     name: str
@@ -49,8 +63,15 @@ class Scenario:
     starts: dict[str, Start] = field(default_factory=dict)
     start: str = "mid"
     refill: bool = False
+    transition: Transition | None = None
 
     @property
     def boss_hp_ratios(self) -> tuple[float, float]:
         """Give the HP window as values of the boss HP column: (at the start, at the end)."""
         return self.boss_hp[0] / self.boss_hp_full, self.boss_hp[1] / self.boss_hp_full
+
+    def phases(self) -> tuple[Scenario, ...]:
+        """Give the scenario of every phase: this one, and after a transition the same with the next boss."""
+        if self.transition is None:
+            return (self,)
+        return self, replace(self, boss=self.transition.boss, transition=None)

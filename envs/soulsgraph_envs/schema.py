@@ -6,8 +6,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from math import inf, isfinite
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from soulsgraph_envs.errors import DataError
@@ -67,7 +69,7 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
     """
     if not isinstance(values, Mapping):
         raise where.error("a table", repr(values))
-    hints = get_type_hints(cls, include_extras=True)
+    hints = _hints(cls)  # type: ignore[arg-type]
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
@@ -81,8 +83,16 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
     return cls(**read)
 
 
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """Give a dataclass's annotations; evaluating them takes longer than all else in a file."""
+    return get_type_hints(cls, include_extras=True)
+
+
 def _split(hint: Any) -> tuple[Any, Between]:
-    """Split an annotation into the bare type and its range."""
+    """Split an annotation into the bare type, without the None of what may be left out, and its range."""
+    if get_origin(hint) is UnionType:
+        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
     if get_origin(hint) is Annotated:
         bare, bounds = get_args(hint)
         return bare, bounds

@@ -74,6 +74,11 @@ def _seeds(lanes: int) -> Seeds:
     return derive_seeds(np.arange(lanes), 1)
 
 
+def _controls(game: Game) -> Controls:
+    possible = np.uint32(game.capabilities.controls)
+    return sample_controls(game.lanes, _TICKS) & possible
+
+
 def _check_declaration(game: Game, lanes: int) -> None:
     _promise(isinstance(game, Game), "a game has lanes, tick_s, capabilities, reset, step and close")
     _promise(game.lanes == lanes, f"lanes is the number asked for, {lanes}")
@@ -83,7 +88,7 @@ def _check_declaration(game: Game, lanes: int) -> None:
 
 
 def _check_values(game: Game, scenario: Scenario) -> None:
-    course = play(game, scenario, _seeds(game.lanes), sample_controls(game.lanes, _TICKS))
+    course = play(game, scenario, _seeds(game.lanes), _controls(game))
     _promise(
         course.shape == (_TICKS + 1, game.lanes, RAW_SIZE), f"raw is (lanes, {RAW_SIZE}), found {course.shape[1:]}"
     )
@@ -101,7 +106,7 @@ def _check_values(game: Game, scenario: Scenario) -> None:
 
 
 def _check_partial_reset(game: Game, scenario: Scenario) -> None:
-    play(game, scenario, _seeds(game.lanes), sample_controls(game.lanes, _TICKS))
+    play(game, scenario, _seeds(game.lanes), _controls(game))
     before = game.step(np.zeros(game.lanes, np.uint32)).copy()
     after = game.reset(np.array([0]), scenario, derive_seeds(99, 1)).copy()
     _promise(after.shape == (game.lanes, RAW_SIZE), "reset gives the raw values of all lanes")

@@ -13,7 +13,6 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import TABLE_1, Row
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.artifact import Artifact
@@ -79,16 +78,11 @@ def make_match(run: RunFolder, setting: Setting) -> Match:
 
 
 def judge(
-    run: RunFolder,
-    setting: Setting,
-    episodes: int,
-    seed: int,
-    on_finished: OnFinished | None = None,
-    games: Sequence[GameSettings] = (),
+    run: RunFolder, setting: Setting, episodes: int, seed: int, on_finished: OnFinished | None = None
 ) -> Episodes:
-    """Play a setting's evaluation episodes, in real-time `games` if given; give them in the order of their seeds."""
+    """Play a setting's evaluation episodes and give them in the order of their seeds."""
     seeds = evaluation_seeds(seed, episodes)
-    return play_match(make_match(run, setting), seeds, on_finished, games)
+    return play_match(make_match(run, setting), seeds, on_finished)
 
 
 def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph.plan import check_range
-from soulsgraph.real_time_play import play_in_games
 from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.games import make_game
-from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import Seeds, derive_seeds, episode_seeds
@@ -85,12 +83,8 @@ class Match:
         return Agent([NetworkController(FusedNetworks(list(played.values()), plays)), *chance])
 
 
-def play_match(
-    match: Match, seeds: Seeds, on_finished: OnFinished | None = None, games: Sequence[GameSettings] = ()
-) -> Episodes:
-    """Play one episode a seed and give them in the order of the seeds: in the simulator, or in real-time `games`."""
-    if games:
-        return play_in_games(match, seeds, games, on_finished)
+def play_match(match: Match, seeds: Seeds, on_finished: OnFinished | None = None) -> Episodes:
+    """Play one episode a seed and give them in the order of the seeds."""
     return play_agent(match.scenario, match.skills, match.controller, seeds, on_finished)
 
 

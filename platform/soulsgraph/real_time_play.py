@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from soulsgraph.judging import Match, OnFinished
 from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.games import make_game
+from soulsgraph_envs.games import open_live_game
+from soulsgraph_envs.live.cycle_timer import CycleReport
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.play import EpisodePlayer
 
 
-class Fighters(Protocol):
-    """Who fights where: the part of a match that a single game needs."""
+@dataclass(frozen=True)
+class PlayedGame:
+    """How one game went: its timing, episodes that were lost and played again, animations no data name."""
 
-    @property
-    def scenario(self) -> Scenario:
-        """Where they fight."""
-        ...
+    timing: CycleReport
+    replays: int
+    unknown_animations: Mapping[str, int]
 
-    @property
-    def skills(self) -> tuple[Skill, ...]:
-        """The skills that fight; the last one's horizon counts."""
-        ...
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain values."""
+        return {
+            "timing": self.timing.to_dict(),
+            "replays": self.replays,
+            "unknown_animations": dict(self.unknown_animations),
+        }
 
-    def controller(self, lanes: int) -> Controller:
-        """Make the agent for so many lanes."""
-        ...
+    def __str__(self) -> str:
+        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
+        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
 
 
 class _StoppedError(SoulsGraphError):
@@ -62,9 +66,9 @@ class _Stoppable:
 
 
 def play_in_games(
-    match: Fighters, seeds: Seeds, games: Sequence[GameSettings], on_finished: Callable[[int], None] | None = None
-) -> Episodes:
-    """Play one episode a seed over the games, a thread each, and give them in the order of the seeds.
+    match: Match, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
+) -> tuple[Episodes, tuple[PlayedGame, ...]]:
+    """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
 
     Raises:
         GameError: if a game cannot be reached or reset; the other games stop.
@@ -83,25 +87,24 @@ def play_in_games(
             for share, settings in zip(shares, games, strict=False)
         ]
         try:
-            return Episodes.join(_first_failure_first(playing))
+            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
         finally:
             stop.set()
-
-
-def _first_failure_first(playing: Sequence[Future[Episodes]]) -> list[Episodes]:
-    done, _ = wait(playing, return_when=FIRST_EXCEPTION)
-    for future in done:
-        future.result()
-    return [future.result() for future in playing]
+    parts, reports = zip(*(future.result() for future in playing), strict=True)
+    return Episodes.join(parts), reports
 
 
 def _play(
-    match: Fighters, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: Callable[[int], None]
-) -> Episodes:
-    game = make_game(settings.driver, 1, settings)
+    match: Match, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
+) -> tuple[Episodes, PlayedGame]:
+    game = open_live_game(settings)
     try:
         last = match.skills[-1]
         combat = Combat(game, match.skills, match.scenario, Horizon(last.name, last.horizon))
-        return EpisodePlayer(combat, _Stoppable(match.controller(1), stop)).play(seeds, finished)
+        player = EpisodePlayer(combat, _Stoppable(match.controller(1), stop))
+        episodes = player.play(seeds, finished)
+        return episodes, PlayedGame(game.report(), player.replays, game.unknown_animations())
     finally:
         game.close()

@@ -80,7 +80,7 @@ def test_phases_share_the_ids_of_shared_moves_and_count_without_gaps() -> None:
     assert others[0] == others[1]
     union = titles[0].keys() | titles[1].keys()
     assert sorted(union) == list(range(14))
-    assert sorted(animation.id for animation in others[0].values()) == list(range(14, 18))
+    assert sorted(animation.id for animation in others[0].values()) == list(range(14, 20))
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -176,6 +176,49 @@ def test_bad_player_is_told(tmp_path: Path, pattern: str, replacement: str, told
     path = spoilt(tmp_path, "players", "knight", pattern, replacement)
     with pytest.raises(DataError, match=told):
         load_player(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "told"),
+    [
+        (r"^heavy_2 = .*", "", r"animations\.heavy_2: expected a table, found no such key"),
+        (r"^\[jump\]\n(.*\n){3}", "", r"animations\.jump: expected no such key, found one without its group"),
+        (r"^(jump = .*), hit_s = 0\.60 }", r"\1 }", r"animations\.jump\.hit_s"),
+        (r"^damage = \[260.*", "damage = [320.0, 260.0]", r"parry\.damage"),
+        (r"^window_s = .*", "window_s = [0.4, 0.1]", r"parry\.window_s"),
+        (r"^\[heavy\]", "[heavys]", r"heavys: expected 'heavy'"),
+    ],
+)
+def test_bad_further_actions_are_told(tmp_path: Path, pattern: str, replacement: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        load_player(spoilt(tmp_path, "players", "knight-full", pattern, replacement))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "told"),
+    [
+        (r'^boss = "iudex-phase2"', 'boss = "vordt"', r"transition\.boss: expected a boss of as many HP, 1037"),
+        (r'^boss = "iudex-phase2"', "", r"transition\.boss: expected a text"),
+        (r"id = 20", "id = 14", r"transition\.animation\.id: expected an id that neither boss has, found 14"),
+        (r"^below_hp_ratio = .*", "below_hp_ratio = 1.5", r"transition\.below_hp_ratio"),
+    ],
+)
+def test_bad_transition_is_told(tmp_path: Path, pattern: str, replacement: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        load_scenario(spoilt(tmp_path, "scenarios", "iudex-full", pattern, replacement))
+
+
+def test_boss_is_parried_and_thrown_or_neither(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"animations\.thrown: expected a table"):
+        load_boss(spoilt(tmp_path, "bosses", "iudex-phase1", r"^thrown = .*", ""))
+
+
+def test_transition_may_name_a_boss_beside_it(tmp_path: Path) -> None:
+    spoilt(tmp_path, "bosses", "iudex-phase2", r"^name = .*", 'name = "Another"').rename(tmp_path / "next.toml")
+    path = spoilt(tmp_path, "scenarios", "iudex-full", r'^boss = "iudex-phase2"', 'boss = "next.toml"')
+    transition = load_scenario(path).transition
+    assert transition is not None
+    assert load_boss(transition.boss).name == "Another"
 
 
 def test_scenario_may_name_files_beside_it(tmp_path: Path) -> None:

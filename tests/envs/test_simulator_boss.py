@@ -138,5 +138,5 @@ class TestErrors:
             sim.step(np.zeros(2, np.int64))  # type: ignore[arg-type]
         with pytest.raises(GameError, match="active"):
             sim.step(np.zeros(2, np.uint32), np.ones(3, np.bool_))
-        with pytest.raises(GameError, match=r"lane 1: expected bits of FORWARD.*found 0x1000"):
-            sim.step(np.array([0, 1 << 12], np.uint32))
+        with pytest.raises(GameError, match=r"lane 1: expected bits of FORWARD.*found 0x20000"):
+            sim.step(np.array([0, 1 << 17], np.uint32))

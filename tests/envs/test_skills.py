@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from soulsgraph_envs.catalogue import load_boss, load_scenario, scenario_names
+from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
@@ -184,11 +184,19 @@ def test_animations_become_indicators_and_an_unknown_id_sets_none() -> None:
         np.testing.assert_array_equal(observed[name], expected[name])
 
 
-def test_there_is_an_indicator_for_every_animation_that_is_shipped() -> None:
-    names = make_skill("heal_attack", options(animations="one_hot")).observation.names
+def test_the_vocabulary_of_animations_never_grows() -> None:
+    # Every trained one-hot policy has these sizes: data added since may not change them.
+    one_hot = make_skill("heal_attack", options(animations="one_hot")).observation.one_hot
+    assert one_hot == {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
+
+
+def test_there_is_an_indicator_for_all_that_a_boss_does_of_its_own_and_all_the_knight_does() -> None:
+    names = set(make_skill("heal_attack", options(animations="one_hot")).observation.names)
     for boss in (load_boss(load_scenario(name).boss) for name in scenario_names()):
-        ids = [one.id for one in (*boss.moves, *vars(boss.animations).values())]
-        assert {f"BOSS_ANIMATION={i}" for i in ids} <= set(names)
+        stances = boss.animations
+        ids = [one.id for one in (*boss.moves, stances.idle, stances.approach, stances.back_off, stances.turn)]
+        assert {f"BOSS_ANIMATION={i}" for i in ids} <= names
+    assert {f"PLAYER_ANIMATION={one.id}" for one in load_player("knight").animations.known().values()} <= names
 
 
 def test_decisions_occupy_their_actions_ticks_and_an_empty_flask_more() -> None:

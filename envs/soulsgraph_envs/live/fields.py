@@ -56,6 +56,8 @@ FIELDS: Mapping[str, Field] = {
     "play_time_s": Field("s"),
     #: Factor of the game's clock; 0 stops it.
     "game_speed": Field("factor", writable=True),
+    #: Where the game has one, the factor counts only while this is 1.
+    "game_speed_on": Field("flag", writable=True),
     "no_death": Field("flag for everyone", writable=True),
     "no_damage": Field("flag for everyone", writable=True),
     "no_hit": Field("flag for everyone", writable=True),

@@ -19,16 +19,21 @@ class Link(Protocol):
     """Reach one running game.
 
     `supplies` names the fields that `read` gives, `writes` those that `write` takes; both are known
-    before `attach`. Every method but `close` raises `LinkError` when the game cannot be reached, at
+    before `attach`, and so is `bindings`, the name or path of the key bindings: those of the settings, else
+    of the map. Every method but `close` raises `LinkError` when the game cannot be reached, at
     once and never after more than a second; only `attach` waits, up to its timeout.
     """
 
     supplies: frozenset[str]
     writes: frozenset[str]
+    bindings: str
     keys: KeyDevice
 
-    def attach(self, timeout_s: float) -> None:
-        """Find the game and resolve its addresses; a second call finds it anew."""
+    def attach(self, timeout_s: float, process_id: int = 0) -> None:
+        """Find the game and resolve its addresses; a second call finds it anew.
+
+        `process_id` is that of a game just launched, which takes the place of the settings' own; 0 for none.
+        """
         ...
 
     def read(self) -> Reading:

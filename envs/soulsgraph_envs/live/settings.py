@@ -29,12 +29,16 @@ class GameSettings:
     bindings: str = ""
     speed: Annotated[float, Between(0.1, 3.0)] = 1.0
     launch: tuple[str, ...] = ()
+    #: Load the game's world anew after so long, as SoulsGym does: a game's input lags after hours; 0 is never.
+    reload_after_s: Annotated[float, Between(0.0, 1e6)] = 900.0
     #: Show what would be written to the game instead of writing it.
     dry_run: bool = False
     #: Siphon server, as HOST:PORT.
     host: str = "localhost:50051"
     #: File (mode 600) with the token of a Siphon server that asks for one.
     token_file: str = ""
+    #: PEM file with the certificate of a Siphon server that encrypts.
+    certificate: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import cos, floor, sin
 
+from soulsgraph_envs.simulator.actions import open_to_counter
 from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
@@ -13,8 +14,11 @@ from soulsgraph_envs.simulator.layout import (
     KNOCKDOWN,
     NO_MOVE,
     NOTHING,
+    PARRIED,
     STAGGER,
     STAND,
+    THROWN,
+    TRANSITION,
     TURN,
     Boss,
     Lane,
@@ -23,7 +27,6 @@ from soulsgraph_envs.simulator.layout import (
     Records,
     Window,
 )
-from soulsgraph_envs.simulator.player import open_to_counter
 from soulsgraph_envs.simulator.status import build_up
 from soulsgraph_envs.streams import Seeds, uniform
 
@@ -41,21 +44,50 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
         abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad
         and target.distance < boss.rear_distance_m
     )
+    if lane.stance >= PARRIED or lane.boss_hp <= boss.transition_below_hp:
+        _bound_frame(lane, boss, target.distance, streams, index)
+        return
     lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
         _stand(lane, TURN)
-    elif behind and uniform(streams, index) < boss.rear_counter_chance:
+    elif behind and not lane.no_attack and uniform(streams, index) < boss.rear_counter_chance:
         start_move(lane, boss.rear_counter_move)
         return
     elif behind:
         lane.turn_frames = boss.rear_turn_frames
         _stand(lane, TURN)
-    elif lane.wait <= 0 and _attack(lane, boss, moves, target.distance, streams, index):
+    elif lane.wait <= 0 and not lane.no_attack and _attack(lane, boss, moves, target.distance, streams, index):
         return
     else:
         _keep_distance(lane, boss, target.distance)
     lane.boss_heading = turned(lane.boss_heading, target.heading, boss.motion_turn_rad_s * FRAME_S)
+
+
+@compiled
+def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> None:
+    """Pass one frame of a boss that does nothing of its own; the end of a transition is the tick's to see."""
+    if lane.stance < PARRIED:
+        _stand(lane, TRANSITION)
+        return
+    lane.stance_frame += 1
+    parried = lane.stance == PARRIED and lane.stance_frame >= boss.parried_frames
+    if parried or (lane.stance == THROWN and lane.stance_frame >= boss.thrown_frames):
+        _stand(lane, STAND)
+        lane.wait = draw_wait(lane, boss, distance_m, streams, index)
+
+
+@compiled
+def transition_over(lane: Lane, boss: Boss) -> bool:
+    """Tell whether the boss has changed its phase."""
+    return bool(lane.stance == TRANSITION and lane.stance_frame >= boss.transition_frames)
+
+
+@compiled
+def be_parried(lane: Lane) -> None:
+    """Break off the boss's move: it stands open to a riposte."""
+    lane.move = NO_MOVE
+    lane.stance, lane.stance_frame, lane.turn_frames = PARRIED, 0, 0
 
 
 @compiled
@@ -123,7 +155,8 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
         damage *= player.hurt_counter_factor
     if enraged(lane, boss):
         damage *= boss.enraged_damage_factor
-    lane.player_hp = max(lane.player_hp - floor(damage + 0.5), 0.0)
+    if not lane.no_damage:
+        lane.player_hp = max(lane.player_hp - floor(damage + 0.5), 0.0)
     if window.build_up > 0.0:
         build_up(lane, player, boss, window.build_up)
     if window.staggers:
@@ -148,7 +181,7 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
     """End a move: chain the next one by chance, or wait."""
     lane.move = NO_MOVE
     chance = boss.enraged_chain_chance if enraged(lane, boss) else boss.aggression_chain_chance
-    if lane.chain_left > 0 and uniform(streams, index) < chance:
+    if lane.chain_left > 0 and not lane.no_attack and uniform(streams, index) < chance:
         following = _choose(lane, boss, moves, distance_m, streams, index)
         if following != NO_MOVE:
             lane.chain_left -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +16,9 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, Lane, as_bytes, dtype_of
-from soulsgraph_envs.simulator.tables import pack
+from soulsgraph_envs.simulator.outside import AnimationNames, Cast, target
+from soulsgraph_envs.simulator.render import Picture, Scene, render
+from soulsgraph_envs.simulator.tables import Row, load_row, pack
 from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.streams import Seeds
 
@@ -23,15 +26,18 @@ from soulsgraph_envs.streams import Seeds
 class Simulator:
     """Fight in `lanes` lanes at once, at 60 frames a second inside each tick of `tick_s`.
 
-    It never ends an episode: HP stays at 0 and the fight goes on until `reset`. A press bit
-    (roll, attack, item, lock-on) set in a tick is one press in the tick's first frame; movement and
-    camera bits are held for the tick. Same seeds and controls give bit-identical lanes.
+    It never ends an episode: HP stays at 0 and the fight goes on until `reset`. Movement and camera
+    bits are held for the tick; any other bit set in a tick is one press in the tick's first frame, of
+    which a player takes no notice where it has no such action (`catalogue.supported_controls`). Same
+    seeds and controls give bit-identical lanes.
 
     Raises:
         GameError: if `lanes` is below 1 or `tick_s` is not a whole number of frames.
     """
 
-    capabilities = Capabilities(supplies=frozenset(column.name for column in Raw), can_pause=True, can_seed=True)
+    capabilities = Capabilities(
+        supplies=frozenset(column.name for column in Raw), can_pause=True, can_seed=True, can_render=True
+    )
 
     def __init__(self, lanes: int, tick_s: float = 0.1) -> None:
         frames = round(tick_s * FRAMES_PER_S)
@@ -47,7 +53,8 @@ class Simulator:
         self._streams = np.zeros(lanes, np.uint64)
         self._raw = np.zeros((lanes, RAW_SIZE))
         self._everyone = np.ones(lanes, np.bool_)
-        self._scenarios: list[Scenario] = []
+        self._rows: list[Row] = []
+        self._casts: list[Cast] = []
         self._begun = False
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
@@ -102,6 +109,64 @@ class Simulator:
         KERNELS.look_ahead(self._fight_bytes, self._tables, as_bytes(np.zeros(1, self._fights.dtype)), out)
         return out
 
+    def phases(self) -> npt.NDArray[np.int64]:
+        """Give the phase of every lane's boss, (lanes,), as its data number it; 0 in a lane never reset."""
+        return np.array([self._casts[row].phase if row >= 0 else 0 for row in self._fights["scenario"]], np.int64)
+
+    def animation_names(self, lane: int) -> AnimationNames:
+        """Give what the game calls the animations that play in a lane."""
+        fight = self._demand_begun(lane)
+        cast: Cast = self._casts[fight["scenario"]]
+        return cast.names(fight["animation"], fight["stance"], fight["move"])
+
+    def values(self, lane: int) -> dict[str, float]:
+        """Give everything there is of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
+        return dict(zip(self._fights.dtype.names or (), self._demand_begun(lane).item(), strict=True))
+
+    def override(self, lane: int, **values: float) -> None:
+        """Set values of one lane between ticks, as a program that writes a game's memory would.
+
+        The names are those of `outside.TARGETS`: places (the arena's edge holds them in the next frame),
+        headings, HP, stamina, FP and flasks, which are held within their bounds, and the flags
+        `no_attack` (the boss begins no move), `no_move` (nobody leaves the spot or turns) and `no_damage` (nobody
+        loses HP), which last until the lane's next reset. The camera stays where it looks; a boss set
+        below the HP of its transition changes its phase as soon as its move is over.
+
+        Raises:
+            UnknownNameError: for another name.
+            GameError: for a value that is not finite.
+        """
+        self._demand_begun(lane)
+        for name, value in values.items():
+            shown, most, least = target(name, value)
+            bound = self._raw[lane, most] if isinstance(most, Raw) else most
+            self._fights[name][lane] = min(max(value, least), bound)
+            if shown is not None:
+                self._raw[lane, shown] = self._fights[name][lane]
+
+    def render(self, lane: int = 0, size: tuple[int, int] = (90, 160)) -> Picture:
+        """Draw a lane's fight from above as a picture of `size` (height, width): (height, width, 3) uint8."""
+        fight = self._demand_begun(lane)
+        cast: Cast = self._casts[fight["scenario"]]
+        sectors = cast.open_sectors(fight["move"], fight["move_frame"])
+        arena = self._rows[fight["scenario"]].scenario.arena
+        radii = (cast.player_radius_m, cast.boss_radius_m)
+        return render(Scene(self._raw[lane], arena, *radii, cast.phase, sectors), size)
+
+    def play_on(self, lane: int, scenario: Scenario) -> None:
+        """Go on with a lane's fight, in its phase, under a scenario of the same boss and player: on other ground.
+
+        Raises:
+            GameError: if no phase of that scenario has the same boss and player.
+        """
+        now = self._rows[self._demand_begun(lane)["scenario"]].scenario
+        number = self._number(scenario)
+        for row, phase in enumerate(scenario.phases(), number):
+            if (phase.boss, phase.player) == (now.boss, now.player):
+                self._fights["scenario"][lane] = row
+                return
+        raise GameError(f"{scenario.name}: expected a phase of {now.boss} for {now.player}, found none: reset instead.")
+
     def get_state(self) -> dict[str, Any]:
         """Give everything the next tick depends on: arrays over lanes, and the scenarios as plain values."""
         fields = {name: self._fights[name].copy() for name in self._fights.dtype.names or ()}
@@ -109,7 +174,7 @@ class Simulator:
             "fights": fields,
             "streams": self._streams.copy(),
             "raw": self._raw.copy(),
-            "scenarios": [asdict(scenario) for scenario in self._scenarios],
+            "scenarios": [asdict(row.scenario) for row in self._rows],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -121,9 +186,8 @@ class Simulator:
         found = len(state["streams"])
         if found != self.lanes:
             raise GameError(f"expected the state of {self.lanes} lanes, found {found}: open as many.")
-        self._scenarios = [_scenario(values) for values in state["scenarios"]]
-        if self._scenarios:
-            self._tables = pack(self._scenarios)
+        self._rows, self._casts = [], []
+        self._pack([_scenario(values) for values in state["scenarios"]])
         for name, values in state["fights"].items():
             self._fights[name] = values
         self._streams[:] = state["streams"]
@@ -131,12 +195,24 @@ class Simulator:
         self._begun = bool((self._fights["scenario"] >= 0).all())
 
     def _number(self, scenario: Scenario) -> int:
-        for number, known in enumerate(self._scenarios):
-            if known is scenario or known == scenario:
+        for number, row in enumerate(self._rows):
+            if row.scenario is scenario or row.scenario == scenario:
                 return number
-        self._scenarios.append(scenario)
-        self._tables = pack(self._scenarios)
-        return len(self._scenarios) - 1
+        number = len(self._rows)
+        self._pack(scenario.phases())
+        return number
+
+    def _pack(self, further: Sequence[Scenario]) -> None:
+        rows = [load_row(scenario) for scenario in further]
+        self._rows += rows
+        self._casts += [Cast(row) for row in rows]
+        if self._rows:
+            self._tables = pack(self._rows)
+
+    def _demand_begun(self, lane: int) -> Any:
+        if not (0 <= lane < self.lanes and self._fights["scenario"][lane] >= 0):
+            raise GameError(f"expected a lane that has been reset, below {self.lanes}; found {lane}.")
+        return self._fights[lane]
 
     def _check(self, values: npt.NDArray[Any], dtype: type[np.generic], what: str) -> None:
         if values.shape != (self.lanes,) or values.dtype != dtype:
@@ -151,5 +227,5 @@ def _scenario(values: dict[str, Any]) -> Scenario:
 
 def _as_toml(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _as_toml(item) for key, item in value.items()}
+        return {key: _as_toml(item) for key, item in value.items() if item is not None}
     return [_as_toml(item) for item in value] if isinstance(value, list | tuple) else value

@@ -20,21 +20,24 @@ from soulsgraph_envs import state as state_module
 from soulsgraph_envs import streams as streams_module
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.simulator import layout
+from soulsgraph_envs.simulator.actions import above, invulnerable, parrying, press
 from soulsgraph_envs.simulator.boss import (
+    be_parried,
     finish_move,
     move_motion,
     running_through,
     stance_frame,
     strike,
+    transition_over,
     window_reaching_player,
 )
 from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
 from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, clamped, seen_back, sight
 from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
-from soulsgraph_envs.simulator.player import invulnerable, player_frame, press
+from soulsgraph_envs.simulator.player import player_frame
 from soulsgraph_envs.simulator.readout import write_raw
-from soulsgraph_envs.simulator.start import begin_lane
+from soulsgraph_envs.simulator.start import begin_lane, begin_phase
 from soulsgraph_envs.simulator.status import status_frame
 from soulsgraph_envs.streams import Seeds
 
@@ -93,14 +96,18 @@ def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, mo
 
 
 @every_frame
-def _boss_blow(
-    lane: Lane, player: Player, boss: Boss, moves: Records, windows: Records, streams: Seeds, index: int
-) -> None:
+def _boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
     """Let an open window strike, then pass on to the move's next frame or past its end."""
+    _, player, actions, boss, moves, windows = data
     number = window_reaching_player(lane, moves[lane.move], windows)
     if number >= 0 and not invulnerable(lane, player):
-        strike(lane, player, boss, windows[lane.move, number], streams, index)
-        lane.struck |= 1 << number
+        window = windows[lane.move, number]
+        if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, _boss_seen(lane)):
+            be_parried(lane)
+            return
+        if not (window.low and above(lane, player, actions)):
+            strike(lane, player, boss, window, streams, index)
+            lane.struck |= 1 << number
     lane.move_frame += 1
     if lane.move_frame >= moves[lane.move].length_frames:
         finish_move(lane, boss, moves, _boss_seen(lane).distance, streams, index)
@@ -119,7 +126,7 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
         move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, seen_back(target))
     _keep_apart(lane, encounter, player, boss, moves)
     if lane.move != NO_MOVE:
-        _boss_blow(lane, player, boss, moves, windows, streams, index)
+        _boss_blow(lane, data, streams, index)
     camera_frame(lane, player, bits, target)
 
 
@@ -132,7 +139,12 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
     if bits & _LOCK_ON:
         toggle_lock(lane, player, _boss_seen(lane))
     for _ in range(frames):
+        spots = (lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading)
         _fight_frame(lane, data, bits, streams, index)
+        if lane.no_move:
+            lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading = spots
+    if transition_over(lane, boss):
+        begin_phase(lane, tables.bosses[scenario + 1], streams, index)
     if lane.refill:
         lane.player_hp = player.body_hp
         lane.boss_hp = encounter.boss_hp

@@ -17,15 +17,15 @@ FRAME_S = 1.0 / FRAMES_PER_S
 Records = npt.NDArray[Any]
 
 #: The player's animations in the order of `PlayerAnimations`.
-PLAYER_ANIMATIONS = 12
-IDLE, RUN, ROLL, BACKSTEP, LIGHT_1, LIGHT_2, LIGHT_3, ROLLING_ATTACK, ESTUS, ESTUS_EMPTY, STAGGER, KNOCKDOWN = range(
-    PLAYER_ANIMATIONS
-)
+PLAYER_ANIMATIONS = 20
+IDLE, RUN, ROLL, BACKSTEP, LIGHT_1, LIGHT_2, LIGHT_3, ROLLING_ATTACK, ESTUS, ESTUS_EMPTY, STAGGER, KNOCKDOWN = range(12)
+HEAVY_1_START, HEAVY_1, HEAVY_2_START, HEAVY_2, WEAPON_ART, PARRY, RIPOSTE, JUMP = range(12, PLAYER_ANIMATIONS)
 #: What the one-slot input buffer holds.
-NOTHING, WANT_ITEM, WANT_ATTACK, WANT_ROLL = range(4)
-#: The boss's stances between moves, in the order of `BossAnimations`.
-BOSS_STANCES = 4
-STAND, APPROACH, BACK_OFF, TURN = range(BOSS_STANCES)
+NOTHING, WANT_ITEM, WANT_ATTACK, WANT_ROLL, WANT_HEAVY, WANT_WEAPON_ART, WANT_PARRY, WANT_JUMP = range(8)
+#: The boss's stances between moves, in the order of `BossAnimations`, then the change of phase. From
+#: `PARRIED` on it is bound: it does nothing of its own until they end.
+BOSS_STANCES = 7
+STAND, APPROACH, BACK_OFF, TURN, PARRIED, THROWN, TRANSITION = range(BOSS_STANCES)
 #: `Lane.move` between moves.
 NO_MOVE = -1
 
@@ -72,6 +72,11 @@ class Lane:
     build_up: float
     slowed_frames: int
     slowed_factor: float
+    fp: float
+    #: Set from outside a fight: the boss begins no move, nobody leaves the spot or turns, nobody loses HP.
+    no_attack: int
+    no_move: int
+    no_damage: int
 
 
 class Encounter:
@@ -93,28 +98,29 @@ class Encounter:
 class Player:
     """The player's numbers, named after the groups and keys of the data."""
 
+    #: The bits of `Control` that this player answers to.
+    controls: int
     estus_heal: float
     body_hp: float
     body_stamina: float
+    body_fp: float
     body_radius_m: float
     body_regeneration_per_s: float
     body_regeneration_delay_frames: int
-    body_regeneration_drinking: float
     body_buffer_frames: int
     run_speed_m_s: float
     run_locked_factor: float
-    roll_cost: float
     roll_speed_m_s: float
     roll_invulnerable_frames: int
     roll_slow_after_frames: int
     roll_slow_factor: float
     roll_backstep_m_s: float
-    attack_cost: float
-    attack_damage_min: float
-    attack_damage_max: float
-    attack_reach_m: float
-    attack_facing_rad: float
-    attack_step_m_s: float
+    weapon_art_fp_cost: float
+    parry_window_min_frames: int
+    parry_window_max_frames: int
+    parry_facing_rad: float
+    parry_reach_m: float
+    jump_airborne_frames: int
     hurt_invulnerable_min_frames: int
     hurt_invulnerable_max_frames: int
     hurt_push_min_m_s: float
@@ -131,7 +137,11 @@ class Player:
 
 
 class Action:
-    """One animation of the player, or a stance of the boss (which uses id and length alone)."""
+    """One animation of the player, with its blow if it is one, or a stance of the boss (id and length alone).
+
+    `regeneration` is the share of stamina that comes back meanwhile. Until `hit_frames` the animation
+    carries the player at `step_m_s`.
+    """
 
     id: int
     length_frames: int
@@ -139,12 +149,26 @@ class Action:
     roll_frames: int
     move_frames: int
     hit_frames: int
+    cost: float
+    regeneration: float
+    damage_min: float
+    damage_max: float
+    reach_m: float
+    facing_rad: float
+    step_m_s: float
 
 
 class Boss:
-    """The boss's numbers, named after the groups and keys of the data."""
+    """The boss's numbers, named after the groups and keys of the data; those of its transition are the scenario's.
+
+    A stance that this boss does not have takes 0 frames, a transition that it does not have is below 0 HP.
+    """
 
     moves: int
+    parried_frames: int
+    thrown_frames: int
+    transition_below_hp: float
+    transition_frames: int
     radius_m: float
     damage_spread: float
     motion_walk_m_s: float
@@ -193,6 +217,7 @@ class Move:
     weight: float
     runs_through: int
     enraged_weight: float
+    parryable: int
 
 
 class Window:
@@ -208,13 +233,14 @@ class Window:
     every_frames: int
     offset_m: float
     build_up: float
+    low: int
 
 
 class Tables(NamedTuple):
-    """All scenarios' data as record arrays; the first axis is the scenario.
+    """All scenarios' data as record arrays; the first axis is the scenario, or a phase of one.
 
-    encounters, players, bosses (s,); actions (s, 12); stances (s, 4); moves (s, moves);
-    windows (s, moves, windows).
+    encounters, players, bosses (s,); actions (s, 20); stances (s, 7); moves (s, moves);
+    windows (s, moves, windows). A scenario with a transition is followed by its next phase.
     """
 
     encounters: Records

@@ -19,7 +19,8 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
     _place(lane, encounter, player, boss, streams, index)
     lane.refill = encounter.refill
     lane.player_hp, lane.stamina, lane.flasks = player.body_hp, player.body_stamina, encounter.flasks
-    lane.boss_hp = encounter.boss_hp
+    lane.boss_hp, lane.fp = encounter.boss_hp, player.body_fp
+    lane.no_attack, lane.no_move, lane.no_damage = 0, 0, 0
     lane.animation, lane.animation_frame = IDLE, 0
     lane.buffered, lane.buffer_frames, lane.regeneration_wait = NOTHING, 0, 0
     lane.invulnerable, lane.push_frames, lane.locked = 0, 0, 0
@@ -27,8 +28,21 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
     lane.stance, lane.stance_frame, lane.turn_frames = STAND, 0, 0
     lane.move, lane.move_frame, lane.struck, lane.chain_left = NO_MOVE, 0, 0, 0
     lane.build_up, lane.slowed_frames, lane.slowed_factor = 0.0, 0, 1.0
+    lane.wait = _draw_wait(lane, boss, streams, index)
+
+
+@compiled
+def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
+    """Let the boss of the next phase, which is the scenario's next row, fight on where the last one stood."""
+    lane.scenario += 1
+    lane.stance, lane.stance_frame = STAND, 0
+    lane.wait = _draw_wait(lane, boss, streams, index)
+
+
+@compiled
+def _draw_wait(lane: Lane, boss: Boss, streams: Seeds, index: int) -> int:
     dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    lane.wait = draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
+    return draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
 
 
 @compiled

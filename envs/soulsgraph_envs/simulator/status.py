@@ -24,5 +24,6 @@ def build_up(lane: Lane, player: Player, boss: Boss, amount: float) -> None:
     if lane.build_up < boss.status_threshold:
         return
     lane.build_up = 0.0
-    lane.player_hp = max(lane.player_hp - floor(boss.status_burst_hp_ratio * player.body_hp + 0.5), 0.0)
+    if not lane.no_damage:
+        lane.player_hp = max(lane.player_hp - floor(boss.status_burst_hp_ratio * player.body_hp + 0.5), 0.0)
     lane.slowed_frames, lane.slowed_factor = boss.status_slowed_frames, boss.status_regeneration_factor

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from soulsgraph_envs.catalogue import load_boss, load_player
-from soulsgraph_envs.encounter import BossData, PlayerData
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.catalogue import load_boss, load_player, supported_controls
+from soulsgraph_envs.encounter import BossData, Move, PlayerData
+from soulsgraph_envs.scenario import Scenario, Transition
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.layout import (
     BOSS_STANCES,
     FRAMES_PER_S,
+    PARRIED,
     PLAYER_ANIMATIONS,
     Records,
     Tables,
     as_bytes,
 )
+
+#: The animations that each group of a player's data pays for.
+_BLOWS = {
+    "roll": ("roll", "backstep"),
+    "attack": ("light_1", "light_2", "light_3", "rolling_attack"),
+    "heavy": ("heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"),
+    "weapon_art": ("weapon_art",),
+    "parry": ("parry", "riposte"),
+    "jump": ("jump",),
+}
+_NO_BLOW = {"cost": 0.0, "regeneration": 1.0} | dict.fromkeys(
+    ("damage_min", "damage_max", "reach_m", "facing_rad", "step_m_s"), 0.0
+)
+_UNBOUND = {"attack_frames": 0, "roll_frames": 0, "move_frames": 0, "hit_frames": -1}
+#: The numbers of the groups that a player need not have.
+_WITHOUT_GROUPS = {
+    name: 0 for name in get_type_hints(layout.Player) if name.startswith(("weapon_art", "parry", "jump"))
+}
 
 
 def frames(seconds: float) -> int:
@@ -27,12 +46,24 @@ def frames(seconds: float) -> int:
     return -1 if seconds < 0 else round(seconds * FRAMES_PER_S)
 
 
-def pack(scenarios: Sequence[Scenario]) -> Tables:
+class Row(NamedTuple):
+    """One row of the tables: a scenario, or a phase of one, with the data it names."""
+
+    scenario: Scenario
+    player: PlayerData
+    boss: BossData
+
+
+def load_row(scenario: Scenario) -> Row:
+    """Load the data that a scenario names."""
+    return Row(scenario, load_player(scenario.player), load_boss(scenario.boss))
+
+
+def pack(rows: Sequence[Row]) -> Tables:
     """Pack scenarios, in their order, into one set of tables, as bytes."""
-    bosses = [load_boss(scenario.boss) for scenario in scenarios]
-    count = len(scenarios)
-    most_moves = max(len(boss.moves) for boss in bosses)
-    most_windows = max(len(move.windows) for boss in bosses for move in boss.moves)
+    count = len(rows)
+    most_moves = max(len(row.boss.moves) for row in rows)
+    most_windows = max(len(move.windows) for row in rows for move in row.boss.moves)
     tables = Tables(
         encounters=np.zeros(count, layout.dtype_of(layout.Encounter)),
         players=np.zeros(count, layout.dtype_of(layout.Player)),
@@ -42,10 +73,10 @@ def pack(scenarios: Sequence[Scenario]) -> Tables:
         moves=np.zeros((count, most_moves), layout.dtype_of(layout.Move)),
         windows=np.zeros((count, most_moves, most_windows), layout.dtype_of(layout.Window)),
     )
-    for row, (scenario, boss) in enumerate(zip(scenarios, bosses, strict=True)):
-        _pack_encounter(tables, row, scenario)
-        _pack_player(tables, row, load_player(scenario.player))
-        _pack_boss(tables, row, boss)
+    for number, (scenario, player, boss) in enumerate(rows):
+        _pack_encounter(tables, number, scenario)
+        _pack_player(tables, number, player)
+        _pack_boss(tables, number, boss, scenario.transition)
     return Tables(*map(as_bytes, tables))
 
 
@@ -68,29 +99,46 @@ def _pack_encounter(tables: Tables, row: int, scenario: Scenario) -> None:
 
 
 def _pack_player(tables: Tables, row: int, player: PlayerData) -> None:
-    _fill(tables.players[row : row + 1], dict(_flat(player)))
+    values = {**_WITHOUT_GROUPS, **dict(_flat(player)), "controls": int(supported_controls(player))}
+    _fill(tables.players[row : row + 1], values)
     for index, field in enumerate(fields(player.animations)):
         action = getattr(player.animations, field.name)
-        _fill(tables.actions[row, index : index + 1], dict(_flat(action)))
+        if action is not None:
+            _fill(tables.actions[row, index : index + 1], {**_blow(player, field.name), **dict(_flat(action))})
 
 
-def _pack_boss(tables: Tables, row: int, boss: BossData) -> None:
+def _blow(player: PlayerData, animation: str) -> dict[str, float]:
+    """Give what an animation costs and does, and the share of stamina that comes back meanwhile."""
+    if animation.startswith("estus"):
+        return {**_NO_BLOW, "regeneration": player.body.regeneration_drinking}
+    group = next((group for group, names in _BLOWS.items() if animation in names), None)
+    return {**_NO_BLOW, **dict(_flat(getattr(player, group))), "regeneration": 0.0} if group else _NO_BLOW
+
+
+def _pack_boss(tables: Tables, row: int, boss: BossData, transition: Transition | None) -> None:
     counter = [move.title for move in boss.moves].index(boss.rear.counter)
     values = {**dict(_flat(boss)), "moves": len(boss.moves), "rear_counter_move": counter}
     values["enraged_below_hp"] = boss.enraged.below_hp_ratio * boss.hp_max
+    values["transition_below_hp"] = transition.below_hp_ratio * boss.hp_max if transition else -1.0
+    stances = [*vars(boss.animations).values(), transition.animation if transition else None]
+    lengths = [0 if stance is None else frames(stance.length_s) for stance in stances]
+    values["parried_frames"], values["thrown_frames"], values["transition_frames"] = lengths[PARRIED:]
     _fill(tables.bosses[row : row + 1], values)
-    for index, field in enumerate(fields(boss.animations)):
-        stance = dict(_flat(getattr(boss.animations, field.name)))
-        bindings = {"attack_frames": 0, "roll_frames": 0, "move_frames": 0, "hit_frames": -1}
-        _fill(tables.stances[row, index : index + 1], {**stance, **bindings})
+    for index, stance in enumerate(stances):
+        if stance is not None:
+            _fill(tables.stances[row, index : index + 1], {**_NO_BLOW, **_UNBOUND, **dict(_flat(stance))})
     for index, move in enumerate(boss.moves):
-        moved = {**dict(_flat(move, boss.time_factor)), "windows": len(move.windows)}
-        moved["enraged_weight"] = move.weight if move.enraged_weight < 0 else move.enraged_weight
-        _fill(tables.moves[row, index : index + 1], moved)
-        for place, window in enumerate(move.windows):
-            struck = dict(_flat(window, boss.time_factor))
-            struck["damage"] = window.damage * boss.damage_factor
-            _fill(tables.windows[row, index, place : place + 1], struck)
+        _pack_move(tables, row, index, move, boss)
+
+
+def _pack_move(tables: Tables, row: int, index: int, move: Move, boss: BossData) -> None:
+    values = {**dict(_flat(move, boss.time_factor)), "windows": len(move.windows)}
+    values["enraged_weight"] = move.weight if move.enraged_weight < 0 else move.enraged_weight
+    _fill(tables.moves[row, index : index + 1], values)
+    for place, window in enumerate(move.windows):
+        struck = dict(_flat(window, boss.time_factor))
+        struck["damage"] = window.damage * boss.damage_factor
+        _fill(tables.windows[row, index, place : place + 1], struck)
 
 
 def _flat(data: Any, time_factor: float = 1.0, prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from soulsgraph_envs.catalogue import load_boss, load_player
-from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills.camera import CameraReward, camera
 from soulsgraph_envs.skills.dodge import DodgeReward, dodge
@@ -44,6 +41,11 @@ EXTENDED = {
     ),
     "heal_attack": (Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
 }
+
+#: How many ids the one-hot animation columns hold: those of the skills' world, Iudex, Vordt and the
+#: Knight. They are part of every trained policy's shape, so data added later never widens them: an id
+#: beyond sets no indicator.
+ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
 
 
 @dataclass(frozen=True)
@@ -92,19 +94,9 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     if name == END_TO_END:
         return skill
     further = EXTENDED[name] if chosen.observations == "extended" else ()
-    one_hot = animation_counts() if chosen.animations == "one_hot" else {}
+    one_hot = ANIMATION_COUNTS if chosen.animations == "one_hot" else {}
     observation = replace(skill.observation, columns=(*skill.observation.columns, *further), one_hot=one_hot)
     return replace(skill, observation=observation)
-
-
-@lru_cache
-def animation_counts() -> dict[Column, int]:
-    """Give how many ids the animation columns may hold, over every boss and player that is shipped."""
-    bosses = [load_boss(name) for name in shipped_names("boss")]
-    players = [load_player(name) for name in shipped_names("player")]
-    boss_ids = [one.id for boss in bosses for one in (*boss.moves, *vars(boss.animations).values())]
-    player_ids = [one.id for player in players for one in vars(player.animations).values()]
-    return {Column.BOSS_ANIMATION: max(boss_ids) + 1, Column.PLAYER_ANIMATION: max(player_ids) + 1}
 
 
 def skill_options(values: dict[str, Any], source: object = "skill options") -> SkillOptions:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from soulsgraph.bench.timing import Measurement, interleave, quantile
+from soulsgraph.bench.timing import Measurement, interleave, quantiles
 from soulsgraph.judging import Match
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
@@ -80,8 +79,8 @@ def bench_single_tick(ticks: int) -> dict[str, Any]:
     return {
         "name": "composed agent, 1 lane, one tick",
         "ticks": ticks,
-        "cpu_ms": _quantiles(cpu_ms[100:]),
-        "wall_ms": _quantiles(wall_ms[100:]),
+        "cpu_ms": quantiles(cpu_ms[100:]),
+        "wall_ms": quantiles(wall_ms[100:]),
     }
 
 
@@ -99,13 +98,3 @@ def bench_composed(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     fights.tick()
     interleave(rounds, [contender])
     return measurement.to_dict()
-
-
-def _quantiles(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    return {
-        "median": median(ordered),
-        "p99": quantile(ordered, 0.99),
-        "p99.9": quantile(ordered, 0.999),
-        "highest": ordered[-1],
-    }

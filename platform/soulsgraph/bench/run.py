@@ -1,4 +1,4 @@
-"""The three benchmarks of the command line."""
+"""The benchmarks of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from soulsgraph.bench.simulation import bench_simulation
 
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """Run one benchmark, `train`, `sim` or `tick`, and give its results as they come."""
+    """Run one benchmark, `train`, `sim`, `tick` or `read`, and give its results as they come."""
     if what == "sim":
         yield bench_simulation(256, 2_000, rounds)
         yield bench_simulation(1, 20_000, rounds)
@@ -18,6 +18,11 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
     if what == "tick":
         yield bench_single_tick(10_000)
         yield bench_composed(256, 300, rounds)
+        return
+    if what == "read":
+        from soulsgraph.bench.reading import bench_reading
+
+        yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
         return
     # Imported here: torch, ray and stable-baselines3 take seconds.
     from soulsgraph.bench.training import bench_stock, bench_training

@@ -55,3 +55,14 @@ def interleave(rounds: int, contenders: Sequence[Callable[[], None]]) -> None:
 def quantile(sorted_values: Sequence[float], share: float) -> float:
     """Give the value below which `share` of the sorted values lie."""
     return sorted_values[min(len(sorted_values) - 1, int(share * len(sorted_values)))]
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """Give median, 99th and 99.9th percentile and the highest of some values."""
+    ordered = sorted(values)
+    return {
+        "median": median(ordered),
+        "p99": quantile(ordered, 0.99),
+        "p99.9": quantile(ordered, 0.999),
+        "highest": ordered[-1],
+    }

@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
+from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.options import (
     DEFAULT_JUDGING,
     DEFAULT_OUTPUT,
@@ -31,9 +32,13 @@ from soulsgraph.cli.place import (
     workplace,
 )
 from soulsgraph.cli.reproducing import report, reproduce
-from soulsgraph.evaluation import Setting, judge, was_trained_on
+from soulsgraph.cli.siphon import serve_siphon
+from soulsgraph.cli.standin import standin
+from soulsgraph.evaluation import Setting, judge, make_match, was_trained_on
+from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
+from soulsgraph.real_time_play import PlayedGame, play_in_games
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
@@ -43,7 +48,7 @@ app = SubcommandApp()
 command = app.command
 _flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
 
-for _function in (adapt, transfer, recovery, retention, reproduce, report):
+for _function in (adapt, transfer, recovery, retention, reproduce, report, standin, doctor, serve_siphon):
     command(_flat(_function))
 
 
@@ -169,20 +174,26 @@ def evaluate(
             f"see soulsgraph skills {folder}."
         )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
-    real_time = () if games is None else load_games(games)
-    shown = display_of(output) if real_time else "silent"
-    with stage_progress("evaluate", judging.episodes, shown, unit="episodes") as progress:
-        setting = Setting(judged, source, start, chance)
-        played = judge(run, setting, judging.episodes, judging.seed, Counting(progress), real_time)
+    setting = Setting(judged, source, start, chance)
+    reports: tuple[PlayedGame, ...] = ()
+    if games is None:
+        played = judge(run, setting, judging.episodes, judging.seed)
+    else:
+        match, seeds = make_match(run, setting), evaluation_seeds(judging.seed, judging.episodes)
+        with stage_progress("evaluate", judging.episodes, display_of(output), unit="episodes") as progress:
+            played, reports = play_in_games(match, seeds, load_games(games), Counting(progress))
     label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
     result = WinRate(label, int(played.won.sum()), len(played))
     if output.json:
         figures = {"mean_return": float(played.returns.mean()), "mean_length": float(played.lengths.mean())}
-        print_json(result.to_dict() | figures | {"seed": judging.seed})
+        told = {"games": [report.to_dict() for report in reports]} if reports else {}
+        print_json(result.to_dict() | figures | {"seed": judging.seed} | told)
         return
     console = make_console(output)
     console.print(WinRateTable(str(folder), (result,)).to_rich())
     console.print(f"mean return {played.returns.mean():.2f}, mean length {played.lengths.mean():.0f} decisions")
+    for number, told_of in enumerate(reports, 1):
+        console.print(f"game {number}: {told_of}", highlight=False, soft_wrap=True)
 
 
 @command
@@ -232,14 +243,15 @@ def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = D
 @command
 @_flat
 def bench(
-    what: Positional[Literal["train", "sim", "tick"]],
+    what: Positional[Literal["train", "sim", "tick", "read"]],
     output: OutputOptions = DEFAULT_OUTPUT,
     rounds: int = 3,
 ) -> None:
-    """Measure speed: training against stable-baselines3 and stock RLlib, the simulator, one tick of the agent.
+    """Measure speed: training beside stable-baselines3 and stock RLlib, simulator, a tick of the agent, a look at a game.
 
     Args:
-        what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick.
+        what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
+            read: milliseconds a whole reading of another process.
         rounds: Interleaved rounds; medians and spread are reported.
     """
     from soulsgraph.bench.run import describe, run_benchmark

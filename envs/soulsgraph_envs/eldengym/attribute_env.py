@@ -1,0 +1,138 @@
+"""EldenGym's environment as its version 0.6.0 has it: keys held bit by bit, memory attributes by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from math import hypot
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict, MultiBinary
+
+from soulsgraph_envs.eldengym.client import GameClient
+from soulsgraph_envs.eldengym.errors import OptionError, SimulatedGameWarning
+from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, FightEnv, Info, frame_space, share_of
+from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
+from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+
+Observation = dict[str, npt.NDArray[Any]]
+
+DEFAULT_ATTRIBUTES = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
+#: Where player and boss are, by the observation's names and the game's.
+_PLACES = {f"player_{axis.lower()}": f"HeroGlobalPos{axis}" for axis in "XYZ"}
+_PLACES |= {f"boss_{axis.lower()}": f"NpcGlobalPos{axis}" for axis in "XYZ"}
+_DERIVED = (*_PLACES, "dist_to_boss", "boss_z_relative")
+_BY_HAND = "nothing is started or copied on the game PC, do that by hand"
+#: Options of version 0.6.0 that have one value here, and why.
+_FIXED: Mapping[str, tuple[object, str]] = {
+    "launch_game": (False, _BY_HAND),
+    "save_file_name": (None, _BY_HAND),
+    "save_file_dir": (None, _BY_HAND),
+    "frame_format": ("jpeg", "pictures come as JPEG"),
+    "frame_quality": (85, "pictures come at this quality"),
+    "use_device": ("key", "actions are bound to keys; keybinds_filepath binds them to others"),
+}
+#: One frame of the game between the keys and the look.
+_STEP_S = 1 / 60
+
+
+class AttributeEnv(FightEnv[Observation]):
+    """Hold down any of the chosen `actions`, one bit each, and observe the frame and the chosen attributes.
+
+    A step sends the keys down or up that change, waits one frame and looks. The observation holds
+    `frame`, each of `memory_attributes` under its Siphon name, the places of player and boss, their
+    distance in the plane (`dist_to_boss`) and how much higher the boss stands; numbers are float32 of
+    `number_shape`, EldenGym's () or (1,) for stable-baselines3. EldenGym's other options (`fixed`) are
+    known, but have one value: another is refused, and told by a warning to have no effect in a
+    simulated fight.
+
+    Raises:
+        OptionError, RewardTypeError: for a value that is not offered.
+        UnknownNameError: for an action, attribute, driver or scenario that is not there.
+        DataError: for a file of key bindings that cannot be understood.
+    """
+
+    def __init__(
+        self,
+        scenario_name: str = "margit",
+        keybinds_filepath: str | Path | None = None,
+        siphon_config_filepath: str | None = None,
+        memory_attributes: Sequence[str] | None = None,
+        actions: Sequence[str] | None = None,
+        host: str = "localhost:50051",
+        reward_function: RewardFunction | None = None,
+        *,
+        max_steps: int | None = None,
+        driver: str = "auto",
+        frame_size: tuple[int, int] = FRAME_SIZE,
+        number_shape: tuple[int, ...] = (),
+        render_mode: str | None = "rgb_array",
+        **fixed: object,
+    ) -> None:
+        super().__init__(ScoreDeltaReward() if reward_function is None else reward_function, max_steps, render_mode)
+        bindings = load_keys().toggled if keybinds_filepath is None else read_bindings(Path(keybinds_filepath))
+        self.scenario_name = scenario_name
+        self.action_keys = list(bindings if actions is None else actions)
+        self.memory_attributes = list(DEFAULT_ATTRIBUTES if memory_attributes is None else memory_attributes)
+        for action in self.action_keys:
+            if action not in bindings:
+                raise UnknownNameError("action", action, bindings)
+        self._keys = [bindings[action] for action in self.action_keys]
+        self._shape = number_shape
+        self.action_space = MultiBinary(len(self._keys))
+        number = Box(-np.inf, np.inf, number_shape, np.float32)
+        numbers = {name: number for name in (*self.memory_attributes, *_DERIVED)}
+        self.observation_space = Dict({"frame": frame_space(frame_size), **numbers})
+        options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size)
+        self.world = open_world(options, self._keys)
+        try:
+            self._check_offered(fixed)
+        except SoulsGraphError:
+            self.world.close()
+            raise
+        self._read = tuple(dict.fromkeys((*self.memory_attributes, *DEFAULT_ATTRIBUTES, *_PLACES.values())))
+        self.client = GameClient(self.world)
+
+    def _check_offered(self, fixed: Mapping[str, object]) -> None:
+        for name in self.memory_attributes:
+            if name not in self.world.attributes:
+                raise UnknownNameError("memory attribute", name, sorted(self.world.attributes))
+        for name, value in fixed.items():
+            if name not in _FIXED:
+                raise UnknownNameError("option", name, _FIXED)
+            only, why = _FIXED[name]
+            told = f"{name}: expected {only!r}, found {value!r}: {why}."
+            if value != only and not self.world.simulated:
+                raise OptionError(told)
+            if value != only:
+                # Two calls up: whoever made the environment.
+                warnings.warn(f"{told} It has no effect in a simulated fight.", SimulatedGameWarning, stacklevel=3)
+
+    def _play(self, action: Any) -> None:
+        for key, bit in zip(self._keys, action, strict=True):
+            self.world.set_key(key, bool(bit))
+        self.world.wait(_STEP_S)
+
+    def _look(self) -> tuple[Observation, Info]:
+        values = self.world.read(self._read)
+        places = {name: values[attribute] for name, attribute in _PLACES.items()}
+        player, boss = (tuple(places[f"{who}_{axis}"] for axis in "xyz") for who in ("player", "boss"))
+        numbers = {name: values[name] for name in self.memory_attributes} | places
+        numbers["dist_to_boss"] = hypot(boss[0] - player[0], boss[1] - player[1])
+        numbers["boss_z_relative"] = boss[2] - player[2]
+        info = {
+            "player_hp_normalized": share_of(values["HeroHp"], values["HeroMaxHp"]),
+            "boss_hp_normalized": share_of(values["NpcHp"], values["NpcMaxHp"]),
+            "player_animation": values["HeroAnimId"],
+            "boss_animation": values["NpcAnimId"],
+            "player_xyz": player,
+            "boss_xyz": boss,
+            "simulated": self.world.simulated,
+        }
+        shown = {name: np.full(self._shape, value, np.float32) for name, value in numbers.items()}
+        return {"frame": self._seen(), **shown}, info

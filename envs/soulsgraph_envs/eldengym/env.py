@@ -1,0 +1,149 @@
+"""EldenGym's environment as its documentation's source listing gives it: taps of keys, frames and a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, dist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+
+from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, FightEnv, Info, frame_space, share_of
+from soulsgraph_envs.eldengym.keys import Tap, load_keys
+from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym.options import check_at_least, check_between, check_choice
+from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
+from soulsgraph_envs.eldengym.world import Frame
+
+Observation = Frame | dict[str, npt.NDArray[Any]]
+
+ACTION_MODES = ("discrete", "multi_binary")
+OBSERVATION_MODES = ("dict", "rgb")
+#: The documentation asks for 0.1 to 1; the game takes more.
+SPEEDS = (0.1, 3.0)
+#: The speed at which a frozen game stands.
+FROZEN_SPEED = 1e-5
+_LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
+_PLAYER, _TARGET = (tuple(f"{who}GlobalPos{axis}" for axis in "XYZ") for who in ("Hero", "Npc"))
+_IDS = np.iinfo(np.int32)
+
+
+class EldenGymEnv(FightEnv[Observation]):
+    """Fight an Elden Ring boss through its screen, its memory and its keys.
+
+    One step taps the action's keys, which takes as long as they are held, and then waits
+    `frame_skip` frames of `game_fps`. Without a Siphon server at `host` the boss is a simulated one:
+    a `SimulatedGameWarning` and `info["simulated"]` say so. `docs/eldengym.md` lists what differs from
+    the original. `max_steps` is another name of `max_step`.
+
+    Raises:
+        OptionError, RewardTypeError: for a value that is not offered.
+        UnknownNameError: for a driver or scenario that is not there.
+        GameError: if a Siphon server answers and its game does not.
+    """
+
+    def __init__(
+        self,
+        scenario_name: str = "margit",
+        host: str = "localhost:50051",
+        action_mode: str = "discrete",
+        reward_function: RewardFunction | None = None,
+        frame_skip: int = 4,
+        game_speed: float = 1.0,
+        freeze_game: bool = False,
+        game_fps: int = 60,
+        max_step: int | None = None,
+        config_filepath: str | None = None,
+        *,
+        observation_mode: str = "dict",
+        max_steps: int | None = None,
+        driver: str = "auto",
+        frame_size: tuple[int, int] = FRAME_SIZE,
+        render_mode: str | None = "rgb_array",
+    ) -> None:
+        reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
+        super().__init__(reward, max_steps if max_step is None else max_step, render_mode)
+        check_choice("action_mode", action_mode, ACTION_MODES)
+        check_choice("observation_mode", observation_mode, OBSERVATION_MODES)
+        check_at_least("frame_skip", frame_skip, 1)
+        check_at_least("game_fps", game_fps, 1)
+        check_between("game_speed", game_speed, *SPEEDS)
+        self.scenario_name, self.game_speed, self.freeze_game = scenario_name, game_speed, freeze_game
+        self._wait_s = frame_skip / game_fps
+        self._taps, self._rgb = list(load_keys().discrete.values()), observation_mode == "rgb"
+        every = load_keys().multi_binary
+        self._every = every if action_mode == "multi_binary" else None
+        self.action_space = MultiBinary(len(every.keys)) if self._every else Discrete(len(self._taps))
+        self.observation_space = _observation_space(observation_mode, frame_size)
+        keys = [key for tap in (self._taps if self._every is None else [every]) for key in tap.keys]
+        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size), keys)
+        self._player_animation_id = 0
+
+    def _begin(self, seed: int) -> None:
+        self.world.set_speed(self.game_speed)
+        self.world.begin(seed)
+        self._player_animation_id = int(self.world.read(["HeroAnimId"])["HeroAnimId"])
+        self._freeze()
+
+    def _play(self, action: Any) -> None:
+        if self.freeze_game:
+            self.world.set_speed(self.game_speed)
+        tap = self._tap(action)
+        if tap.keys:
+            self.world.tap(tap.keys, tap.hold_ms, tap.delay_ms)
+        self.world.wait(self._wait_s)
+        self._freeze()
+
+    def _tap(self, action: Any) -> Tap:
+        if self._every is None:
+            return self._taps[int(action)]
+        pressed = zip(self._every.keys, action, strict=True)
+        return replace(self._every, keys=tuple(key for key, bit in pressed if bit))
+
+    def _freeze(self) -> None:
+        if self.freeze_game:
+            self.world.set_speed(FROZEN_SPEED)
+
+    def _look(self) -> tuple[Observation, Info]:
+        values = self.world.read((*_LEVELS, *_PLAYER, *_TARGET))
+        player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in _LEVELS)
+        last_id, self._player_animation_id = self._player_animation_id, player_id
+        info = {
+            "player_hp": player_hp,
+            "player_max_hp": player_most,
+            "boss_hp": boss_hp,
+            "target_hp": boss_hp,
+            "target_max_hp": boss_most,
+            "player_hp_normalized": share_of(values["HeroHp"], values["HeroMaxHp"]),
+            "boss_hp_normalized": share_of(values["NpcHp"], values["NpcMaxHp"]),
+            "distance": dist([values[name] for name in _PLAYER], [values[name] for name in _TARGET]),
+            "player_animation_id": player_id,
+            "target_animation_id": boss_id,
+            "step_count": self.step_count,
+            "simulated": self.world.simulated,
+        }
+        return (self._seen() if self._rgb else self._numbers(info, last_id)), info
+
+    def _numbers(self, info: Info, last_id: int) -> dict[str, npt.NDArray[Any]]:
+        return {
+            "frame": self._seen(),
+            "boss_hp": np.array([info["boss_hp_normalized"]], np.float32),
+            "player_hp": np.array([info["player_hp_normalized"]], np.float32),
+            "distance": np.array([info["distance"]], np.float32),
+            "boss_animation_id": np.array([info["target_animation_id"]], np.int64),
+            "player_animation_id": np.array([info["player_animation_id"]], np.int64),
+            "last_animation_id": np.array([last_id], np.int64),
+        }
+
+
+def _observation_space(mode: str, frame_size: tuple[int, int]) -> Box | Dict:
+    frame = frame_space(frame_size)
+    if mode == "rgb":
+        return frame
+    share, distance = Box(0.0, 1.0, (1,), np.float32), Box(0.0, np.inf, (1,), np.float32)
+    # Whole numbers: the game's ids are beyond what float32 tells apart.
+    ids = Box(_IDS.min, _IDS.max, (1,), np.int64)
+    numbers = {"boss_hp": share, "player_hp": share, "distance": distance}
+    return Dict({"frame": frame, **numbers, **{f"{who}_animation_id": ids for who in ("boss", "player", "last")}})

@@ -1,0 +1,17 @@
+"""What goes wrong with an environment's options, and the warning that no real game is played."""
+
+from __future__ import annotations
+
+from soulsgraph_envs.errors import SoulsGraphError
+
+
+class OptionError(SoulsGraphError, ValueError):
+    """An option that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
+class RewardTypeError(SoulsGraphError, TypeError):
+    """A reward that is no `RewardFunction`; EldenGym raises a `TypeError`."""
+
+
+class SimulatedGameWarning(UserWarning):
+    """A simulated fight stands in for Elden Ring."""

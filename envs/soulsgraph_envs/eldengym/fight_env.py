@@ -1,0 +1,117 @@
+"""What EldenGym's two environments share: one fight in a world, judged by a reward function."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from soulsgraph_envs.eldengym.errors import OptionError
+from soulsgraph_envs.eldengym.options import check_at_least, check_choice, check_reward
+from soulsgraph_envs.eldengym.rewards import RewardFunction
+from soulsgraph_envs.eldengym.world import Frame, World
+
+Info = dict[str, Any]
+Observed = TypeVar("Observed")
+
+#: 16:9 like the game's window, and large enough for the usual convolutional networks.
+FRAME_SIZE = (90, 160)
+
+
+class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
+    """Reset, step, judge, render and close; a subclass says how an action is played and what is seen.
+
+    Raises:
+        OptionError: if `max_steps` is below 1 or `render_mode` is not offered.
+        RewardTypeError: if `reward_function` is no `RewardFunction`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
+    world: World
+
+    def __init__(self, reward_function: RewardFunction, max_steps: int | None, render_mode: str | None) -> None:
+        check_reward(reward_function)
+        check_at_least("max_steps", max_steps, 1)
+        check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        self.reward_function, self.max_steps, self.render_mode = reward_function, max_steps, render_mode
+        self.step_count = 0
+        self._frame: Frame | None = None
+        self._info: Info = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
+        """Begin a fight; on the simulator the same seed gives the same sequence of fights."""
+        super().reset(seed=seed)
+        self.step_count = 0
+        self._begin(int(self.np_random.integers(2**63)))
+        self._frame = self.world.frame()
+        observation, info = self._look()
+        self._info = info.copy()
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
+        """Play the action, look and judge; truncated after exactly `max_steps` steps.
+
+        Raises:
+            OptionError: for an action outside the action space.
+        """
+        assert self.action_space is not None
+        if not self.action_space.contains(action):
+            raise OptionError(f"action: expected one of {self.action_space}, found {action!r}.")
+        self._play(action)
+        self.step_count += 1
+        self._frame = self.world.frame()
+        observation, info = self._look()
+        reward = float(self.reward_function.calculate(observation, info, self._info))
+        terminated = bool(self.reward_function.is_done(observation, info))
+        truncated = self.max_steps is not None and self.step_count >= self.max_steps
+        # A copy: the caller may change what it is given.
+        self._info = info.copy()
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> Frame:  # type: ignore[override]
+        """Give the picture of the last observation, (height, width, 3) uint8.
+
+        Raises:
+            OptionError: before the first reset.
+        """
+        return self._seen()
+
+    def close(self) -> None:
+        """Release every key and let go of the game."""
+        self.world.close()
+
+    def _seen(self) -> Frame:
+        if self._frame is None:
+            raise OptionError("picture: expected a fight, found none: reset the environment first.")
+        return self._frame
+
+    def _begin(self, seed: int) -> None:
+        self.world.set_speed(1.0)
+        self.world.begin(seed)
+
+    @abstractmethod
+    def _play(self, action: Any) -> None:
+        """Send the action's keys and let the game go on."""
+
+    @abstractmethod
+    def _look(self) -> tuple[Observed, Info]:
+        """Read the game: the observation, with the picture taken just before, and the info."""
+
+
+def frame_space(size: tuple[int, int]) -> Box:
+    """Give the space of pictures of (height, width).
+
+    Raises:
+        OptionError: for a size that is none.
+    """
+    for side, pixels in zip(("height", "width"), size, strict=True):
+        check_at_least(f"frame_size, {side}", pixels, 1)
+    return Box(0, 255, (*size, 3), np.uint8)
+
+
+def share_of(points: float, most: float) -> float:
+    """Give HP as a share of the full bar, in [0, 1]; 0 where there is no bar."""
+    return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0

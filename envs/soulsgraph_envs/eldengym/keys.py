@@ -1,0 +1,142 @@
+"""EldenGym's keys and actions as data, and what a key means to the simulated fight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.errors import DataError, UnknownNameError
+from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+
+_FILE = Path(__file__).parents[1] / "data" / "eldengym" / "keys.toml"
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Keys going down one after the other, staying down together, coming up in reverse order."""
+
+    keys: tuple[str, ...] = ()
+    hold_ms: Annotated[int, Between(0, 10_000)] = 0
+    delay_ms: Annotated[int, Between(0, 10_000)] = 0
+
+
+@dataclass(frozen=True)
+class KeyData:
+    """The file `data/eldengym/keys.toml`; what its tables mean stands there."""
+
+    held: dict[str, str]
+    pressed: dict[str, str]
+    modified: dict[str, dict[str, str]]
+    without_effect: dict[str, str]
+    multi_binary: Tap
+    discrete: dict[str, Tap]
+    toggled: dict[str, str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every key that the file knows."""
+        return frozenset((*self.held, *self.pressed, *self.modified, *self.without_effect))
+
+
+@cache
+def load_keys() -> KeyData:
+    """Load the shipped keys and actions.
+
+    Raises:
+        DataError: for a value of another type, or a control or key that does not exist.
+    """
+    where = Where(_FILE)
+    data = read_table(KeyData, read_toml(_FILE), where)
+    meanings = {"held": data.held, "pressed": data.pressed}
+    meanings |= {f"modified.{key}": table for key, table in data.modified.items()}
+    for table, bindings in meanings.items():
+        for key, control in bindings.items():
+            if control not in Control.__members__:
+                raise where.at(table).at(key).error(f"one of {', '.join(Control.__members__)}", repr(control))
+    used = {"multi_binary": data.multi_binary.keys} | {name: tap.keys for name, tap in data.discrete.items()}
+    for name, keys in (used | {name: (key,) for name, key in data.toggled.items()}).items():
+        for key in keys:
+            if key not in data.names:
+                raise where.at(name).error(f"one of {', '.join(sorted(data.names))}", repr(key))
+    return data
+
+
+def read_bindings(path: Path) -> dict[str, str]:
+    """Read a file of key bindings as version 0.6.0 ships them: JSON, `{"actions": {name: {"index", "key"}}}`.
+
+    Gives the key of every action, in the order of their indices.
+
+    Raises:
+        DataError: if the file is not of that kind.
+    """
+    try:
+        actions = json.loads(path.read_text(encoding="utf-8"))["actions"]
+        found = {name: str(actions[name]["key"]) for name in sorted(actions, key=lambda name: actions[name]["index"])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(path, "actions", 'a table of {"index": number, "key": name}', repr(error)) from error
+    return found
+
+
+def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
+    """Give those of the keys that do nothing in a fight with these controls, with what they are for."""
+    data = load_keys()
+    found = {}
+    for key in keys:
+        tables = [table[key] for table in (data.held, data.pressed, *data.modified.values()) if key in table]
+        meanings = [*tables, *data.modified.get(key, {}).values()]
+        if key in data.without_effect:
+            found[key] = data.without_effect[key]
+        elif not any(Control[meaning] & supported for meaning in meanings):
+            found[key] = ", ".join(dict.fromkeys(meanings)).lower().replace("_", " ")
+    return found
+
+
+class Keyboard:
+    """Which keys are down, and the controls they mean frame by frame."""
+
+    def __init__(self) -> None:
+        self._data = load_keys()
+        self._down: list[str] = []
+        self._fresh = Control.NONE
+
+    def check(self, keys: Sequence[str]) -> None:
+        """Raise `UnknownNameError` for a key that means nothing here."""
+        for key in keys:
+            if key not in self._data.names:
+                raise UnknownNameError("key", key, sorted(self._data.names))
+
+    def set(self, key: str, down: bool) -> None:
+        """Send a key down or up; one that is there already stays as it is."""
+        self.check([key])
+        if down and key not in self._down:
+            self._fresh |= self._meaning(key)
+            self._down.append(key)
+        elif not down and key in self._down:
+            self._down.remove(key)
+
+    def release(self) -> None:
+        """Send every key up, and forget presses that no frame has taken."""
+        self._down.clear()
+        self._fresh = Control.NONE
+
+    def controls(self) -> Control:
+        """Take the controls of the next frame: what is held, and what was pressed since the last."""
+        taken, self._fresh = self._fresh, Control.NONE
+        for key in self._down:
+            taken |= _control(self._data.held, key)
+        return taken
+
+    def _meaning(self, key: str) -> Control:
+        for modifier, bindings in self._data.modified.items():
+            if modifier in self._down and key in bindings:
+                return _control(bindings, key)
+        return _control(self._data.pressed, key)
+
+
+def _control(bindings: Mapping[str, str], key: str) -> Control:
+    return Control[bindings[key]] if key in bindings else Control.NONE

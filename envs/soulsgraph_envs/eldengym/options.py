@@ -1,0 +1,37 @@
+"""Check what a user gives an environment, in EldenGym's kinds of error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
+from soulsgraph_envs.eldengym.rewards import RewardFunction
+
+
+def check_reward(reward: object) -> None:
+    """Raise `RewardTypeError` for anything but a `RewardFunction`."""
+    if not isinstance(reward, RewardFunction):
+        raise RewardTypeError(
+            f"reward_function: expected an object of a class derived from RewardFunction, found {reward!r}: "
+            "give it calculate and is_done."
+        )
+
+
+def check_choice(name: str, value: object, choices: Sequence[str | None]) -> None:
+    """Raise `OptionError` for a value that is not among the choices."""
+    if value not in choices:
+        raise OptionError(
+            f"{name}: expected one of {', '.join(map(str, choices))}; found {value!r}, which is not offered."
+        )
+
+
+def check_between(name: str, value: float, low: float, high: float) -> None:
+    """Raise `OptionError` for a number outside [low, high]."""
+    if not low <= value <= high:
+        raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {value!r}.")
+
+
+def check_at_least(name: str, value: int | None, low: int) -> None:
+    """Raise `OptionError` for a number below `low`; None passes."""
+    if value is not None and value < low:
+        raise OptionError(f"{name}: expected at least {low}, found {value!r}.")

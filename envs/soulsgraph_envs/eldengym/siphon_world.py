@@ -1,0 +1,202 @@
+"""Elden Ring itself, or whatever shows its attributes, through a Siphon server."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import dist
+from typing import Any
+
+from soulsgraph_envs.eldengym.client import GameClient
+from soulsgraph_envs.eldengym.fights import FightStart, load_fight
+from soulsgraph_envs.eldengym.frame_stream import FrameStream
+from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.errors import GameError, UnknownNameError
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.siphon.answers import attribute_message
+from soulsgraph_envs.siphon.attributes import load_attributes
+from soulsgraph_envs.siphon.calls import SiphonCalls
+from soulsgraph_envs.siphon.key_names import from_siphon
+from soulsgraph_envs.siphon.keys import SiphonKeys
+
+#: EldenGym's own name of its attribute file, and ours of the same attributes.
+_THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
+#: A server may search all of a large module when it is first asked for an attribute.
+_SEARCH_TIMEOUT_S = 30.0
+#: Dying, the loading screen and waking up take about so long at most.
+_RETURN_TIMEOUT_S = 90.0
+_ENTER_TRIES = 3
+_POLL_S = 0.2
+_VALUES = {"int": ("int_value", int), "float": ("float_value", float), "bool": ("bool_value", bool)}
+
+
+class SiphonWorld:
+    """One game behind a Siphon server; see `world.World`.
+
+    Raises:
+        UnknownNameError: if it is not known how the scenario's fight begins.
+        GameError: if the server does not answer or does not find the game.
+    """
+
+    simulated = False
+
+    def __init__(self, scenario: str, host: str, config: str | None, frame_size: tuple[int, int]) -> None:
+        self._start: FightStart = load_fight(scenario.lower())
+        name = _OUR_FILE if config in (None, _THEIR_FILE) else str(config)
+        self._file = load_attributes(name)
+        self.attributes = frozenset(self._file.attributes)
+        self._calls = SiphonCalls(GameSettings(driver="siphon", map=name, host=host))
+        self._keys = SiphonKeys(self._calls)
+        self._down: set[str] = set()
+        self._died = False
+        # 0: unknown, as whoever played before may have left the game frozen.
+        self._speed = 0.0 if "gameSpeedVal" in self.attributes else 1.0
+        self._attach()
+        self._stream = FrameStream(self._calls, frame_size)
+        # Siphon's own server leaves down what a client that ended, say by Ctrl-C, held.
+        atexit.register(self.close)
+
+    def begin(self, seed: int) -> None:
+        """Begin a fight: through the fog wall, or where one is already on with everybody's HP made full.
+
+        The game draws its own chances; `seed` changes nothing.
+
+        Raises:
+            GameError: if the player does not come back to life, the boss is gone, or the fight does not begin.
+        """
+        self._release()
+        if self._died or self._hp("HeroHp") <= 0 or not self._near_a_boss():
+            self._return()
+            self._enter()
+        levels = self.read(["HeroMaxHp", "NpcMaxHp"])
+        self.write({"HeroHp": levels["HeroMaxHp"], "NpcHp": levels["NpcMaxHp"]})
+        self._died = False
+
+    def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
+        """Let the server press, hold and release; it answers when all are up."""
+        self._keys.tap([from_siphon(key) for key in keys], hold_ms / 1000, delay_ms / 1000)
+
+    def set_key(self, key: str, down: bool) -> None:
+        """Send one key down or up, if it is not there already."""
+        if down != (key in self._down):
+            send = self._keys.press if down else self._keys.release
+            send(from_siphon(key))
+            self._down.symmetric_difference_update({key})
+
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
+
+    def set_speed(self, factor: float) -> None:
+        """Set the game's speed; raises `UnknownNameError` if its attribute file has none and another is wanted."""
+        if factor != self._speed:
+            self.write({"gameSpeedFlag": 1.0, "gameSpeedVal": factor})
+            self._speed = factor
+
+    def read(self, names: Sequence[str]) -> dict[str, float]:
+        """Read attributes, all calls under way at once."""
+        self._check(names)
+        calls = [self._calls.start("GetAttribute", attributeName=name) for name in names]
+        values = {name: _number(self._calls.finish(call)) for name, call in zip(names, calls, strict=True)}
+        # Whoever dies wakes up somewhere else, even if nobody looks before.
+        self._died |= values.get("HeroHp", 1.0) <= 0
+        return values
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write attributes, one call each."""
+        self._check(values)
+        for name, value in values.items():
+            field, kind = _VALUES[self._file.attributes[name].type]
+            self._calls.call("SetAttribute", attributeName=name, **{field: kind(value)})
+
+    def frame(self) -> Frame:
+        """Give the newest picture of the server's stream, scaled to the frame's size."""
+        return self._stream.latest()
+
+    def close(self) -> None:
+        """Release every key, let the game run at its own speed, end the stream and leave the server."""
+        atexit.unregister(self.close)
+        self._stream.close()
+        with suppress(LinkError):
+            self._release()
+            self.set_speed(1.0)
+        self._calls.close()
+
+    def _attach(self) -> None:
+        info = self._file.process_info
+        attributes = [attribute_message(name, attribute) for name, attribute in self._file.attributes.items()]
+        self._calls.call(
+            "SetProcessConfig",
+            process_name=info.name,
+            process_window_name=info.window_name,
+            attributes=attributes,
+        )
+        for part in ("InitializeMemory", "InitializeInput", "InitializeCapture"):
+            self._calls.call(part, _SEARCH_TIMEOUT_S)
+
+    def _return(self) -> None:
+        """Wait for the player to be alive and in the game again."""
+        give_up = time.monotonic() + _RETURN_TIMEOUT_S
+        while self._hp("HeroHp") <= 0:
+            if time.monotonic() > give_up:
+                raise GameError(
+                    f"Elden Ring: expected the player alive within {_RETURN_TIMEOUT_S:g} s, found nobody: "
+                    "load a save by hand and reset again."
+                )
+            time.sleep(_POLL_S)
+
+    def _enter(self) -> None:
+        """Go through the fog wall and lock on to the boss."""
+        start = self._start
+        for _ in range(_ENTER_TRIES):
+            GameClient(self).teleport(*start.fog_wall_m)
+            self._keys.move_mouse(start.mouse_pixels, 0)
+            self.wait(start.settle_s)
+            before = self._place("Hero")
+            self.tap(start.enter.keys, start.enter.hold_ms, start.enter.delay_ms)
+            self.wait(start.inside_s)
+            if dist(before, self._place("Hero")) < start.passed_m:
+                continue
+            self.tap(start.lock_on.keys, start.lock_on.hold_ms, start.lock_on.delay_ms)
+            self.wait(_POLL_S)
+            if self._hp("NpcHp") > 0:
+                return
+        raise GameError(
+            f"Elden Ring: expected to pass the fog wall and find a boss, did not in {_ENTER_TRIES} tries: "
+            "one that is beaten comes back only with a save from before."
+        )
+
+    def _near_a_boss(self) -> bool:
+        """Tell whether a fight is on already."""
+        return self._hp("NpcHp") > 0 and dist(self._place("Hero"), self._place("Npc")) < self._start.fight_m
+
+    def _place(self, who: str) -> list[float]:
+        return list(self.read([f"{who}GlobalPos{axis}" for axis in "XY"]).values())
+
+    def _hp(self, name: str) -> float:
+        """Read somebody's HP; 0 while there is nobody whose it is, as on a loading screen."""
+        try:
+            return self.read([name])[name]
+        except LinkError:
+            # A server that is gone, though, does not come back by waiting.
+            self._calls.call("GetServerStatus")
+            return 0.0
+
+    def _release(self) -> None:
+        self._keys.close()
+        self._down.clear()
+
+    def _check(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.attributes:
+                raise UnknownNameError("attribute of the Siphon file", name, sorted(self.attributes))
+
+
+def _number(answer: Any) -> float:
+    kind = answer.WhichOneof("value")
+    if kind not in ("int_value", "float_value", "bool_value"):
+        raise LinkError(f"Siphon: expected a number, found {kind or 'no value'}: choose another attribute.")
+    return float(getattr(answer, kind))

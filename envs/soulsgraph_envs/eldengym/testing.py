@@ -1,0 +1,88 @@
+"""For tests: a world that holds still, checks its caller and writes down what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.errors import GameError, UnknownNameError
+
+_LEVELS = {
+    "HeroHp": 100.0,
+    "HeroMaxHp": 100.0,
+    "NpcHp": 1000.0,
+    "NpcMaxHp": 1000.0,
+    "HeroAnimId": 1.0,
+    "NpcAnimId": 2.0,
+}
+_PLACES = {f"{who}{frame}Pos{axis}": 0.0 for who in ("Hero", "Npc") for frame in ("Local", "Global") for axis in "XYZ"}
+
+
+class FakeWorld:
+    """A `World` whose attributes stay as they are set; `asked` keeps every call that changes something.
+
+    Raises:
+        GameError: for a call before `begin` or after `close`.
+    """
+
+    simulated = True
+    attributes = frozenset({**_LEVELS, **_PLACES})
+
+    def __init__(self, frame_size: tuple[int, int] = (36, 36)) -> None:
+        self.values = {**_LEVELS, **_PLACES}
+        self.asked: list[tuple[object, ...]] = []
+        self._size = frame_size
+        self._open: bool | None = None
+
+    def begin(self, seed: int) -> None:
+        """Write down the seed."""
+        self._open = True
+        self.asked.append(("begin", seed))
+
+    def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
+        """Write down a tap."""
+        self._demand_open()
+        self.asked.append(("tap", tuple(keys), hold_ms, delay_ms))
+
+    def set_key(self, key: str, down: bool) -> None:
+        """Write down a key."""
+        self._demand_open()
+        self.asked.append(("key", key, down))
+
+    def wait(self, seconds: float) -> None:
+        """Write down a wait."""
+        self._demand_open()
+        self.asked.append(("wait", seconds))
+
+    def set_speed(self, factor: float) -> None:
+        """Write down a speed."""
+        self.asked.append(("speed", factor))
+
+    def read(self, names: Sequence[str]) -> dict[str, float]:
+        """Give what is set."""
+        self._demand_open()
+        for name in names:
+            if name not in self.values:
+                raise UnknownNameError("attribute of the fake world", name, self.values)
+        return {name: self.values[name] for name in names}
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Set, and write down."""
+        self.read(list(values))
+        self.values.update(values)
+        self.asked.append(("write", dict(values)))
+
+    def frame(self) -> Frame:
+        """Give a picture as bright as the boss has HP."""
+        self._demand_open()
+        return np.full((*self._size, 3), int(255 * self.values["NpcHp"] / self.values["NpcMaxHp"]), np.uint8)
+
+    def close(self) -> None:
+        """Close the world."""
+        self._open = False
+
+    def _demand_open(self) -> None:
+        if not self._open:
+            raise GameError("the caller of the fake world: expected begin before and close after, found another order.")

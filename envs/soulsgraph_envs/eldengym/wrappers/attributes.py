@@ -1,0 +1,142 @@
+"""Wrappers of the memory attributes: normalised, refunded, and timed by the boss's animation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict
+
+from soulsgraph_envs.eldengym.errors import OptionError
+
+AnyEnv = gymnasium.Env[Any, Any]
+Info = dict[str, Any]
+Stepped = tuple[Any, float, bool, bool, Info]
+
+
+def dict_space(env: AnyEnv, *keys: str) -> Dict:
+    """Give the environment's dictionary space.
+
+    Raises:
+        OptionError: if it is none, or lacks one of `keys`.
+    """
+    space = env.observation_space
+    missing = [key for key in keys if not isinstance(space, Dict) or key not in space.spaces]
+    if missing or not isinstance(space, Dict):
+        raise OptionError(f"wrapper: expected a dictionary observation with {', '.join(keys)}; found {space}.")
+    return space
+
+
+def with_numbers(space: Dict, like: str, **lowest: float) -> Dict:
+    """Give the space with more numbers in it, shaped like the one at `like`, from `lowest` to infinity."""
+    shape = space[like].shape
+    return Dict({**space.spaces, **{name: Box(low, np.inf, shape, np.float32) for name, low in lowest.items()}})
+
+
+def number(value: Any) -> float:
+    """Give an observed number, of shape () or (1,)."""
+    return float(np.asarray(value).reshape(()))
+
+
+class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Scale every number into [0, 1] by its range in `attribute_ranges`, or by what was seen of it so far."""
+
+    def __init__(
+        self,
+        env: AnyEnv,
+        attribute_ranges: Mapping[str, tuple[float, float]] | None = None,
+        frame_key: str = "frame",
+    ) -> None:
+        super().__init__(env)
+        space = dict_space(env, *(attribute_ranges or {}))
+        self._given = dict(attribute_ranges or {})
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._numbers = [key for key in space.spaces if key != frame_key]
+        unit = {key: Box(0.0, 1.0, space[key].shape, np.float32) for key in self._numbers}
+        self.observation_space = Dict({**space.spaces, **unit})
+
+    def observation(self, observation: Any) -> Any:
+        """Give the observation with its numbers scaled; one outside its range is cut to it."""
+        return {**observation, **{key: self._unit(key, observation[key]) for key in self._numbers}}
+
+    def _unit(self, key: str, value: Any) -> Any:
+        low, high = self._given[key] if key in self._given else self._widen(key, number(value))
+        share = (number(value) - low) / (high - low) if high > low else 0.0
+        return np.full(np.shape(value), min(max(share, 0.0), 1.0), np.float32)
+
+    def _widen(self, key: str, value: float) -> tuple[float, float]:
+        low, high = self._seen.get(key, (value, value))
+        self._seen[key] = min(low, value), max(high, value)
+        return self._seen[key]
+
+
+class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Write full HP back after damage to the player, the boss or both, and tell the damage in the info."""
+
+    def __init__(
+        self,
+        env: AnyEnv,
+        refund_player: bool = True,
+        refund_boss: bool = False,
+        player_hp_attr: str = "HeroHp",
+        player_max_hp_attr: str = "HeroMaxHp",
+        boss_hp_attr: str = "NpcHp",
+        boss_max_hp_attr: str = "NpcMaxHp",
+    ) -> None:
+        super().__init__(env)
+        player = ("player_damage_taken", player_hp_attr, player_max_hp_attr)
+        boss = ("boss_damage_dealt", boss_hp_attr, boss_max_hp_attr)
+        self._refunds = [refund for refund, wanted in ((player, refund_player), (boss, refund_boss)) if wanted]
+        dict_space(env, *(key for _, *keys in self._refunds for key in keys))
+        self._before: dict[str, float] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
+        """Begin an episode; nothing is refunded yet."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._before = {hp: number(observation[hp]) for _, hp, _ in self._refunds}
+        return observation, info
+
+    def step(self, action: Any) -> Stepped:
+        """Step, then refund."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        for told, hp, most in self._refunds:
+            left, full = number(observation[hp]), number(observation[most])
+            damage = max(0.0, self._before[hp] - left)
+            info[told] = damage
+            info[f"{told}_normalized"] = damage / full if full > 0 else 0.0
+            if damage > 0:
+                self.unwrapped.client.set_attribute(hp, int(full), "int")  # type: ignore[attr-defined]
+            self._before[hp] = full if damage > 0 else left
+        return observation, float(reward), terminated, truncated, info
+
+
+class AnimFrameWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Add the boss's animation as `boss_anim_id`, and for how many steps it has been the same as `elapsed_frames`."""
+
+    def __init__(self, env: AnyEnv, anim_id_key: str = "NpcAnimId") -> None:
+        super().__init__(env)
+        self._key = anim_id_key
+        space = dict_space(env, anim_id_key)
+        self.observation_space = with_numbers(space, anim_id_key, boss_anim_id=-np.inf, elapsed_frames=0.0)
+        self._latest, self._elapsed = 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
+        """Begin an episode and the count."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._latest, self._elapsed = number(observation[self._key]), 0
+        return self._extended(observation), info
+
+    def step(self, action: Any) -> Stepped:
+        """Step and count."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        current = number(observation[self._key])
+        self._elapsed = self._elapsed + 1 if current == self._latest else 0
+        self._latest = current
+        return self._extended(observation), float(reward), terminated, truncated, info
+
+    def _extended(self, observation: Any) -> Any:
+        shape = np.shape(observation[self._key])
+        added = {"boss_anim_id": self._latest, "elapsed_frames": self._elapsed}
+        return {**observation, **{key: np.full(shape, value, np.float32) for key, value in added.items()}}

@@ -1,0 +1,119 @@
+"""Key bindings: which keys a game's controls lie on, and which of them are held and which tapped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.data_files import find
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.names import KEY_NAMES
+from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+
+#: Keys that must be down together, in the order they are pressed.
+Keys = tuple[str, ...]
+
+
+class TickKeys(NamedTuple):
+    """The keys of one control tick: those down all through it, and those tapped within it."""
+
+    held: Keys
+    tapped: Keys
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """Keys by the control's name in lower case; a control that is in neither table has no key.
+
+    Several directions at once, such as a diagonal, are their keys together.
+    """
+
+    name: str
+    #: Game time that a tapped key stays down.
+    tap_s: Annotated[float, Between(0.01, 1.0)]
+    hold: dict[str, Keys]
+    tap: dict[str, Keys]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that may be pressed, once each."""
+        return tuple(dict.fromkeys(key for keys in self._bound.values() for key in keys))
+
+    @property
+    def controls(self) -> Control:
+        """The controls that have a key."""
+        return Control(sum(Control[name.upper()] for name in self._bound))
+
+    @property
+    def unbound(self) -> tuple[Control, ...]:
+        """The controls that have no key."""
+        return tuple(control for control in Control if not control & self.controls)
+
+    def keys_for(self, controls: int) -> TickKeys:
+        """Give the keys of one tick's controls, directions first.
+
+        Raises:
+            GameError: naming a control that has no key.
+        """
+        missing = Control(controls) & ~self.controls
+        if missing:
+            names = ", ".join(name for name, _ in _members(missing))
+            raise GameError(f"bindings {self.name}: expected a key for {names}, found none; name one in the bindings.")
+        return TickKeys(_keys_of(self.hold, controls), _keys_of(self.tap, controls))
+
+    def controls_of(self, down: Collection[str]) -> Control:
+        """Give the controls all of whose keys are down: `keys_for` the other way round."""
+        pressed = (Control[name.upper()] for name, keys in self._bound.items() if set(keys) <= set(down))
+        return Control(sum(pressed))
+
+    @property
+    def _bound(self) -> dict[str, Keys]:
+        return self.hold | self.tap
+
+
+def load_bindings(name_or_path: str | Path) -> Bindings:
+    """Load shipped bindings by name, or a file of one's own.
+
+    Raises:
+        UnknownNameError: if no shipped bindings have that name.
+        DataError: for a missing or misspelt value, a key or control that does not exist, or one named twice.
+    """
+    path = find("bindings", name_or_path)
+    where = Where(path)
+    bindings = read_table(Bindings, read_toml(path), where)
+    owners: dict[Keys, str] = {}
+    for table in ("hold", "tap"):
+        for control, keys in getattr(bindings, table).items():
+            place = where.at(table).at(control)
+            _check_control(control, bindings, place)
+            _check_keys(keys, place)
+            if keys in owners:
+                raise place.error("keys of its own", f"those of {owners[keys]}, {list(keys)}")
+            owners[keys] = control
+    return bindings
+
+
+def _check_control(control: str, bindings: Bindings, where: Where) -> None:
+    known = [name for name, _ in _members(~Control.NONE)]
+    if control not in known:
+        raise where.error(f"one of the controls {', '.join(known)}", "an unknown one")
+    if control in bindings.hold and control in bindings.tap:
+        raise where.error("every control in one of the tables hold and tap", "it in both")
+
+
+def _check_keys(keys: Keys, where: Where) -> None:
+    for index, key in enumerate(keys):
+        if key not in KEY_NAMES:
+            raise where.at(index).error("the name of a key, such as 'w', 'left_shift', 'mouse_left'", repr(key))
+
+
+def _members(controls: int) -> Iterator[tuple[str, Control]]:
+    return ((str(control.name).lower(), control) for control in Control if control & controls)
+
+
+def _keys_of(table: dict[str, Keys], controls: int) -> Keys:
+    chosen = (table[name] for name, _ in _members(controls) if name in table)
+    return tuple(dict.fromkeys(key for keys in chosen for key in keys))

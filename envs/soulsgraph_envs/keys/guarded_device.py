@@ -1,0 +1,105 @@
+"""A key device that keeps its promise beyond death: what it pressed comes up even if the process is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.device import KeyDevice
+from soulsgraph_envs.keys.guard import READY
+
+
+class GuardedDevice:
+    """Open `kind(*arguments)` here and once more in a guard, a process that lets keys up when this one is gone.
+
+    Raises:
+        GameError: if the device cannot be opened, here or there.
+    """
+
+    def __init__(self, kind: Callable[..., KeyDevice], *arguments: str) -> None:
+        self._device = kind(*arguments)
+        self._opening = json.dumps([kind.__module__, kind.__qualname__, arguments])
+        self._down: list[str] = []
+        self._closed = False
+        try:
+            self._guard = _start_guard(self._opening)
+        except BaseException:
+            self._device.close()
+            raise
+
+    def check(self, key: str) -> None:
+        """Raise `GameError` if the device has no such key."""
+        self._device.check(key)
+
+    def press(self, key: str) -> None:
+        """Tell the guard, then send the key down."""
+        if self._closed:
+            raise GameError(f"key {key!r}: expected an open device, found a closed one.")
+        self._device.check(key)
+        self._down.append(key)
+        self._tell(f"+{key}")
+        self._device.press(key)
+
+    def release(self, key: str) -> None:
+        """Send the key up, then tell the guard; after `close` everything is up."""
+        if self._closed:
+            return
+        self._device.release(key)
+        self._down = [other for other in self._down if other != key]
+        self._tell(f"-{key}")
+
+    def close(self) -> None:
+        """End the guard, which lets up what is still down; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            _end_guard(self._guard)
+            self._device.close()
+
+    def _tell(self, line: str) -> None:
+        try:
+            _write(self._guard, line)
+        except OSError:
+            # Somebody ended the guard: another one takes over all that is down.
+            _end_guard(self._guard)
+            self._guard = _start_guard(self._opening)
+            for key in self._down:
+                _write(self._guard, f"+{key}")
+
+
+def _start_guard(opening: str) -> subprocess.Popen[bytes]:
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "soulsgraph_envs.keys.guard", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) | getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    with contextlib.suppress(BrokenPipeError):
+        _write(guard, opening)
+    answer = guard.stdout.readline().decode().strip() if guard.stdout else ""
+    if answer != READY:
+        _end_guard(guard)
+        raise GameError(f"guard of the keys: expected it to open the device, found: {answer or 'no answer'}")
+    return guard
+
+
+def _write(guard: subprocess.Popen[bytes], line: str) -> None:
+    if guard.stdin is not None:
+        guard.stdin.write(f"{line}\n".encode())
+
+
+def _end_guard(guard: subprocess.Popen[bytes]) -> None:
+    """Close its input and wait until it has let go; its output ends with it."""
+    if guard.stdin is not None and guard.stdout is not None:
+        with contextlib.suppress(OSError):
+            guard.stdin.close()
+        guard.stdout.read()
+        guard.stdout.close()
+    guard.wait()

@@ -1,0 +1,162 @@
+"""For tests: a screen without a monitor, and a key device that remembers and checks its caller."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import string
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Literal, NamedTuple
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.names import check_key
+from soulsgraph_envs.keys.x11 import open_display
+
+_START_S = 10.0
+
+
+class KeyEvent(NamedTuple):
+    """One key that went down or up."""
+
+    action: Literal["press", "release"]
+    key: str
+
+
+class FakeDevice:
+    """A key device that keeps its `events` and what is `down`, and checks its caller.
+
+    Raises:
+        GameError: for an unknown key, a key pressed while it is down, and any use of a closed device.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[KeyEvent] = []
+        self.down: set[str] = set()
+        self.closed = False
+
+    def check(self, key: str) -> None:
+        """Raise `GameError` unless bindings may name the key."""
+        check_key(key)
+
+    def press(self, key: str) -> None:
+        """Send a key down that is up."""
+        self._demand(not self.closed, "an open device", "a closed one")
+        self.check(key)
+        self._demand(key not in self.down, f"{key!r} up before it is pressed", "it down")
+        self.down.add(key)
+        self.events.append(KeyEvent("press", key))
+
+    def release(self, key: str) -> None:
+        """Send a key up."""
+        self._demand(not self.closed, "an open device", "a closed one")
+        self.check(key)
+        self.down.discard(key)
+        self.events.append(KeyEvent("release", key))
+
+    def close(self) -> None:
+        """Close the device, which must not be done with a key down; a second call does nothing."""
+        self._demand(not self.down, "every key up before the device is closed", sorted(self.down))
+        self.closed = True
+
+    def _demand(self, met: bool, expected: str, found: object) -> None:
+        if not met:
+            raise GameError(f"the caller of the fake key device: expected {expected}, found {found}.")
+
+
+class FakePyDirectInput:
+    """What `DirectInputDevice` uses of pydirectinput 1.0.4; `sent` lists its calls."""
+
+    KEYBOARD_MAPPING: ClassVar[frozenset[str]] = frozenset(
+        [*string.ascii_lowercase, *string.digits, *(f"f{number}" for number in range(1, 13))]
+        + ["space", "enter", "esc", "escape", "tab", "backspace", "up", "down", "left", "right"]
+        + [f"{key}{side}" for key in ("shift", "ctrl", "alt") for side in ("left", "right")]
+    )
+
+    def __init__(self) -> None:
+        self.PAUSE, self.FAILSAFE = 0.1, True
+        self.sent: list[str] = []
+
+    def keyDown(self, key: str) -> None:  # noqa: N802
+        """Send a key down."""
+        self._send("keyDown", key)
+
+    def keyUp(self, key: str) -> None:  # noqa: N802
+        """Send a key up."""
+        self._send("keyUp", key)
+
+    def mouseDown(self, button: str) -> None:  # noqa: N802
+        """Send a mouse button down."""
+        self._send("mouseDown", button)
+
+    def mouseUp(self, button: str) -> None:  # noqa: N802
+        """Send a mouse button up."""
+        self._send("mouseUp", button)
+
+    def _send(self, call: str, key: str) -> None:
+        if self.PAUSE or self.FAILSAFE:
+            raise GameError("the caller of the fake pydirectinput: expected no pause and no fail-safe, found them on.")
+        self.sent.append(f"{call} {key}")
+
+
+class PlainWindow:
+    """A red window of 80 x 50 pixels with a green stripe 10 wide at its left, that hears keys."""
+
+    RED, GREEN = 0xC02010, 0x10C020
+
+    def __init__(self, display: str, title: str, x: int = 30, y: int = 20, pid: int = 0) -> None:
+        from Xlib import X, Xatom
+
+        self._display = open_display(display)
+        screen = self._display.screen()
+        look = {"background_pixel": self.RED, "event_mask": X.KeyPressMask | X.KeyReleaseMask}
+        window = screen.root.create_window(x, y, 80, 50, 0, screen.root_depth, **look)
+        window.set_wm_name(title)
+        if pid:
+            window.change_property(self._display.intern_atom("_NET_WM_PID"), Xatom.CARDINAL, 32, [pid])
+        window.map()
+        window.create_window(0, 0, 10, 50, 0, screen.root_depth, background_pixel=self.GREEN).map()
+        self._display.sync()
+
+    def keycodes(self) -> list[int]:
+        """Give the keys that went down and up over the window since the last call, by X's numbers."""
+        self._display.sync()
+        return [self._display.next_event().detail for _ in range(self._display.pending_events())]
+
+    def close(self) -> None:
+        """Close the window."""
+        self._display.close()
+
+
+@contextmanager
+def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
+    """Run an X server without a monitor on a free display and give its name, such as ":99".
+
+    Raises:
+        GameError: if Xvfb is not installed or does not start.
+    """
+    if shutil.which("Xvfb") is None:
+        raise GameError("expected Xvfb to be installed, found none; install it: apt-get install -y xvfb.")
+    reading, writing = os.pipe()
+    size = f"{width}x{height}x24"
+    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
+    server = subprocess.Popen(command, pass_fds=[writing], stderr=subprocess.DEVNULL, start_new_session=True)
+    os.close(writing)
+    try:
+        yield f":{_display_number(reading)}"
+    finally:
+        os.close(reading)
+        server.terminate()
+        server.wait()
+
+
+def _display_number(reading: int) -> int:
+    answer = b""
+    while not answer.endswith(b"\n"):
+        piece = os.read(reading, 16) if select.select([reading], [], [], _START_S)[0] else b""
+        if not piece:
+            raise GameError(f"expected Xvfb to start within {_START_S:g} s, it did not; run Xvfb to see its message.")
+        answer += piece
+    return int(answer)

@@ -1,0 +1,162 @@
+"""Windows' own windows through its user32 and gdi32 libraries; not yet tried on a game PC."""
+
+from __future__ import annotations
+
+import ctypes
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.windows import Geometry, Layout, Picture, choose_window
+
+# Values of winuser.h and wingdi.h.
+_SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
+_ENGLISH = 0x09
+_MOST_TITLE = 512
+_MOST_LAYOUTS = 32
+
+
+class _Rectangle(ctypes.Structure):
+    _fields_ = [(side, ctypes.c_long) for side in ("left", "top", "right", "bottom")]
+
+
+class _Point(ctypes.Structure):
+    _fields_ = [(axis, ctypes.c_long) for axis in "xy"]
+
+
+class _BitmapHeader(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("width", ctypes.c_int32),
+        ("height", ctypes.c_int32),
+        ("planes", ctypes.c_uint16),
+        ("bits", ctypes.c_uint16),
+        *((name, ctypes.c_uint32) for name in ("compression", "image_size", "x", "y", "used", "important")),
+    ]
+
+
+class User32Window:
+    """One window by its handle; every method but `close` raises `GameError` once it is gone."""
+
+    def __init__(self, handle: int, title: str) -> None:
+        self.title = title
+        self._handle = ctypes.c_void_p(handle)
+        self._user32 = _library("user32")
+
+    def focus(self) -> None:
+        """Bring the window to the front.
+
+        Raises:
+            GameError: if Windows refuses, as it may while the user types elsewhere.
+        """
+        if self.focused():
+            return
+        if self._user32.IsIconic(self._handle):
+            self._user32.ShowWindow(self._handle, _SW_RESTORE)
+        if not self._user32.SetForegroundWindow(self._handle):
+            raise GameError(f"window {self.title!r}: expected it to come to the front, Windows refused; click it once.")
+
+    def focused(self) -> bool:
+        """Tell whether the window is at the front."""
+        self._demand(self._user32.IsWindow(self._handle))
+        front = self._user32.GetForegroundWindow
+        front.restype = ctypes.c_void_p
+        return bool(front() == self._handle.value)
+
+    def geometry(self) -> Geometry:
+        """Give the place and size of the window's inside."""
+        inside, corner = _Rectangle(), _Point(0, 0)
+        self._demand(self._user32.GetClientRect(self._handle, ctypes.byref(inside)))
+        self._demand(self._user32.ClientToScreen(self._handle, ctypes.byref(corner)))
+        return Geometry(corner.x, corner.y, inside.right, inside.bottom)
+
+    def capture(self) -> Picture:
+        """Photograph the window's place on the screen."""
+        place, gdi32 = self.geometry(), _library("gdi32")
+        for function in (self._user32.GetDC, gdi32.CreateCompatibleDC, gdi32.CreateCompatibleBitmap):
+            function.restype = ctypes.c_void_p
+        screen = ctypes.c_void_p(self._user32.GetDC(None))
+        memory = ctypes.c_void_p(gdi32.CreateCompatibleDC(screen))
+        bitmap = ctypes.c_void_p(gdi32.CreateCompatibleBitmap(screen, place.width, place.height))
+        pixels = np.zeros((place.height, place.width, 4), np.uint8)
+        # A negative height asks for the upper row first.
+        header = _BitmapHeader(ctypes.sizeof(_BitmapHeader), place.width, -place.height, 1, 32)
+        target = pixels.ctypes.data_as(ctypes.c_void_p)
+        try:
+            before = ctypes.c_void_p(gdi32.SelectObject(memory, bitmap))
+            self._demand(gdi32.BitBlt(memory, 0, 0, place.width, place.height, screen, place.x, place.y, _SRCCOPY))
+            gdi32.SelectObject(memory, before)
+            rows = gdi32.GetDIBits(screen, bitmap, 0, place.height, target, ctypes.byref(header), _DIB_RGB_COLORS)
+            self._demand(rows == place.height)
+        finally:
+            gdi32.DeleteObject(bitmap)
+            gdi32.DeleteDC(memory)
+            self._user32.ReleaseDC(None, screen)
+        return np.ascontiguousarray(pixels[:, :, 2::-1])
+
+    def close(self) -> None:
+        """Do nothing: a handle is not owned."""
+
+    def _demand(self, answered: object) -> None:
+        if not answered:
+            raise GameError(f"window {self.title!r}: expected it to answer, it did not; is the game gone?")
+
+
+class _Found(NamedTuple):
+    title: str
+    pid: int
+    handle: int
+
+
+def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
+    """Find one visible window; see `windows.find_window`."""
+    found = choose_window(_visible(), title, pid)
+    return User32Window(found.handle, found.title)
+
+
+def user32_layout() -> Layout:
+    """Tell the layouts of the user; see `windows.keyboard_layout`."""
+    user32 = _library("user32")
+    user32.GetKeyboardLayout.restype = ctypes.c_void_p
+    listed = (ctypes.c_void_p * _MOST_LAYOUTS)()
+    count = user32.GetKeyboardLayoutList(_MOST_LAYOUTS, listed)
+    current = user32.GetKeyboardLayout(0)
+    languages = dict.fromkeys((handle or 0) & 0xFFFF for handle in (current, *listed[:count]))
+    return Layout(
+        tuple(f"language {language:#06x}" for language in languages),
+        all(language & 0x3FF == _ENGLISH for language in languages),
+    )
+
+
+def is_administrator() -> bool:
+    """Tell whether this process runs with an administrator's rights."""
+    return bool(_library("shell32").IsUserAnAdmin())
+
+
+def is_key_down(virtual_key: int) -> bool:
+    """Tell whether Windows counts a key as down, by its virtual-key code of winuser.h."""
+    return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
+
+
+def _visible() -> list[_Found]:
+    user32, found = _library("user32"), []
+
+    def note(handle: int, _: int) -> bool:
+        if user32.IsWindowVisible(ctypes.c_void_p(handle)):
+            title, process = ctypes.create_unicode_buffer(_MOST_TITLE), ctypes.c_uint32()
+            user32.GetWindowTextW(ctypes.c_void_p(handle), title, _MOST_TITLE)
+            user32.GetWindowThreadProcessId(ctypes.c_void_p(handle), ctypes.byref(process))
+            if title.value:
+                found.append(_Found(title.value, process.value, handle))
+        return True
+
+    callback = import_module("ctypes").WINFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
+    user32.EnumWindows(callback(note), None)
+    return found
+
+
+def _library(name: str) -> Any:
+    # Asked for by name, because these parts of ctypes exist on Windows only.
+    return getattr(import_module("ctypes").windll, name)

@@ -1,0 +1,121 @@
+"""The game's window: find it, bring it to the front, measure and photograph it; and the keyboard's layout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.errors import GameError
+
+#: A picture, (height, width, 3): red, green, blue.
+Picture = npt.NDArray[np.uint8]
+
+
+class Geometry(NamedTuple):
+    """A window's inside on its screen, in pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Layout(NamedTuple):
+    """The keyboard's layouts, the one in use first, and whether keys lie where an English layout has them."""
+
+    names: tuple[str, ...]
+    english: bool
+
+
+class Shown(Protocol):
+    """What a system tells of one window on its screen."""
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Its process, 0 where that is not told."""
+        ...
+
+
+Candidate = TypeVar("Candidate", bound=Shown)
+
+
+class Window(Protocol):
+    """One window of a running program; every method raises `GameError` once it is gone."""
+
+    title: str
+
+    def focus(self) -> None:
+        """Bring it to the front, so that keys reach it."""
+        ...
+
+    def focused(self) -> bool:
+        """Tell whether keys reach it."""
+        ...
+
+    def geometry(self) -> Geometry:
+        """Give its place and size."""
+        ...
+
+    def capture(self) -> Picture:
+        """Photograph its inside."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing."""
+        ...
+
+
+def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
+    """Find a window by its whole title, by its process, or by both.
+
+    Raises:
+        GameError: if there is none, or more than one; the titles that there are are named.
+    """
+    if sys.platform == "win32":
+        from soulsgraph_envs.keys.user32 import find_user32_window
+
+        return find_user32_window(title, pid)
+    from soulsgraph_envs.keys.x11_window import find_x11_window
+
+    return find_x11_window(title, pid, display)
+
+
+def keyboard_layout(display: str = "") -> Layout:
+    """Tell the keyboard's layouts: where another than English is among them, games may get other keys.
+
+    Raises:
+        GameError: if the display cannot be reached.
+    """
+    if sys.platform == "win32":
+        from soulsgraph_envs.keys.user32 import user32_layout
+
+        return user32_layout()
+    from soulsgraph_envs.keys.x11_window import x11_layout
+
+    return x11_layout(display)
+
+
+def choose_window(shown: Sequence[Candidate], title: str, pid: int) -> Candidate:
+    """Choose the one window of a title, a process, or both.
+
+    Raises:
+        GameError: if there is none, or more than one.
+    """
+    fitting = [window for window in shown if title in ("", window.title) and pid in (0, window.pid)]
+    if len(fitting) == 1:
+        return fitting[0]
+    wanted = " ".join([f"titled {title!r}"] * bool(title) + [f"of process {pid}"] * bool(pid))
+    if fitting:
+        listed = ", ".join(f"{window.title!r} of process {window.pid}" for window in fitting)
+        raise GameError(f"expected one window {wanted}, found {len(fitting)}: {listed}; name the process too.")
+    listed = ", ".join(sorted({repr(window.title) for window in shown})) or "none at all"
+    raise GameError(f"expected a window {wanted}, found {listed}; start the game, and show its window.")

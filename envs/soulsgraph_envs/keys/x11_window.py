@@ -1,0 +1,166 @@
+"""Windows of an X display, with a window manager or, as under Xvfb, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.windows import Geometry, Layout, Picture, choose_window
+from soulsgraph_envs.keys.x11 import open_display, raised_as
+
+#: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.
+_UPPER_ROW = dict(zip(range(24, 30), "qwerty", strict=True))
+
+
+class X11Window:
+    """One window, over a display connection of its own.
+
+    Every method but `close` raises `GameError` once the window or its display is gone.
+    """
+
+    def __init__(self, display: Any, window: Any, title: str) -> None:
+        self.title = title
+        self._display, self._window = display, window
+
+    def focus(self) -> None:
+        """Bring the window to the front and give it the keyboard."""
+        with self._asking():
+            if _property(self._display, self._root, "_NET_SUPPORTING_WM_CHECK"):
+                self._ask_window_manager()
+            else:
+                self._take_focus()
+            self._display.sync()
+
+    def focused(self) -> bool:
+        """Tell whether the keyboard goes to the window or to one within it."""
+        with self._asking():
+            self._window.get_geometry()
+            inner = self._display.get_input_focus().focus
+            while not isinstance(inner, int) and inner != self._window:
+                inner = inner.query_tree().parent
+            return not isinstance(inner, int)
+
+    def geometry(self) -> Geometry:
+        """Give the window's place and size."""
+        with self._asking():
+            size = self._window.get_geometry()
+            corner = self._root.translate_coords(self._window, 0, 0)
+            return Geometry(corner.x, corner.y, size.width, size.height)
+
+    def capture(self) -> Picture:
+        """Photograph the window, which must lie wholly on the screen with nothing before it.
+
+        Raises:
+            GameError: also for a display without 24 bits of colour.
+        """
+        from Xlib import X
+
+        with self._asking():
+            size = self._window.get_geometry()
+            if size.depth not in (24, 32):
+                raise GameError(
+                    f"{self.title}: expected 24 bits of colour, found {size.depth}; choose another display."
+                )
+            taken = self._window.get_image(0, 0, size.width, size.height, X.ZPixmap, 0xFFFFFFFF)
+        pixels = np.frombuffer(taken.data, np.uint8).reshape(size.height, size.width, 4)
+        return np.ascontiguousarray(pixels[:, :, 2::-1])
+
+    def close(self) -> None:
+        """Leave the display."""
+        if self._display is not None:
+            with self._asking():
+                self._display.close()
+            self._display = None
+
+    @property
+    def _root(self) -> Any:
+        return self._display.screen().root
+
+    def _asking(self) -> Any:
+        if self._display is None:
+            raise GameError(f"window {self.title!r}: expected it open here, found it closed.")
+        return raised_as(f"window {self.title!r}")
+
+    def _ask_window_manager(self) -> None:
+        from Xlib import X
+        from Xlib.protocol.event import ClientMessage
+
+        kind = self._display.intern_atom("_NET_ACTIVE_WINDOW")
+        # 2: asked for by the user's own tool, which a window manager does not refuse.
+        message = ClientMessage(window=self._window, client_type=kind, data=(32, [2, X.CurrentTime, 0, 0, 0]))
+        self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+
+    def _take_focus(self) -> None:
+        from Xlib import X
+        from Xlib.error import CatchError
+
+        self._window.configure(stack_mode=X.Above)
+        failed = CatchError()
+        self._window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime, onerror=failed)
+        self._display.sync()
+        if failed.get_error() is not None:
+            raise GameError(f"window {self.title!r}: expected it on the screen, found it hidden; show it.")
+
+
+class _Found(NamedTuple):
+    title: str
+    pid: int
+    window: Any
+
+
+def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Window:
+    """Find one window that is on the screen; see `windows.find_window`."""
+    connection = open_display(display)
+    try:
+        with raised_as("windows"):
+            shown = list(_titled(connection, connection.screen().root))
+        found = choose_window(shown, title, pid)
+    except BaseException:
+        connection.close()
+        raise
+    return X11Window(connection, found.window, found.title)
+
+
+def x11_layout(display: str = "") -> Layout:
+    """Tell the layouts of an X display; see `windows.keyboard_layout`."""
+    from Xlib import XK
+
+    connection = open_display(display)
+    try:
+        with raised_as("keyboard layout"):
+            rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
+            row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
+    finally:
+        connection.close()
+    names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
+    return Layout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
+
+
+def _titled(display: Any, parent: Any) -> Iterator[_Found]:
+    """Give every window on the screen that has a title, below `parent`."""
+    from Xlib import X
+    from Xlib.error import BadWindow
+
+    for window in parent.query_tree().children:
+        try:
+            title = _title(display, window)
+            if title and window.get_attributes().map_state == X.IsViewable:
+                process = _property(display, window, "_NET_WM_PID")
+                yield _Found(title, int(process[0]) if process else 0, window)
+            yield from _titled(display, window)
+        except BadWindow:
+            # It closed while we looked.
+            continue
+
+
+def _title(display: Any, window: Any) -> str:
+    text = _property(display, window, "_NET_WM_NAME") or _property(display, window, "WM_NAME") or b""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
+def _property(display: Any, window: Any, name: str) -> Any:
+    found = window.get_full_property(display.intern_atom(name), 0)
+    return None if found is None else found.value

@@ -1,0 +1,245 @@
+"""The driver of one real-time game, whatever link reaches it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.catalogue import load_boss
+from soulsgraph_envs.controls import Control, Controls
+from soulsgraph_envs.errors import EpisodeLostError, GameError
+from soulsgraph_envs.game import ActiveLanes, Capabilities, LaneIndices
+from soulsgraph_envs.keys.bindings import load_bindings
+from soulsgraph_envs.live.animations import Tables
+from soulsgraph_envs.live.arena import arena_of
+from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.cycle_timer import CycleReport, CycleTimer
+from soulsgraph_envs.live.episode import Episode
+from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.operations import Operations
+from soulsgraph_envs.live.pad import Pad
+from soulsgraph_envs.live.recovery import Recovery
+from soulsgraph_envs.live.session import NotReachedError, Session, UnansweredError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.live.speed import check_speed, moment
+from soulsgraph_envs.live.start import Draw, Start, check_fits, draw_start
+from soulsgraph_envs.live.translation import supplied_raws
+from soulsgraph_envs.live.world import World
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.state import RAW_SIZE, RawValues
+from soulsgraph_envs.streams import Seeds
+
+#: Fields without which no episode can be judged.
+_NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("x", "y", "z", "hp", "hp_max"))
+#: Tries of a start before the game counts as beyond help.
+_TRIES = 2
+#: How soon keys must be answered after an episode that seemed to go well, and when a game recovers.
+_PROMPT_S, _PATIENCE_S = 0.5, 3.0
+#: Values must stand still for so long, looked at frame by frame: a busy machine may keep a game waiting.
+_STILL_S, _FRAME_S = 0.3, 1.0 / 60.0
+
+
+class LiveGame:
+    """Play one running game as a `Game` of a single lane: one control tick is `tick_s` of game time.
+
+    Every step sends the tick's controls as keys, waits until the tick is over, reads and judges. What
+    cannot be a moment of the fight, or an unreachable game, ends in `EpisodeLostError` with every key
+    released; `reset` then recovers or tells why it cannot.
+    """
+
+    lanes = 1
+
+    def __init__(
+        self,
+        link: Link,
+        settings: GameSettings,
+        clock: Clock | None = None,
+        tick_s: float = 0.1,
+        draw: Draw = draw_start,
+    ) -> None:
+        self.tick_s = tick_s
+        self._draw = draw
+        #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
+        self.reading: Reading = {}
+        clock = clock or Clock()
+        bindings = load_bindings(link.bindings)
+        self.capabilities = Capabilities(
+            supplies=supplied_raws(link.supplies),
+            controls=bindings.controls,
+            can_set_speed="game_speed" in link.writes,
+        )
+        if lacking := sorted(_NEEDED - link.supplies):
+            raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
+        pad = Pad(bindings, link.keys, clock, settings.speed)
+        self._session = Session(link, settings, clock, Operations(link, settings.dry_run), pad)
+        self._session.operations.check()
+        self._recovery = Recovery(self._session)
+        self._timer = CycleTimer(tick_s / settings.speed, clock.now, clock.sleep)
+        self._worlds: dict[str, World] = {}
+        self._tables: dict[str, Tables] = {}
+        self._episode: Episode | None = None
+        self._raw = np.zeros((1, RAW_SIZE))
+        self._closed = False
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Begin a new episode from a seed (1,), recovering the game first if need be; give raw (1, 25).
+
+        Raises:
+            GameError: if the game is not there, does not fit the scenario, or could not be brought to its start.
+            EpisodeLostError: if keys no longer reach the game, which puts the end of the last episode in doubt.
+        """
+        if list(lanes) != [0] or np.shape(seeds) != (1,) or self._closed:
+            raise GameError(f"expected lane 0 of an open game and one seed, found lanes {list(lanes)}.")
+        ended, self._episode = self._episode, None
+        failure: GameError | None = None
+        for _ in range(_TRIES):
+            try:
+                self._session.pad.release()
+                return self._begin(scenario, seeds, recovering=ended is None)
+            except UnansweredError as error:
+                self._release()
+                if ended is not None:
+                    raise EpisodeLostError(str(error), ended.doubtful_ticks) from error
+                failure = error
+            except (LinkError, NotReachedError, EpisodeLostError) as error:
+                failure = error
+                self._release()
+            except BaseException:
+                self._release()
+                raise
+        raise GameError(f"the game could not be brought to the start of an episode: {failure}") from failure
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Hold and tap one tick's controls (1,) and give the raw values (1, 25) at its end.
+
+        Raises:
+            GameError: before the first reset, for a lane that should stand still, or a control without a key.
+            EpisodeLostError: if the game was lost, or gave what cannot be.
+        """
+        sent = self._check(controls, active)
+        if self._episode is None:
+            raise GameError("expected a reset before the step, found no episode under way: reset first.")
+        try:
+            self._raw[0] = self._play(self._episode, sent)
+            return self._raw
+        except LinkError as error:
+            self._lose()
+            raise EpisodeLostError(str(error)) from error
+        except BaseException:
+            self._lose()
+            raise
+
+    def close(self) -> None:
+        """Release every key, give the game its own rules back and let go of it; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed, self._episode = True, None
+        self._release()
+        # A game that is gone has no rules to give back.
+        with suppress(GameError):
+            for world in self._worlds.values():
+                world.leave()
+        self._session.link.close()
+
+    def stand_still(self, still: bool) -> None:
+        """Stop the game's clock between two ticks, or let it run again; nothing where the map cannot.
+
+        Raises:
+            LinkError: if the game cannot be reached.
+        """
+        if not self.capabilities.can_set_speed:
+            return
+        session = self._session
+        session.operations.run("set_speed", game_speed=0.0 if still else session.settings.speed)
+        if not still:
+            self._timer.restart()
+            self._read_s = session.clock.now()
+
+    def report(self) -> CycleReport:
+        """Tell how punctual the ticks were."""
+        return self._timer.report()
+
+    def unknown_animations(self) -> dict[str, int]:
+        """Count the ticks that showed an animation which the data do not name, by the game's name."""
+        return dict(sum((tables.unknown() for tables in self._tables.values()), Counter[str]()))
+
+    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool) -> RawValues:
+        session = self._session
+        interruptions = self._recovery.interruptions
+        reading = self._recovery.reach()
+        if self._recovery.interruptions != interruptions:
+            self._worlds.clear()
+        boss = load_boss(scenario.boss)
+        arena = arena_of(scenario, boss.name)
+        check_fits(scenario, reading, arena.character)
+        if recovering:
+            session.pad.loosen()
+        if scenario.name not in self._tables:
+            self._tables[scenario.name] = Tables.of(scenario)
+        tables = self._tables[scenario.name]
+        world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
+        if not session.operations.dry_run:
+            world.bring_to(boss.phase, reading)
+        before = moment(session, session.link.read())
+        answer_s = _PATIENCE_S if recovering else _PROMPT_S
+        first = Start(session, arena, tables).begin(scenario, self._draw(scenario, seeds), answer_s)
+        check_speed(session, before, moment(session, first))
+        self._episode = Episode(scenario, world, tables, first)
+        self._timer.restart()
+        self._read_s = session.clock.now()
+        self.reading = first
+        self._raw[0] = self._episode.row(first)
+        return self._raw
+
+    def _play(self, episode: Episode, sent: Control) -> npt.NDArray[np.float64]:
+        session, timer = self._session, self._timer
+        if session.clock.now() - self._read_s > 0.5 * timer.period_s:
+            # The caller took its time: this tick's controls still get a whole tick.
+            timer.restart()
+        with timer.section("keys"):
+            if not session.link.focused():
+                raise EpisodeLostError("the game's window is no longer in front", doubtful_ticks=1)
+            session.pad.play(sent)
+        timer.wait()
+        with timer.section("read"):
+            reading = self._read(episode)
+        now_s = session.clock.now()
+        elapsed_s = (now_s - self._read_s) * session.settings.speed
+        self._read_s = now_s
+        episode.judge(reading, sent, elapsed_s)
+        self.reading = reading
+        row = episode.row(reading)
+        episode.keep_levels(reading, row, session.operations)
+        return row
+
+    def _read(self, episode: Episode) -> Reading:
+        """Read; values that stand still are looked at again, as a frame may have been late."""
+        link, clock = self._session.link, self._session.clock
+        reading, end_s = link.read(), clock.now() + _STILL_S
+        while episode.stands_still(reading) and clock.now() < end_s:
+            clock.sleep(_FRAME_S)
+            reading = link.read()
+        return reading
+
+    def _check(self, controls: Controls, active: ActiveLanes | None) -> Control:
+        if controls.shape != (1,) or controls.dtype != np.uint32:
+            raise GameError(f"controls: expected uint32 of shape (1,), found {controls.dtype} of {controls.shape}.")
+        if active is not None and not np.all(active):
+            raise GameError("expected an active lane, found one that should stand still: a running game cannot.")
+        possible, sent = self.capabilities.controls, int(controls[0])
+        if sent & ~int(possible):
+            raise GameError(f"expected controls with a key, {possible!r}; found {sent:#x}.")
+        return Control(sent)
+
+    def _lose(self) -> None:
+        self._episode = None
+        self._release()
+
+    def _release(self) -> None:
+        """Let every key up, and report nothing over the error that is under way."""
+        with suppress(GameError):
+            self._session.pad.release()

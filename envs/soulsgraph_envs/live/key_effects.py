@@ -1,0 +1,74 @@
+"""See from what the game shows whether keys still reach it: a window that stalls, focus or input that is lost."""
+
+from __future__ import annotations
+
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError
+from soulsgraph_envs.live.animations import AnimationTable
+from soulsgraph_envs.live.fields import Reading
+
+_STEPS = (Control.FORWARD, Control.BACK, Control.LEFT, Control.RIGHT)
+_TURNS = (Control.CAMERA_LEFT, Control.CAMERA_RIGHT)
+_TAPS = Control.ROLL | Control.LIGHT_ATTACK | Control.USE_ITEM
+_FREE = ("idle", "run")
+#: So many ticks without effect mean lost keys; one tap without is enough, but it has some ticks to take effect.
+_MOST, _TAP_WEIGHT, _TAP_TICKS = 8, 8, 4
+
+
+class KeyEffects:
+    """Count, kind by kind, what was sent without effect since the last that had one."""
+
+    def __init__(self, player: AnimationTable, first: Reading) -> None:
+        self._player, self._last = player, first
+        self._ineffective = {"steps": 0, "stops": 0, "taps": 0, "camera": 0}
+        self._tapped, self._since_effect = 0, 0
+
+    @property
+    def doubtful_ticks(self) -> int:
+        """The latest ticks in which no key is known to have reached the game, as far as they can be taken back."""
+        return min(self._since_effect, MOST_DOUBTFUL_TICKS)
+
+    def judge(self, reading: Reading, sent: Control) -> None:
+        """Compare a tick's controls with the reading at its end.
+
+        Raises:
+            EpisodeLostError: if keys no longer reach the game; in doubt is what came after the last effect.
+        """
+        self._since_effect += 1
+        if _net(sent, _STEPS):
+            self._count("steps", 1, not self._player.among(reading, ("idle",)))
+        elif not any(step in sent for step in _STEPS):
+            self._count("stops", 1, not self._player.among(reading, ("run",)))
+        if _net(sent, _TURNS) and reading.get("locked") == 0 and "camera_x" in reading:
+            turned = any(reading[f"camera_{axis}"] != self._last[f"camera_{axis}"] for axis in "xyz")
+            self._count("camera", 1, turned)
+        self._follow_tap(reading, sent)
+        self._last = reading
+        if max(self._ineffective.values()) >= _MOST:
+            raise EpisodeLostError("keys have no effect any more: they do not reach the game", self.doubtful_ticks)
+
+    def _follow_tap(self, reading: Reading, sent: Control) -> None:
+        """Expect a tap of a free player with stamina to bind them within some ticks."""
+        free = self._player.among(self._last, _FREE)
+        if self._tapped == 0 and sent & _TAPS and free and float(self._last.get("player_stamina", 1)) > 0:
+            self._tapped = _TAP_TICKS
+        if self._tapped == 0:
+            return
+        self._tapped -= 1
+        if not self._player.among(reading, _FREE):
+            self._tapped = 0
+            self._count("taps", 0, True)
+        elif self._tapped == 0:
+            self._count("taps", _TAP_WEIGHT, False)
+
+    def _count(self, kind: str, weight: int, effective: bool) -> None:
+        self._ineffective[kind] = 0 if effective else self._ineffective[kind] + weight
+        # A player who stands or does not run may well do so without any key.
+        if effective and kind in ("taps", "camera"):
+            self._since_effect = 0
+
+
+def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:
+    """Tell whether opposite directions, each pair in a row, leave a direction over."""
+    both = zip(pairs[::2], pairs[1::2], strict=True)
+    return any((one in sent) != (other in sent) for one, other in both)

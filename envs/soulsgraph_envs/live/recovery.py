@@ -1,0 +1,126 @@
+"""Have the game there: attached, out of its loading screen, its clock running, its window in front."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.plausibility import same_moment
+from soulsgraph_envs.live.session import Session
+from soulsgraph_envs.live.speed import set_speed
+
+_ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
+#: Values that stand still for the first time are a hang; the second is for a look at them from anew.
+_HANGING_S, _STILL_HANGING_S = 3.0, 1.0
+_POLL_S = 0.05
+
+
+class Recovery:
+    """Reach a game again, whatever happened to it; with a launch command, start it when it is gone or hangs.
+
+    `interruptions` counts how often it was out of reach: its world may have been loaded anew. Time
+    limits are of the machine's time.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._process: subprocess.Popen[bytes] | None = None
+        self.interruptions = 0
+
+    def reach(self) -> Reading:
+        """Give a reading of a game that can be played.
+
+        Raises:
+            GameError: telling what is wrong with it, if that cannot be mended from here.
+        """
+        self._attach()
+        self._wait(self._readable, _LOADING_S, "the game's world loaded")
+        if self._session.link.read().get("online", 0) == 1:
+            raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
+        # Before the game is judged by its clock, which may have been stopped on purpose.
+        set_speed(self._session)
+        if not self._moves(_HANGING_S):
+            self._attach_anew()
+            if not self._moves(_STILL_HANGING_S):
+                self._restart()
+        self._focus()
+        return self._session.link.read()
+
+    def _attach(self) -> None:
+        if not self._readable():
+            self._attach_anew()
+
+    def _attach_anew(self) -> None:
+        session = self._session
+        try:
+            session.link.attach(_ATTACHING_S)
+        except LinkError as error:
+            if not session.settings.launch:
+                raise GameError(f"{error} A launch command in the settings would start it again.") from error
+            self._launch()
+        self.interruptions += 1
+        session.pad.check()
+
+    def _launch(self) -> None:
+        """Start the game and wait until its world is there."""
+        session = self._session
+        command = session.settings.launch
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
+        # Only a game that was named by its process is looked for by its process.
+        process_id = self._process.pid if session.settings.pid else 0
+        session.link.attach(_LAUNCHING_S, process_id)
+        self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
+
+    def _restart(self) -> None:
+        """End a game that hangs, and launch it again."""
+        settings = self._session.settings
+        if not settings.launch or not settings.pid:
+            raise GameError(
+                f"expected a running game, found one whose values have not changed for {_HANGING_S:g} s; end it and "
+                "start it again, or name launch and pid in the settings so that it can be done from here."
+            )
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid if self._process else settings.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        if self._process:
+            self._process.wait()
+        self._launch()
+
+    def _moves(self, limit_s: float) -> bool:
+        """Tell whether the values change in a time."""
+        first = self._session.link.read()
+        return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
+
+    def _focus(self) -> None:
+        link = self._session.link
+        if not link.focused():
+            link.focus()
+            self._wait(link.focused, _FOCUSING_S, "the game's window in front")
+
+    def _readable(self) -> bool:
+        try:
+            self._session.link.read()
+        except LinkError:
+            return False
+        return True
+
+    def _wait(self, met: Callable[[], bool], limit_s: float, what: str) -> None:
+        if not self._soon(met, limit_s):
+            raise GameError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
+
+    def _soon(self, met: Callable[[], bool], limit_s: float) -> bool:
+        clock = self._session.clock
+        end_s = clock.now() + limit_s
+        while not met():
+            if clock.now() > end_s:
+                return False
+            clock.sleep(_POLL_S)
+        return True

@@ -1,0 +1,58 @@
+"""The speed of a game's clock: set where that is possible, and measured against this machine's."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import NamedTuple
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.live.session import Session
+
+#: The pipe of SoulsGym's speed library, which must be in the game already: one little-endian float a message.
+#: Not verified in a running game.
+_PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
+#: A shorter measurement is worth nothing; a rate further off is another speed.
+_SHORTEST_S, _TOLERANCE = 0.4, 0.3
+
+
+class Moment(NamedTuple):
+    """When a reading was taken, by this machine's clock and by the game's (NaN if it cannot be read)."""
+
+    here_s: float
+    game_s: float
+
+
+def moment(session: Session, reading: Reading) -> Moment:
+    """Take the time of a reading just made."""
+    return Moment(session.clock.now(), float(reading.get("play_time_s", float("nan"))))
+
+
+def set_speed(session: Session) -> None:
+    """Set the game's clock to the settings' speed: by its memory, else by SoulsGym's pipe if there is one."""
+    speed = session.settings.speed
+    if "game_speed" in session.link.writes:
+        session.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
+    elif sys.platform == "win32" and not session.operations.dry_run:
+        try:
+            with open(_PIPE, "wb", buffering=0) as pipe:
+                pipe.write(struct.pack("<f", speed))
+        except OSError:
+            # No library, no pipe: `check_speed` sees what the clock really does.
+            return
+
+
+def check_speed(session: Session, before: Moment, after: Moment) -> None:
+    """Refuse a game whose clock runs at another speed than the settings say, where that can be told.
+
+    Raises:
+        GameError: with the speed found.
+    """
+    here_s, speed = after.here_s - before.here_s, session.settings.speed
+    found = (after.game_s - before.game_s) / here_s if here_s > _SHORTEST_S / speed else float("nan")
+    if abs(found / speed - 1.0) > _TOLERANCE:
+        raise GameError(
+            f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
+            "speed in the settings, or the game's."
+        )

@@ -1,0 +1,164 @@
+"""For tests: a running game without a process or a window, whose time is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.keys.bindings import load_bindings
+from soulsgraph_envs.keys.testing import FakeDevice
+from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.fields import FIELDS, Reading
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.standin.readings import Readings
+from soulsgraph_envs.standin.surroundings import load_surroundings
+from soulsgraph_envs.standin.world import Stage, World
+
+_FRAME_S = 1.0 / 60.0
+_PRESSES = (
+    Control.ROLL
+    | Control.LIGHT_ATTACK
+    | Control.USE_ITEM
+    | Control.LOCK_ON
+    | Control.HEAVY_ATTACK
+    | Control.PARRY
+    | Control.JUMP
+    | Control.WEAPON_ART
+    | Control.INTERACT
+)
+
+
+class FakeTime:
+    """A clock on which time passes by waiting alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clock = Clock(lambda: self.now_s, self.pass_by)
+
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += max(seconds, 0.0)
+
+
+class FakeKeyboard(FakeDevice):
+    """Keys of a `FakeLink`: the game has played up to the moment of each press and release."""
+
+    def __init__(self, link: FakeLink) -> None:
+        super().__init__()
+        self._link = link
+
+    def press(self, key: str) -> None:
+        """Send a key down."""
+        self._link.play()
+        super().press(key)
+        self._link.pressed(key)
+
+    def release(self, key: str) -> None:
+        """Send a key up."""
+        self._link.play()
+        super().release(key)
+
+
+class FakeLink:
+    """The stand-in game's world on a clock of the test's; misbehaves when told so.
+
+    Set `crashed`, `frozen` (values stand still, the game goes on), `hung` (the game stands still),
+    `dropping` (keys are lost), `unfocused` or `stray` (values that replace what is read) to misbehave;
+    after `restarts_after` vain attempts to attach, a crashed game runs again. `writes_log` keeps what
+    was written.
+    """
+
+    bindings = "dark-souls-3"
+
+    def __init__(
+        self,
+        time: FakeTime,
+        scenario: str = "iudex-phase1",
+        without: frozenset[str] = frozenset(),
+        seed: int = 0,
+        at_bonfire: bool = False,
+    ) -> None:
+        self.supplies = frozenset(FIELDS) - without - {"window_width", "window_height", "screen_mode"}
+        self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
+        self._time, self._made = time, (scenario, seed)
+        self._bindings = load_bindings(self.bindings)
+        self.keys = FakeKeyboard(self)
+        self.attached, self.closed = False, False
+        self.crashed = self.frozen = self.hung = self.dropping = self.unfocused = False
+        self.restarts_after = -1
+        self.stray: dict[str, float | str] = {}
+        self.writes_log: list[dict[str, float]] = []
+        self._begin(at_bonfire)
+
+    def _begin(self, at_bonfire: bool) -> None:
+        scenario, seed = self._made
+        self.world = World(load_surroundings("iudex"), load_scenario(scenario), seed, at_bonfire)
+        self._readings = Readings(self.world)
+        self._played_s, self._presses = self._time.now_s, Control.NONE
+        self._shown: dict[str, float | str] = {}
+
+    def play(self) -> None:
+        """Let the game come to the present moment."""
+        if self.hung or self.crashed or not self.world.speed:
+            self._played_s = self._time.now_s
+        while self.world.speed and self._played_s + _FRAME_S / self.world.speed <= self._time.now_s + 1e-9:
+            self._played_s += _FRAME_S / self.world.speed
+            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~_PRESSES
+            self.world.frame(held | self._presses)
+            self._presses = Control.NONE
+
+    def pressed(self, key: str) -> None:
+        """Take note of a key that went down."""
+        if not (self.dropping or self.hung or self.crashed):
+            self._presses |= self._bindings.controls_of([key]) & _PRESSES
+
+    def attach(self, timeout_s: float, process_id: int = 0) -> None:
+        """Find the game, unless it is gone."""
+        if self.crashed and self.restarts_after == 0:
+            self.crashed = False
+            self._begin(at_bonfire=True)
+        if self.crashed:
+            self.restarts_after -= 1
+            self._time.pass_by(timeout_s)
+            raise LinkError("expected a running game, found none: start it.")
+        self.attached = True
+
+    def read(self) -> Reading:
+        """Give every field."""
+        self._reach()
+        if not (self.frozen and self._shown):
+            values = self._readings()
+            self._shown = {name: values[name] for name in self.supplies}
+        return self._shown | self.stray
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write fields."""
+        self._reach()
+        if unknown := set(values) - self.writes:
+            raise LinkError(f"expected fields that can be written, found {sorted(unknown)}.")
+        self.writes_log.append(dict(values))
+        self.world.write(values)
+
+    def focus(self) -> None:
+        """Bring the window to the front."""
+        self._reach(loaded=False)
+        self.unfocused = False
+
+    def focused(self) -> bool:
+        """Tell whether keys reach the game."""
+        self._reach(loaded=False)
+        return not self.unfocused
+
+    def close(self) -> None:
+        """Let go of the game."""
+        if not self.closed:
+            self.keys.close()
+        self.closed = True
+
+    def _reach(self, loaded: bool = True) -> None:
+        self.play()
+        if self.crashed or not self.attached:
+            raise LinkError("the game's process is gone.")
+        if loaded and self.world.stage is Stage.LOADING:
+            raise LinkError("the game is loading.")

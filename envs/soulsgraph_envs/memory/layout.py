@@ -1,0 +1,135 @@
+"""Compile chains into few reads: what they share is read once, neighbours come in one piece.
+
+Every object of the game is a node: the pointers and values that lie in it, gathered into pieces that
+are read at once and taken apart by one `struct` each. A walk begins at the bases each time, so no pointer
+outlives the object it led to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from math import nan
+from typing import Any, NamedTuple
+
+from soulsgraph_envs.memory.address_map import Entry
+from soulsgraph_envs.memory.reader import BadAddressError, Reader
+from soulsgraph_envs.memory.values import FORMATS, decode_text
+
+#: Neighbours with at most so many bytes between them are read in one piece.
+_GAP = 256
+_POINTER = "Q"
+
+Values = dict[str, Any]
+
+
+class Leaf(NamedTuple):
+    """A value at the end of a chain: its name, format, how it is converted, and what it is if its chain breaks.
+
+    A chain that only leaves with a `missing` value hang on may break; any other ends the reading.
+    """
+
+    name: str
+    format: str
+    convert: Callable[[Any], float | str]
+    missing: float | str | None = None
+
+
+class Step(NamedTuple):
+    """One piece that a walk has read: where, how, the values it gave and what each of them is."""
+
+    address: int
+    format: struct.Struct
+    parts: tuple[Any, ...]
+    targets: list[Node | Leaf]
+
+
+class Node:
+    """One object: pointers and leaves by their offset, compiled to pieces before the first reading."""
+
+    def __init__(self) -> None:
+        self._pointers: dict[int, Node] = {}
+        self._leaves: list[tuple[int, Leaf]] = []
+        self._pieces: list[tuple[int, struct.Struct, list[Node | Leaf]]] = []
+        #: What the leaves below become if the object is not there; None if it must be.
+        self._missing: Values | None = None
+
+    def add(self, offsets: tuple[int, ...], leaf: Leaf) -> None:
+        """Add a leaf at the end of a chain."""
+        node = self
+        for offset in offsets[:-1]:
+            node = node._pointers.setdefault(offset, Node())
+        node._leaves.append((offsets[-1], leaf))
+
+    def compile(self) -> None:
+        """Gather what lies in this object, and in those below it, into pieces."""
+        for below in self._pointers.values():
+            below.compile()
+        leaves = list(self._all_leaves())
+        missing = {leaf.name: leaf.missing for leaf in leaves}
+        self._missing = None if None in missing.values() else missing
+        parts: list[tuple[int, str, Node | Leaf]] = [(at, _POINTER, below) for at, below in self._pointers.items()]
+        parts += [(at, leaf.format, leaf) for at, leaf in self._leaves]
+        self._pieces = list(_pieces(sorted(parts, key=lambda part: part[:2])))
+
+    def read(self, reader: Reader, address: int, values: Values) -> Iterator[Step]:
+        """Read the object at an address, and all below it, into `values`; give each step as it is taken.
+
+        Raises:
+            LinkError: as the reader does; `BadAddressError` for a null pointer.
+        """
+        for offset, piece, targets in self._pieces:
+            parts = piece.unpack(reader.read(address + offset, piece.size))
+            yield Step(address + offset, piece, parts, targets)
+            for part, target in zip(parts, targets, strict=True):
+                if isinstance(target, Leaf):
+                    values[target.name] = target.convert(part)
+                else:
+                    yield from target._read_behind(reader, part, address, values)
+
+    def _read_behind(self, reader: Reader, pointer: int, address: int, values: Values) -> Iterator[Step]:
+        try:
+            if not pointer:
+                raise BadAddressError(address, "a pointer in this object")
+            yield from self.read(reader, pointer, values)
+        except BadAddressError:
+            if self._missing is None:
+                raise
+            values.update(self._missing)
+
+    def _all_leaves(self) -> Iterator[Leaf]:
+        yield from (leaf for _, leaf in self._leaves)
+        for below in self._pointers.values():
+            yield from below._all_leaves()
+
+
+def _pieces(
+    parts: list[tuple[int, str, Node | Leaf]],
+) -> Iterator[tuple[int, struct.Struct, list[Node | Leaf]]]:
+    """Gather parts, sorted by offset, into pieces; one that overlaps its neighbour begins a piece of its own."""
+    start = end = 0
+    text, targets = "<", list[Node | Leaf]()
+    for offset, code, target in parts:
+        if targets and not end <= offset <= end + _GAP:
+            yield start, struct.Struct(text), targets
+            targets = []
+        if not targets:
+            start, end, text, targets = offset, offset, "<", []
+        text += f"{offset - end}x{code}"
+        end = offset + struct.calcsize("<" + code)
+        targets.append(target)
+    if targets:
+        yield start, struct.Struct(text), targets
+
+
+def leaf_of(name: str, entry: Entry) -> Leaf:
+    """Give the leaf of a field: numbers become floats, times the scale; an unverified field may be missing."""
+    if entry.type == "utf16":
+        return Leaf(name, f"{entry.bytes}s", decode_text, None if entry.verified else "")
+    return Leaf(name, FORMATS[entry.type], _converter(entry), None if entry.verified else nan)
+
+
+def _converter(entry: Entry) -> Callable[[Any], float]:
+    if entry.type == "bit":
+        return lambda byte: float(byte >> entry.bit & 1)
+    return float if entry.scale == 1.0 else entry.scale.__mul__

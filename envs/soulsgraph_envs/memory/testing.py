@@ -1,0 +1,168 @@
+"""For tests: a process in a dictionary, and a pyMeow that behaves as badly as the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.memory.reader import BadAddressError, Module, ProcessGoneError, Reader, Region
+
+
+class FakeProcess:
+    """A process: memory as bytes by address, modules by name; `dead` once it has ended."""
+
+    def __init__(self, memory: Mapping[int, bytes], modules: Sequence[Module] = (), pid: int = 4242) -> None:
+        self.memory = {address: bytearray(data) for address, data in memory.items()}
+        self.modules, self.pid, self.dead = list(modules), pid, False
+
+    def find(self, address: int, size: int) -> tuple[bytearray, int] | None:
+        """Give the block that holds a span, and the span's place in it; None if no block holds it whole."""
+        for start, block in self.memory.items():
+            if start <= address and address + size <= start + len(block):
+                return block, address - start
+        return None
+
+
+class FakeReader(Reader):
+    """Read and write a fake process; `reads` and `writes` are what was asked for, in order."""
+
+    def __init__(self, process: FakeProcess) -> None:
+        self.process, self.pid = process, process.pid
+        self.reads: list[tuple[int, int]] = []
+        self.writes: list[tuple[int, bytes]] = []
+
+    def read(self, address: int, size: int) -> bytes:
+        """Give exactly `size` bytes."""
+        self.reads.append((address, size))
+        block, at = self._find(address, size)
+        return bytes(block[at : at + size])
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write all of `data` in one call."""
+        block, at = self._find(address, len(data))
+        self.writes.append((address, data))
+        block[at : at + len(data)] = data
+
+    def module(self, name: str) -> Module:
+        """Find a module by its file's name, in whatever case."""
+        for one in self.process.modules:
+            if one.name.lower() == name.lower():
+                return self.sized(one)
+        raise LinkError(f"module {name!r}: expected it in process {self.pid}, found none.")
+
+    def regions(self, module: Module) -> Sequence[Region]:
+        """Give the blocks that lie in a module."""
+        spans = sorted((start, start + len(block)) for start, block in self.process.memory.items())
+        end = module.base + module.size
+        return [Region(max(a, module.base), min(b, end)) for a, b in spans if a < end and b > module.base]
+
+    def running(self) -> bool:
+        """Tell whether the process lives."""
+        return not self.process.dead
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _find(self, address: int, size: int) -> tuple[bytearray, int]:
+        if self.process.dead:
+            raise ProcessGoneError(self.pid)
+        found = self.process.find(address, size)
+        if found is None:
+            raise BadAddressError(address)
+        return found
+
+
+class InterpreterEndedError(BaseException):
+    """The real pyMeow would have ended the interpreter here."""
+
+
+class FakePyMeow(ModuleType):
+    """The module pyMeow over fake processes, with the traps that were observed in the real one.
+
+    Exceptions are classes made at each raise; a name finds the first process that has it as a part of
+    its own; a process entry's base is another module's; every second walk over the processes fails;
+    bad sizes end the interpreter; only bytes and lists can be written.
+    """
+
+    NimPyException = type("NimPyException", (Exception,), {"__module__": "nimpy"})
+
+    def __init__(self, processes: Mapping[str, Sequence[FakeProcess]]) -> None:
+        super().__init__("pyMeow")
+        self._processes = [(name, one) for name, several in processes.items() for one in several]
+        self._walks = 0
+        self.forbidden = False
+
+    def enum_processes(self) -> Iterator[dict[str, Any]]:
+        """Walk the processes; fail every second time."""
+        self._walk()
+        yield from ({"name": name, "pid": one.pid, "debug": False, "base": 1} for name, one in self._processes)
+
+    def open_process(self, process: int | str, debug: bool = False) -> dict[str, Any]:
+        """Open by id, or by a part of the name."""
+        self._walk()
+        for name, one in self._processes:
+            if process == one.pid or (isinstance(process, str) and process in name):
+                return {"name": name, "pid": one.pid, "debug": debug, "base": one.modules[-1].base}
+        raise self._error("Exception", f"Process {process!r} not found")
+
+    def process_running(self, process: dict[str, Any]) -> bool:
+        """Tell whether a process is there; one that has ended but was not reaped is."""
+        return any(one.pid == process["pid"] for _, one in self._processes)
+
+    def close_process(self, process: dict[str, Any]) -> None:
+        """Do nothing, as on Linux."""
+
+    def enum_modules(self, process: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Walk the modules of a process."""
+        self._walk()
+        for one in self._of(process).modules:
+            yield {"name": one.name, "base": one.base, "size": one.size, "end": one.base + one.size}
+
+    def enum_memory_regions(self, process: dict[str, Any], module: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Walk the regions of a module."""
+        self._walk()
+        for start, block in self._of(process).memory.items():
+            if module["base"] <= start < module["end"]:
+                yield {"start": start, "end": start + len(block), "size": len(block)}
+
+    def r_bytes(self, process: dict[str, Any], address: int, size: int) -> bytes:
+        """Read bytes."""
+        if size == 0:
+            raise self._error("IndexDefect", "index 0 not in 0 .. -1")
+        if size >= 2**40:
+            raise InterpreterEndedError("out of memory")
+        found = self._span("Read failed", process, address, size)
+        return bytes(found[0][found[1] : found[1] + size])
+
+    def w_bytes(self, process: dict[str, Any], address: int, data: bytes | list[int]) -> None:
+        """Write bytes or a list."""
+        if not isinstance(data, bytes | list):
+            raise TypeError("w_bytes() takes a list")
+        block, at = self._span("Write failed", process, address, len(data))
+        block[at : at + len(data)] = bytes(data)
+
+    def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> tuple[bytearray, int]:
+        if not isinstance(address, int) or not 0 <= address < 2**64:
+            raise TypeError("address")
+        if self.forbidden:
+            raise self._error("IOError", "Root access required!")
+        one = self._of(process)
+        found = None if one.dead else one.find(address, size)
+        if found is None:
+            reason = "3 - No such process" if one.dead else "14 - Bad address"
+            raise self._error("AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {reason}]")
+        return found
+
+    def _of(self, process: dict[str, Any]) -> FakeProcess:
+        return next(one for _, one in self._processes if one.pid == process["pid"])
+
+    def _walk(self) -> None:
+        self._walks += 1
+        if self._walks % 2:
+            raise self._error("IOError", "cannot open: /proc/1234/comm")
+
+    def _error(self, name: str, text: str) -> Exception:
+        made: type[Exception] = type(name, (self.NimPyException,), {"__module__": "nimpy"})
+        return made(f"Unexpected error encountered: {text}")

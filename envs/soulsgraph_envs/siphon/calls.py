@@ -1,0 +1,127 @@
+"""Calls to a Siphon server: the channel with its token and back-off, and errors of one family."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.siphon.protocol import MESSAGE_LIMITS, REQUESTS, grpc, service
+from soulsgraph_envs.siphon.security import is_loopback, read_token, split_address, token_metadata
+
+#: A call that the server does not answer by then has failed: the link's contract.
+CALL_TIMEOUT_S = 1.0
+#: gRPC itself reconnects, ever more slowly; the first try comes soon, as a game PC's server restarts quickly.
+_BACK_OFF = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+_LOG = logging.getLogger(__name__)
+
+
+class Pending(NamedTuple):
+    """A call under way."""
+
+    name: str
+    future: Any
+
+
+class SiphonCalls:
+    """Call a Siphon server; a call that fails raises `LinkError`.
+
+    Raises:
+        GameError: for an address that is none, or a token or certificate that cannot be read.
+    """
+
+    def __init__(self, settings: GameSettings) -> None:
+        self.host = settings.host
+        token = read_token(Path(settings.token_file)) if settings.token_file else ""
+        self._metadata = token_metadata(token)
+        self._channel = _open_channel(settings)
+        self._stub = service.SiphonServiceStub(self._channel)
+        _warn_if_bare(settings)
+
+    def start(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Pending:
+        """Send a call by its name in the protocol, such as `start("GetAttribute", attributeName="HeroHp")`."""
+        request, call = REQUESTS[name](**values), getattr(self._stub, name)
+        try:
+            return Pending(name, call.future(request, timeout=timeout_s, metadata=self._metadata))
+        except ValueError as error:
+            raise self._closed(name) from error
+
+    def finish(self, pending: Pending) -> Any:
+        """Wait for a call's answer.
+
+        Raises:
+            LinkError: if the server cannot be reached, refuses the call or reports a failure.
+        """
+        try:
+            answer = pending.future.result()
+        except grpc.RpcError as error:
+            raise LinkError(self._explain(pending.name, error)) from error
+        except grpc.FutureCancelledError as error:
+            raise self._closed(pending.name) from error
+        if not answer.success:
+            raise LinkError(f"Siphon server {self.host}: {pending.name} failed: {answer.message}")
+        return answer
+
+    def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
+        """Make one call and wait for its answer; raises as `finish`."""
+        return self.finish(self.start(name, timeout_s, **values))
+
+    def stream(self, name: str, **values: object) -> Iterator[Any]:
+        """Make a call that answers with a stream; raises as `finish`. Closing the iterator ends it."""
+        answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
+        try:
+            yield from answers
+        except grpc.RpcError as error:
+            raise LinkError(self._explain(name, error)) from error
+        finally:
+            answers.cancel()
+
+    def close(self) -> None:
+        """Close the channel; a second call does nothing."""
+        self._channel.close()
+
+    def _closed(self, name: str) -> LinkError:
+        return LinkError(f"Siphon server {self.host}: expected an open link for {name}, found a closed one.")
+
+    def _explain(self, name: str, error: Any) -> str:
+        code, place = error.code(), f"Siphon server {self.host}"
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            return f"{place}: expected it to answer, found nobody there; start it, or correct `host` in the settings."
+        if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"{place}: expected an answer to {name} in time, found none; see whether the game PC hangs."
+        return f"{place}: {name} failed: {error.details()}"
+
+
+def _open_channel(settings: GameSettings) -> Any:
+    split_address(settings.host)
+    options = MESSAGE_LIMITS + _BACK_OFF
+    if not settings.certificate:
+        return grpc.insecure_channel(settings.host, options)
+    try:
+        certificate = Path(settings.certificate).read_bytes()
+    except OSError as error:
+        raise GameError(
+            f"{settings.certificate}: expected the Siphon server's certificate, found {error}; copy it from there."
+        ) from error
+    return grpc.secure_channel(settings.host, grpc.ssl_channel_credentials(certificate), options)
+
+
+def _warn_if_bare(settings: GameSettings) -> None:
+    missing = [
+        what for what, given in (("a token", settings.token_file), ("encryption", settings.certificate)) if not given
+    ]
+    if missing and not is_loopback(split_address(settings.host)[0]):
+        _LOG.warning(
+            "Siphon server %s is reached without %s: whoever is on the way can read and change the game; "
+            "use a tunnel (ssh -L 50051:localhost:50051), or token_file and certificate.",
+            settings.host,
+            " and without ".join(missing),
+        )

@@ -1,0 +1,53 @@
+"""The mouse of an X display, and what is down on its keyboard and mouse."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from soulsgraph_envs.keys.names import MOUSE_BUTTONS
+from soulsgraph_envs.keys.x11 import open_display, raised_as
+from soulsgraph_envs.keys.xtest import XTestDevice
+from soulsgraph_envs.siphon.key_names import to_siphon
+
+_STEP_S = 0.01
+
+
+class DesktopInput:
+    """Move the mouse and tell what is down, whoever pressed it; safe to ask from several threads.
+
+    Raises:
+        GameError: if python-xlib is not installed, or the display cannot be reached.
+    """
+
+    def __init__(self, display: str = "") -> None:
+        self._lock = threading.Lock()
+        self._display = open_display(display)
+        self._device = XTestDevice(display)
+
+    def move_mouse(self, right: int, down: int, steps: int) -> None:
+        """Move the mouse by pixels in so many steps, 10 ms apart."""
+        from Xlib import X
+        from Xlib.ext.xtest import fake_input
+
+        x = y = 0
+        for step in range(1, steps + 1):
+            time.sleep(_STEP_S if step > 1 else 0.0)
+            to_x, to_y = right * step // steps, down * step // steps
+            with self._lock, raised_as("mouse"):
+                # Detail 1: relative to where it is.
+                fake_input(self._display, X.MotionNotify, 1, x=to_x - x, y=to_y - y)
+                self._display.sync()
+            x, y = to_x, to_y
+
+    def down(self) -> list[str]:
+        """Name the keys and mouse buttons that are down, as Siphon's recordings spell them."""
+        with self._lock:
+            down = self._device.down()
+        return [("MOUSE_" if key in MOUSE_BUTTONS else "") + to_siphon(key) for key in down]
+
+    def close(self) -> None:
+        """Leave the display."""
+        with self._lock:
+            self._device.close()
+            self._display.close()

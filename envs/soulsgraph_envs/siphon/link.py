@@ -1,0 +1,198 @@
+"""The Siphon link: a game on another machine, or on this one, read, written and played over gRPC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.windows import Picture
+from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.memory.values import unpack
+from soulsgraph_envs.siphon.answers import answer_bytes, attribute_message, picture_of, request_value, streamed_picture
+from soulsgraph_envs.siphon.attributes import MOST_BYTES, Attribute, AttributeFile, ItemList, ProcessInfo
+from soulsgraph_envs.siphon.calls import CALL_TIMEOUT_S, SiphonCalls
+from soulsgraph_envs.siphon.generate import attributes_for
+from soulsgraph_envs.siphon.inventory import ItemFinder, ItemMovedError
+from soulsgraph_envs.siphon.keys import SiphonKeys
+from soulsgraph_envs.siphon.protocol import SERVER_NAME
+
+#: The pause after the first try to attach, how much longer each is than the one before, and the longest.
+_FIRST_PAUSE_S, _BACK_OFF, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
+#: A server may search all of a large module when it is first asked for an attribute.
+_SEARCH_TIMEOUT_S = 30.0
+
+
+class SiphonLink:
+    """A `Link` through a Siphon server; all reads of a tick are under way at once.
+
+    `supplies` and `writes` follow from the attribute file or address map that `settings.map` names; an
+    item that `attach` does not find in the inventory reads as NaN. Siphon has no question for the
+    focus: its own server answers `focused` by whether input was initialized, ours by whether keys
+    reach the window now.
+
+    Raises:
+        GameError: for settings that cannot be used; nothing is called before `attach`.
+    """
+
+    def __init__(self, settings: GameSettings) -> None:
+        self._file = _with_process(attributes_for(settings.map), settings)
+        self.calls = SiphonCalls(settings)
+        self.keys = SiphonKeys(self.calls)
+        self._attributes = dict(self._file.attributes)
+        self._finders = {name: ItemFinder(name, count) for name, count in self._file.counts.items()}
+        self.bindings = settings.bindings or self._file.bindings
+        self.supplies = self._file.supplies
+        self.writes = self._file.writable | self._finders.keys()
+
+    def attach(self, timeout_s: float) -> None:
+        """Configure the server and let it find the game, trying again ever more slowly.
+
+        Raises:
+            LinkError: if the game is not found in time.
+        """
+        give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._attach()
+            except LinkError:
+                if time.monotonic() + pause_s > give_up:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)
+
+    def read(self) -> Reading:
+        """Give every field of `supplies`: one call a block, all of them at once."""
+        try:
+            return self._read(CALL_TIMEOUT_S)
+        except ItemMovedError:
+            self._find_items()
+            return self._read(CALL_TIMEOUT_S)
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write fields of `writes`; those that lie side by side in one call.
+
+        Raises:
+            GameError: for a field that cannot be written, or a value that it cannot hold.
+            LinkError: if the server cannot be reached or refuses.
+        """
+        stray = sorted(values.keys() - self.writes)
+        if stray:
+            raise GameError(f"a write over Siphon: expected fields that it writes, found {', '.join(stray)}.")
+        left = dict(values)
+        for name, layout in self._file.writes.items():
+            if layout.keys() <= left.keys():
+                self._set(name, b"".join(place.encode(left.pop(field)) for field, place in layout.items()))
+        for field, value in left.items():
+            self._set(*self._finders[field].write(value))
+
+    def focus(self) -> None:
+        """Bring the game's window to the front, which is what initializing the input does."""
+        self.calls.call("InitializeInput")
+
+    def focused(self) -> bool:
+        """Tell whether keys reach the game's window, as far as the server says."""
+        return bool(self.calls.call("GetServerStatus").input_initialized)
+
+    def capture(self) -> Picture:
+        """Photograph the game's window; raises `LinkError` if the server cannot."""
+        try:
+            return picture_of(self.calls.call("CaptureFrame"))
+        except LinkError:
+            self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+            return picture_of(self.calls.call("CaptureFrame"))
+
+    def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
+        """Give the window's pictures as they come, packed as JPEG of a quality or not at all; close it to end.
+
+        Raises:
+            LinkError: if the server cannot be reached, or stops.
+        """
+        self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+        for frame in self.calls.stream("StreamFrames", format="raw" if raw else "jpeg", quality=quality):
+            yield streamed_picture(frame)
+
+    def close(self) -> None:
+        """Release every key and leave the server; a second call does nothing."""
+        with suppress(LinkError):
+            self.keys.close()
+        self.calls.close()
+
+    def _attach(self) -> None:
+        self._check_server()
+        self._attributes = dict(self._file.attributes)
+        self._configure()
+        self._find_items()
+        self.focus()
+        self._read(_SEARCH_TIMEOUT_S)
+
+    def _check_server(self) -> None:
+        ours = [name for name, attribute in self._file.attributes.items() if attribute.method == "module"]
+        found = self.calls.call("GetServerStatus").message
+        if ours and found != SERVER_NAME:
+            raise GameError(
+                f"Siphon server {self.calls.host}: expected {SERVER_NAME}, which alone understands the method 'module' "
+                f"of {ours[0]} and {len(ours) - 1} more, found {found!r}; use an attribute file without it."
+            )
+
+    def _configure(self) -> None:
+        """Tell the server the process and its attributes, and let it find them."""
+        info = self._file.process_info
+        attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
+        self.calls.call(
+            "SetProcessConfig",
+            process_name=info.name,
+            process_window_name=info.window_name,
+            attributes=attributes,
+        )
+        self.calls.call("InitializeMemory", _SEARCH_TIMEOUT_S)
+
+    def _find_items(self) -> None:
+        """Find the items that are counted: how long their lists are, where in them they lie."""
+        for finder in self._finders.values():
+            found = finder.locate([self._read_list(each, finder.count.entry_size) for each in finder.count.lists])
+            self._attributes |= found
+            self._configure()
+
+    def _read_list(self, names: ItemList, entry_size: int) -> tuple[Attribute, bytes]:
+        """Read all of a list, nothing if it is none: no source confirms where inventories lie."""
+        attribute = self._attributes[names.entries]
+        try:
+            capacity = int(unpack("i32", answer_bytes(*self._get([names.capacity]))))
+            if not 0 < capacity <= MOST_BYTES // entry_size:
+                return attribute, b""
+            self._attributes[names.entries] = replace(attribute, length=capacity * entry_size)
+            self._configure()
+            return attribute, answer_bytes(*self._get([names.entries]))
+        except LinkError:
+            return attribute, b""
+
+    def _read(self, timeout_s: float) -> Reading:
+        names = [*self._file.reads, *(name for finder in self._finders.values() for name in finder.entries)]
+        data = dict(zip(names, map(answer_bytes, self._get(names, timeout_s)), strict=True))
+        reading: dict[str, float | str] = {}
+        for name, layout in self._file.reads.items():
+            for field, place in layout.items():
+                reading[field] = place.decode(data[name])
+        for field, finder in self._finders.items():
+            reading[field] = finder.total([data[name] for name in finder.entries])
+        return reading
+
+    def _get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
+        started = [self.calls.start("GetAttribute", timeout_s, attributeName=name) for name in names]
+        return [self.calls.finish(each) for each in started]
+
+    def _set(self, name: str, data: bytes) -> None:
+        value = request_value(self._attributes[name], data)
+        self.calls.call("SetAttribute", CALL_TIMEOUT_S, attributeName=name, **value)
+
+
+def _with_process(file: AttributeFile, settings: GameSettings) -> AttributeFile:
+    info = file.process_info
+    name, window = settings.process or info.name, settings.window or info.window_name
+    return replace(file, process_info=ProcessInfo(name, window))

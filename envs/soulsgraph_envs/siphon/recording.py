@@ -1,0 +1,165 @@
+"""Recordings of a game in Siphon's HDF5 format: frames, attributes, keys and how long each took."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soulsgraph_envs.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.siphon.recording_file import KEY_COLUMNS, RecordingTable, import_h5py
+from soulsgraph_envs.siphon.served_window import Bgra
+
+FRAMES_HZ = 30
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a recording takes each frame."""
+
+    capture: Callable[[], Bgra]
+    attribute: Callable[[str], float]
+    keys_down: Callable[[], Sequence[str]]
+
+
+class Recording:
+    """One session that records in a thread of its own until it is stopped, fails or its time is over."""
+
+    def __init__(self, file: Path, names: Sequence[str], sources: Sources, longest_s: float) -> None:
+        self.file, self.frames, self.dropped, self.failure = file, 0, 0, ""
+        self.last_ms = self._sum_ms = 0.0
+        self._names, self._sources, self._longest_s = list(names), sources, longest_s
+        self._begun, self._ended = time.monotonic(), 0.0
+        self._stop = threading.Event()
+        self._columns: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._record, name="siphon recording", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it records."""
+        return self._thread.is_alive()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Give how long it has recorded."""
+        return (self._ended or time.monotonic()) - self._begun
+
+    @property
+    def mean_ms(self) -> float:
+        """Give the mean time that a frame took."""
+        return self._sum_ms / max(self.frames, 1)
+
+    def stop(self) -> None:
+        """End it and wait until the file is whole."""
+        self._stop.set()
+        self._thread.join()
+
+    def _record(self) -> None:
+        try:
+            with import_h5py().File(self.file, "w") as file:
+                table = RecordingTable(file, self._names)
+                self._record_frames(table)
+                table.map_keys(list(self._columns))
+        except (SoulsGraphError, OSError) as error:
+            self.failure = str(error)
+        self._ended = time.monotonic()
+
+    def _record_frames(self, table: RecordingTable) -> None:
+        due = self._begun
+        while not self._stop.is_set() and not 0 < self._longest_s <= self.elapsed_s:
+            table.append(*self._take())
+            self.frames, self.last_ms = self.frames + 1, table.last_ms
+            self._sum_ms += table.last_ms
+            due += 1 / FRAMES_HZ
+            late = int((time.monotonic() - due) * FRAMES_HZ)
+            if late > 0:
+                self.dropped += late
+                due += late / FRAMES_HZ
+            self._stop.wait(max(due - time.monotonic(), 0.0))
+
+    def _take(self) -> tuple[Bgra, list[float], list[int], list[float]]:
+        """Give frame, attributes, columns of the keys that are down, and the moments in between."""
+        moments = [time.perf_counter()]
+        frame = self._sources.capture()
+        moments.append(time.perf_counter())
+        values = [self._sources.attribute(name) for name in self._names]
+        moments.append(time.perf_counter())
+        down = [self._columns.setdefault(key, len(self._columns)) for key in self._sources.keys_down()]
+        moments.append(time.perf_counter())
+        return frame, values, [column for column in down if column < KEY_COLUMNS], moments
+
+
+class Recordings:
+    """All recordings of a server, below one folder."""
+
+    def __init__(self, folder: Path, sources: Sources) -> None:
+        self._folder, self._sources = folder, sources
+        self._sessions: dict[str, Recording] = {}
+
+    def start(self, names: Sequence[str], where: str, longest_s: float) -> str:
+        """Begin a recording in a folder below the server's and give its id.
+
+        Raises:
+            GameError: if h5py is not installed, the folder is another, or an attribute cannot be read.
+        """
+        import_h5py()
+        folder = (self._folder / where).resolve()
+        if not folder.is_relative_to(self._folder.resolve()):
+            raise GameError(
+                f"recording: expected a folder below the server's {self._folder}, found {where!r}; "
+                "give a relative one, such as 'output', and download the recording."
+            )
+        for name in names:
+            self._sources.attribute(name)
+        self._sources.capture()
+        folder.mkdir(parents=True, exist_ok=True)
+        session = uuid.uuid4().hex
+        self._sessions[session] = Recording(folder / f"recording_{session}.h5", names, self._sources, longest_s)
+        return session
+
+    def session(self, session: str) -> Recording:
+        """Give a recording; raises `UnknownNameError` if there is none of that id."""
+        if session not in self._sessions:
+            raise UnknownNameError("recording", session, self._sessions)
+        return self._sessions[session]
+
+    def stop(self, session: str) -> Recording:
+        """End a recording.
+
+        Raises:
+            GameError: if it failed; what it has is kept.
+        """
+        recording = self.session(session)
+        recording.stop()
+        if recording.failure:
+            raise GameError(f"recording {session}: ended after {recording.frames} frames: {recording.failure}")
+        return recording
+
+    def pieces(self, session: str) -> Iterator[Mapping[str, Any]]:
+        """Give the file of a recording that was stopped, in pieces as DownloadRecording's chunks have them."""
+        recording = self.session(session)
+        if recording.running:
+            raise GameError(f"recording {session}: expected it stopped, found it running; stop it first.")
+        size = recording.file.stat().st_size
+        with recording.file.open("rb") as file:
+            for offset in range(0, size, _PIECE):
+                data = file.read(_PIECE)
+                final = offset + len(data) >= size
+                yield {
+                    "data": data,
+                    "offset": offset,
+                    "total_size": size,
+                    "is_final": final,
+                    "filename": recording.file.name,
+                }
+
+    def close(self) -> None:
+        """End every recording."""
+        for recording in self._sessions.values():
+            recording.stop()

@@ -1,0 +1,88 @@
+"""Keys that clients of a server hold, released when the client is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.device import KeyDevice
+
+_WATCH_S = 0.2
+
+
+class ServedKeys:
+    """Press keys for clients; `connected` gives those that are still there, and what others hold comes up.
+
+    A key that two clients hold comes up when the last of them lets go.
+    """
+
+    def __init__(self, device: KeyDevice, connected: Callable[[], Collection[str]]) -> None:
+        self._device, self._connected = device, connected
+        self._lock = threading.Lock()
+        self._held: dict[str, set[str]] = {}
+        self._ending = threading.Event()
+        self._watch = threading.Thread(target=self._release_the_gone, name="siphon keys", daemon=True)
+        self._watch.start()
+
+    def press(self, client: str, key: str) -> None:
+        """Send a key down for a client; raises `GameError` if there is no such key."""
+        with self._lock:
+            self._device.check(key)
+            if self._ending.is_set():
+                raise GameError(f"key {key!r}: expected a server that runs, found it ending.")
+            # Counted first: what fails halfway must come up too.
+            holders = self._held.setdefault(key, set())
+            holders.add(client)
+            if len(holders) == 1:
+                self._device.press(key)
+
+    def release(self, client: str, key: str) -> None:
+        """Send a key up for a client, unless another one holds it."""
+        with self._lock:
+            self._device.check(key)
+            self._let_go(client, key)
+
+    def tap(self, client: str, keys: Sequence[str], hold_s: float, delay_s: float) -> None:
+        """Press keys in turn, `delay_s` apart, hold them, and release them the other way round."""
+        pressed: list[str] = []
+        try:
+            for key in keys:
+                time.sleep(delay_s if pressed else 0.0)
+                self.press(client, key)
+                pressed.append(key)
+            time.sleep(hold_s)
+        finally:
+            for number, key in enumerate(reversed(pressed)):
+                time.sleep(delay_s if number else 0.0)
+                self.release(client, key)
+
+    def close(self) -> None:
+        """Release everything and let go of the device; a second call does nothing."""
+        self._ending.set()
+        self._watch.join()
+        with self._lock:
+            for client, key in [(client, key) for key, holders in self._held.items() for client in holders]:
+                with suppress(GameError):
+                    self._let_go(client, key)
+            self._device.close()
+
+    def _let_go(self, client: str, key: str) -> None:
+        holders = self._held.get(key, set())
+        holders.discard(client)
+        if not holders:
+            self._held.pop(key, None)
+            self._device.release(key)
+
+    def _release_the_gone(self) -> None:
+        while not self._ending.wait(_WATCH_S):
+            with self._lock:
+                # Asked under the lock: who comes after the answer must not count as gone.
+                held = [(client, key) for key, holders in self._held.items() for client in holders]
+                there = self._connected() if held else ()
+                for client, key in held:
+                    if client not in there:
+                        with suppress(GameError):
+                            self._let_go(client, key)

@@ -1,0 +1,96 @@
+"""The window of the served game, which several threads ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.windows import Geometry, Window, find_window
+
+#: (height, width, 4): blue, green, red and 255, Siphon's order.
+Bgra = npt.NDArray[np.uint8]
+#: A picture younger than this serves several who ask.
+_FRESH_S = 1 / 120
+
+
+class ServedWindow:
+    """The window of process `pid()`, found by `open`; safe to ask from several threads."""
+
+    def __init__(self, pid: Callable[[], int], title: str = "", display: str = "") -> None:
+        self._pid, self._title, self._display = pid, title, display
+        self._lock = threading.Lock()
+        self._window: Window | None = None
+        self._picture: Bgra | None = None
+        self._taken_at = 0.0
+
+    def open(self, expected_title: str = "") -> Geometry:
+        """Find the game's window anew and give its place and size.
+
+        Raises:
+            GameError: if it has none, or one of another title than a client expects.
+        """
+        with self._lock:
+            self._close_window()
+            window = find_window(self._title, 0 if self._title else self._pid(), self._display)
+            if not window.title.startswith(expected_title):
+                window.close()
+                raise GameError(
+                    f"window: expected {expected_title!r}, found {window.title!r}; correct the configuration."
+                )
+            self._window = window
+            return window.geometry()
+
+    @property
+    def title(self) -> str:
+        """Give the window's title; empty before `open`."""
+        return self._window.title if self._window is not None else ""
+
+    def focus(self) -> None:
+        """Bring it to the front."""
+        with self._lock:
+            self._opened().focus()
+
+    def focused(self) -> bool:
+        """Tell whether keys reach it; not if it was not opened or is gone."""
+        with self._lock:
+            try:
+                return self._window is not None and self._window.focused()
+            except GameError:
+                return False
+
+    def capture(self) -> Bgra:
+        """Photograph it.
+
+        Raises:
+            GameError: if it was not opened or is gone.
+        """
+        with self._lock:
+            if self._picture is None or time.monotonic() - self._taken_at > _FRESH_S:
+                rgb = self._opened().capture()
+                opaque = np.full((*rgb.shape[:2], 1), 255, np.uint8)
+                self._picture = np.concatenate((rgb[:, :, ::-1], opaque), axis=2)
+                self._taken_at = time.monotonic()
+            return self._picture
+
+    def close(self) -> None:
+        """Let go of it; a second call does nothing."""
+        with self._lock:
+            self._close_window()
+
+    def _opened(self) -> Window:
+        if self._window is None:
+            raise GameError("window: expected it to be initialized, found it not; send InitializeCapture.")
+        return self._window
+
+    def _close_window(self) -> None:
+        self._picture = None
+        if self._window is not None:
+            with suppress(GameError):
+                self._window.close()
+            self._window = None

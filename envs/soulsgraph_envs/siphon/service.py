@@ -1,0 +1,224 @@
+"""Siphon's 17 calls, each over the part of the server that does it."""
+
+# ruff: noqa: N802 - the calls are named by the protocol.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from soulsgraph_envs.errors import GameError, SoulsGraphError
+from soulsgraph_envs.siphon.attributes import Attribute
+from soulsgraph_envs.siphon.connections import client_name
+from soulsgraph_envs.siphon.desktop_input import DesktopInput
+from soulsgraph_envs.siphon.frame_streams import FrameStreams
+from soulsgraph_envs.siphon.key_names import from_siphon
+from soulsgraph_envs.siphon.programs import run_program
+from soulsgraph_envs.siphon.protocol import ANSWERS, SERVER_NAME, grpc, messages, service
+from soulsgraph_envs.siphon.recording import Recordings
+from soulsgraph_envs.siphon.served_game import ServedGame
+from soulsgraph_envs.siphon.served_keys import ServedKeys
+from soulsgraph_envs.siphon.served_window import ServedWindow
+
+#: A tap keeps one of the server's threads for no longer than this.
+_LONGEST_TAP_S = 10.0
+_MOST_MOUSE_STEPS = 1000
+
+Method = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a service works with."""
+
+    game: ServedGame
+    keys: ServedKeys
+    desktop: DesktopInput
+    window: ServedWindow
+    camera: ServedWindow
+    recordings: Recordings
+
+
+def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
+    """Give a call's values as its answer, and a failure as Siphon does: no success, and why."""
+    answer = ANSWERS[method.__name__]
+
+    @wraps(method)
+    def call(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return answer(**({"success": True, "message": "done"} | method(self, request, context)))
+        except (SoulsGraphError, OSError) as error:
+            return answer(success=False, message=str(error))
+
+    return call
+
+
+class SiphonService(service.SiphonServiceServicer):
+    """Answer Siphon's clients; what fails is said in the answer, as Siphon's own server does."""
+
+    def __init__(self, parts: Parts, allow_commands: bool) -> None:
+        self._parts, self._allow_commands = parts, allow_commands
+        self._frames = FrameStreams(parts.camera.capture)
+        self._window_name = ""
+
+    @_answers
+    def SetProcessConfig(self, request: Any, context: Any) -> dict[str, Any]:
+        """Take the process's name and the attributes to find in it."""
+        attributes = {each.name: _attribute(each) for each in request.attributes}
+        self._parts.game.configure(request.process_name, attributes)
+        self._window_name = request.process_window_name
+        return {"message": f"{len(attributes)} attributes of {request.process_name}"}
+
+    @_answers
+    def InitializeMemory(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the process and the patterns in it."""
+        return {"process_id": self._parts.game.attach()}
+
+    @_answers
+    def InitializeInput(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the window and bring it to the front."""
+        self._parts.window.open(request.window_name or self._window_name)
+        self._parts.window.focus()
+        return {}
+
+    @_answers
+    def InitializeCapture(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the window and take a first picture."""
+        size = self._parts.camera.open(request.window_name or self._window_name)
+        self._parts.camera.capture()
+        return {"window_width": size.width, "window_height": size.height}
+
+    @_answers
+    def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
+        """Tell what is initialized; the input only while keys reach the window."""
+        return {
+            "message": SERVER_NAME,
+            "config_set": self._parts.game.configured,
+            "memory_initialized": bool(self._parts.game.pid),
+            "input_initialized": self._parts.window.focused(),
+            "capture_initialized": bool(self._parts.camera.title),
+            "process_name": self._parts.game.process_name,
+            "window_name": self._parts.window.title or self._window_name,
+            "process_id": self._parts.game.pid,
+        }
+
+    @_answers
+    def GetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
+        """Read one attribute."""
+        value = self._parts.game.read(request.attributeName)
+        return {f"{_kind(value)}_value": value}
+
+    @_answers
+    def SetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
+        """Write one attribute."""
+        kind = request.WhichOneof("value")
+        if kind is None:
+            raise GameError(f"{request.attributeName}: expected a value to write, found none; send one.")
+        self._parts.game.write(request.attributeName, getattr(request, kind))
+        return {}
+
+    @_answers
+    def InputKeyTap(self, request: Any, context: Any) -> dict[str, Any]:
+        """Press keys, hold and release them."""
+        hold_s, delay_s = request.hold_ms / 1000, request.delay_ms / 1000
+        lasts_s = hold_s + 2 * delay_s * len(request.keys)
+        if not request.keys or hold_s < 0 or delay_s < 0 or lasts_s > _LONGEST_TAP_S:
+            raise GameError(f"InputKeyTap: expected keys for 0 to {_LONGEST_TAP_S:g} s, found {lasts_s:g} s.")
+        keys = [from_siphon(key) for key in request.keys]
+        self._parts.keys.tap(client_name(context.peer()), keys, hold_s, delay_s)
+        return {}
+
+    @_answers
+    def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
+        """Press or release one key; what a client holds comes up when it is gone."""
+        change = self._parts.keys.press if request.toggle else self._parts.keys.release
+        change(client_name(context.peer()), from_siphon(request.key))
+        return {}
+
+    @_answers
+    def MoveMouse(self, request: Any, context: Any) -> dict[str, Any]:
+        """Move the mouse by pixels."""
+        if not 1 <= request.steps <= _MOST_MOUSE_STEPS:
+            raise GameError(f"MoveMouse: expected 1 to {_MOST_MOUSE_STEPS} steps, found {request.steps}.")
+        self._parts.desktop.move_mouse(request.delta_x, request.delta_y, request.steps)
+        return {}
+
+    @_answers
+    def CaptureFrame(self, request: Any, context: Any) -> dict[str, Any]:
+        """Photograph the window, BGRA."""
+        picture = self._parts.camera.capture()
+        return {"frame": picture.tobytes(), "width": picture.shape[1], "height": picture.shape[0]}
+
+    def StreamFrames(self, request: Any, context: Any) -> Iterator[Any]:
+        """Send pictures, JPEG or BGRA, until the client has enough."""
+        try:
+            for values in self._frames.stream(request.format or "jpeg", request.quality or 85, context.is_active):
+                yield messages.FrameData(**values)
+        except GameError as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    @_answers
+    def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
+        """Run a program, where the server's user has allowed that."""
+        if not self._allow_commands:
+            raise GameError("ExecuteCommand: refused; only a server started with --allow-commands runs commands.")
+        program = [request.command, *request.args]
+        return run_program(program, request.working_directory, request.timeout_seconds, request.capture_output)
+
+    @_answers
+    def StartRecording(self, request: Any, context: Any) -> dict[str, Any]:
+        """Begin to record."""
+        names, where = list(request.attribute_names), request.output_directory
+        return {"session_id": self._parts.recordings.start(names, where, request.max_duration_seconds)}
+
+    @_answers
+    def StopRecording(self, request: Any, context: Any) -> dict[str, Any]:
+        """End a recording."""
+        recording = self._parts.recordings.stop(request.session_id)
+        return {
+            "message": recording.file.name,
+            "total_frames": recording.frames,
+            "average_latency_ms": recording.mean_ms,
+            "dropped_frames": recording.dropped,
+            "actual_duration_seconds": recording.elapsed_s,
+            "actual_fps": recording.frames / max(recording.elapsed_s, 1e-9),
+        }
+
+    @_answers
+    def GetRecordingStatus(self, request: Any, context: Any) -> dict[str, Any]:
+        """Tell how far a recording is."""
+        recording = self._parts.recordings.session(request.session_id)
+        return {
+            "message": recording.failure or recording.file.name,
+            "is_recording": recording.running,
+            "current_frame": recording.frames,
+            "elapsed_time_seconds": recording.elapsed_s,
+            "current_latency_ms": recording.last_ms,
+            "dropped_frames": recording.dropped,
+        }
+
+    def DownloadRecording(self, request: Any, context: Any) -> Iterator[Any]:
+        """Send a recording's file."""
+        try:
+            for piece in self._parts.recordings.pieces(request.session_id):
+                yield messages.RecordingChunk(**piece)
+        except (SoulsGraphError, OSError) as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
+def _attribute(message: Any) -> Attribute:
+    """Read an attribute as clients send it: an empty method is a scan, a mask of 0 was never set."""
+    return Attribute(
+        tuple(message.offsets),
+        message.type,
+        message.pattern,
+        message.length,
+        message.method or "aobscan",
+        message.mask or 0xFF,
+    )
+
+
+def _kind(value: object) -> str:
+    return {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]

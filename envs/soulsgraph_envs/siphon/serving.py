@@ -1,0 +1,70 @@
+"""How a Siphon server is started, and the games file that leads clients to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.siphon.security import is_loopback, split_address
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a Siphon server is reached and what its clients may do."""
+
+    address: str = "127.0.0.1:50051"
+    """Where it listens; on any address but the loopback it demands a token of every call."""
+    token_file: Path | None = None
+    """File of the token, made with mode 600 if there is none; with one, every call needs it."""
+    certificate: Path | None = None
+    """PEM file of a certificate, to encrypt with its key."""
+    key: Path | None = None
+    """PEM file of the certificate's key."""
+    allow_commands: bool = False
+    """Let clients run any program on this machine."""
+    recordings: Path = Path("recordings")
+    """Folder that recordings go below."""
+    display: str = ""
+    """X display of the game, such as :99; the environment's if not given."""
+    window: str = ""
+    """Title of the game's window; that of its process if not given."""
+
+    def check(self) -> None:
+        """Refuse what must not be served.
+
+        Raises:
+            GameError: for an address that is none or that others can reach without a token, or a
+                certificate without its key.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise GameError("serve-siphon: expected --certificate and --key together, found one of them; give both.")
+        if not is_loopback(split_address(self.address)[0]) and self.token_file is None:
+            raise GameError(
+                f"serve-siphon: expected --token-file for {self.address}, which others can reach, found none; "
+                "give one, or listen on 127.0.0.1 and let clients come through a tunnel."
+            )
+
+
+DEFAULT_SERVING = Serving()
+
+
+def write_settings(path: Path, serving: Serving, address: str, address_map: str, speed: float) -> None:
+    """Write the games file with which the other commands reach a server that listens at `address`."""
+    values = {
+        "driver": "siphon",
+        "map": address_map,
+        "host": address,
+        "speed": speed,
+        "token_file": _absolute(serving.token_file),
+        "certificate": _absolute(serving.certificate),
+    }
+    text = "[[games]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _absolute(path: Path | None) -> str:
+    return "" if path is None else str(path.resolve())

@@ -1,0 +1,86 @@
+"""Iudex Gundyr: the training environment, its image version, and the demonstration of the whole fight."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from soulsgraph_envs.soulsgym.boss_env import BossEnv, check_phase
+from soulsgraph_envs.soulsgym.data import load_fight
+from soulsgraph_envs.soulsgym.game_state import GameState
+from soulsgraph_envs.soulsgym.reward import fight_reward
+from soulsgraph_envs.soulsgym.souls_env import Options, SoulsEnvDemo
+from soulsgraph_envs.soulsgym.world import Frame
+
+
+class _Iudex(BossEnv):
+    """What every environment of Iudex shares."""
+
+    @staticmethod
+    def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
+        """Give SoulsGym's reward; the middle of its arena is (139, 596)."""
+        return fight_reward(game_state, next_game_state, load_fight("iudex").reward_centre_m)
+
+
+class IudexEnv(_Iudex):
+    """One phase of Iudex from his full HP to nothing.
+
+    `random_player_pose` begins at any of 11 places around the boss; `init_pose_randomization` is what
+    SoulsGym 1.1.0 calls it.
+
+    Raises:
+        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+    """
+
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        phase: int = 1,
+        random_player_pose: bool = False,
+        skip_steps: bool = False,
+        init_pose_randomization: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        check_phase(phase)
+        super().__init__(game_speed, skip_steps, **options)
+        self.phase = phase
+        self.random_player_pose = random_player_pose or init_pose_randomization
+        self.prepare("iudex", f"iudex-phase{phase}")
+
+
+class IudexImgEnv(IudexEnv):
+    """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8."""
+
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        phase: int = 1,
+        random_player_pose: bool = False,
+        skip_steps: bool = False,
+        resolution: tuple[int, int] = (90, 160),
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(game_speed, phase, random_player_pose, skip_steps, **options)
+        self.resolution = resolution
+        self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)
+
+    @property
+    def obs(self) -> Frame:
+        """Draw the present state in the environment's resolution."""
+        return self.world.frame(*self.resolution)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Give the actions the player can begin, and `boss_hp`, which a picture hardly tells."""
+        return {**super().info, "boss_hp": self.game_state.boss_hp}
+
+
+class IudexEnvDemo(_Iudex, SoulsEnvDemo):
+    """The whole fight with Iudex, his change of phase included."""
+
+    def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
+        super().__init__(game_speed, **options)
+        self.random_player_pose = random_player_pose
+        self.prepare("iudex", "iudex-full")

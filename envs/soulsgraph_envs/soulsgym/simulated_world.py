@@ -1,0 +1,111 @@
+"""The simulator as a world."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from soulsgraph_envs.catalogue import load_player, supported_controls
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.soulsgym.data import Fight, Pose, frost_of, player_table
+from soulsgraph_envs.soulsgym.game_state import AnimationClock, Floats, GameState
+from soulsgraph_envs.soulsgym.world import Frame
+from soulsgraph_envs.state import RAW_SIZE, Raw
+from soulsgraph_envs.streams import derive_seeds
+
+_LANE = np.zeros(1, np.int64)
+#: Where the simulated camera stands: so far behind the player's head, which is so high. No game says.
+_BEHIND_M, _HEAD_M = 4.0, 1.5
+#: A press turns the camera to where the player looks, which is to the boss; the next takes the lock.
+_PRESSES_TO_LOCK_ON = 2
+_TIMES = Raw.PLAYER_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_TIME_S
+
+
+class SimulatedWorld:
+    """Fight in the simulator; HP really moves, and a fight repeats exactly."""
+
+    repeatable = True
+
+    def __init__(self) -> None:
+        self.game = Simulator(1)
+        self.step_s = self.game.tick_s
+        self._raw = np.zeros(RAW_SIZE)
+
+    def controls(self, scenario: Scenario) -> Control:
+        """Name the controls that have an effect in a scenario."""
+        return supported_controls(load_player(scenario.player))
+
+    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+        """Begin a fight with the player at `start`, the boss at its own, the lock taken."""
+        self._clocks = AnimationClock(player_table().looped), AnimationClock(fight.looped)
+        self._frost = frost_of(scenario.boss)
+        self._transition = scenario.transition and scenario.transition.animation.name
+        self._raw = self.game.reset(_LANE, scenario, derive_seeds(seed))[0]
+        self._place("player", start)
+        self._place("boss", fight.boss_start)
+        self.game.override(0, no_attack=1.0, no_move=1.0)
+        for _ in range(_PRESSES_TO_LOCK_ON):
+            if not self._raw[Raw.LOCKED]:
+                self.game.step(np.array([Control.LOCK_ON], np.uint32))
+        self.game.override(0, no_attack=0.0, no_move=0.0)
+        return self._look()
+
+    def advance(self, controls: Control) -> GameState:
+        """Hold and press `controls` for one step; give the state at its end."""
+        self.game.step(np.array([controls], np.uint32))
+        return self._look()
+
+    def frame(self, height: int, width: int) -> Frame:
+        """Draw the fight."""
+        return self.game.render(0, (height, width))
+
+    def close(self) -> None:
+        """Close the simulator."""
+        self.game.close()
+
+    def _place(self, who: str, pose: Pose) -> None:
+        x, y, _, angle = pose
+        self.game.override(0, **{f"{who}_x": x, f"{who}_y": y, f"{who}_heading": angle})
+
+    def _look(self) -> GameState:
+        raw = self._raw.tolist()
+        names = self.game.animation_names(0)
+        player_s, boss_s = (
+            clock.elapsed_s(name, raw[time_s], self.step_s)
+            for clock, name, time_s in zip(self._clocks, names[:2], _TIMES, strict=True)
+        )
+        resistance, effect = self._frost_left()
+        return GameState(
+            phase=2 if names.boss == self._transition else int(self.game.phases()[0]),
+            player_hp=raw[Raw.PLAYER_HP],
+            player_max_hp=raw[Raw.PLAYER_HP_MAX],
+            player_sp=raw[Raw.STAMINA],
+            player_max_sp=raw[Raw.STAMINA_MAX],
+            boss_hp=raw[Raw.BOSS_HP],
+            boss_max_hp=raw[Raw.BOSS_HP_MAX],
+            player_pose=np.array([*raw[Raw.PLAYER_X : Raw.PLAYER_Z + 1], raw[Raw.PLAYER_ANGLE]]),
+            boss_pose=np.array([*raw[Raw.BOSS_X : Raw.BOSS_Z + 1], raw[Raw.BOSS_ANGLE]]),
+            camera_pose=self._camera(),
+            player_animation=names.player,
+            player_animation_duration=player_s,
+            boss_animation=names.boss,
+            boss_animation_duration=boss_s,
+            lock_on=raw[Raw.LOCKED] > 0,
+            frost_resistance=resistance,
+            frost_effect=effect,
+        )
+
+    def _camera(self) -> Floats:
+        looks, head = self._raw[Raw.CAMERA_X : Raw.CAMERA_Z + 1], self._raw[Raw.PLAYER_X : Raw.PLAYER_Z + 1].copy()
+        head[2] += _HEAD_M
+        return np.concatenate((head - _BEHIND_M * looks, looks))
+
+    def _frost_left(self) -> tuple[float, float]:
+        """Give what is left of the resistance, and of the effect as a share."""
+        if self._frost is None:
+            return 0.0, 0.0
+        values = self.game.values(0)
+        slowed_s = values["slowed_frames"] / FRAMES_PER_S
+        return self._frost.threshold - values["build_up"], slowed_s / self._frost.slowed_s

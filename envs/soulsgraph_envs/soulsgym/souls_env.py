@@ -1,0 +1,189 @@
+"""SoulsGym's abstract environment, over the simulator or a running game."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, TypedDict, Unpack
+
+import gymnasium
+import numpy as np
+
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.errors import GameError, UnknownNameError
+from soulsgraph_envs.games import SIMULATOR
+from soulsgraph_envs.soulsgym.actions import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS
+from soulsgraph_envs.soulsgym.data import player_table
+from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetNeeded
+from soulsgraph_envs.soulsgym.game_state import Floats, GameState
+from soulsgraph_envs.soulsgym.lock_on import LockOn
+from soulsgraph_envs.soulsgym.world import Frame, World
+from soulsgraph_envs.soulsgym.worlds import make_world
+
+#: The game has no lock during a throw.
+_THROWN = ("ThrowAtk", "ThrowDef")
+#: Height and width of a rendered frame.
+_RENDERED = (360, 640)
+
+
+class Options(TypedDict, total=False):
+    """What every environment takes beyond SoulsGym's own parameters.
+
+    `driver` is "simulator" or the name of a real-time driver, whose `games` file tells where the game
+    is; `world` is an open world to use instead. `render_mode` is None or "rgb_array".
+    """
+
+    driver: str
+    games: str | Path
+    world: World
+    render_mode: str | None
+
+
+class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
+    """One boss fight as a Gymnasium environment: a step is 0.1 s of the game, which stands still between.
+
+    An action that the player cannot begin yet is left out, as in SoulsGym; `current_valid_actions`
+    says which can. With `skip_steps`, steps in which nothing can be done pass at once, and their
+    reward is that of the whole span.
+
+    Raises:
+        InvalidGameSettings: if `game_speed` is not above 0, or the driver lacks one of the actions.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
+    #: A running game is made whole after every step, and HP counted here: nobody dies there, no phase changes.
+    refills: ClassVar[bool] = True
+
+    def __init__(self, game_speed: float = 1.0, skip_steps: bool = False, **options: Unpack[Options]) -> None:
+        if not game_speed > 0:
+            raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed}: try 1.")
+        self.game_speed, self.skip_steps = game_speed, skip_steps
+        self.render_mode = options.get("render_mode")
+        self.world = options.get("world") or make_world(
+            options.get("driver", SIMULATOR), options.get("games"), game_speed, self.refills
+        )
+        self.step_size = self.world.step_s
+        self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
+        self.terminated = False
+        self._state: GameState | None = None
+        self._lock = LockOn()
+        self._queued = Control.NONE
+
+    @property
+    @abstractmethod
+    def game_id(self) -> str:
+        """Name the game, such as DarkSoulsIII."""
+
+    @abstractmethod
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; on the simulator the same seed gives the same one."""
+        return super().reset(seed=seed)
+
+    @staticmethod
+    @abstractmethod
+    def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
+        """Give the reward of going from one state to another."""
+
+    @property
+    @abstractmethod
+    def obs(self) -> Any:
+        """Give the observation of the present state."""
+
+    @property
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """Give the info of the present state."""
+
+    @property
+    def game_state(self) -> GameState:
+        """Give the present state.
+
+        Raises:
+            ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("expected an episode under way, found none: call reset first.")
+        return self._state
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Carry out an action of 0 to 19; `truncated` is Gymnasium's TimeLimit's to say.
+
+        Raises:
+            ResetNeeded: before the first reset, and after an episode's end.
+            GameStateError: if the game broke the episode off; nothing of this step is to be learned from.
+        """
+        before = self.game_state
+        if self.terminated:
+            raise ResetNeeded("expected an episode under way, found it over: call reset first.")
+        self._advance(int(action))
+        while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
+            self._advance(NOTHING)
+        reward = self.compute_reward(before, self.game_state)
+        return self.obs, float(reward), self.terminated, False, self.info
+
+    def current_valid_actions(self) -> list[int]:
+        """List the actions the player can begin now, in rising order; none before the first reset."""
+        if self._state is None:
+            return []
+        played_s, able = self._state.player_animation_duration, self._state.player_sp > 0
+        binding = player_table().binding(self._state.player_animation)
+        valid = [NOTHING]
+        if able and played_s >= binding.attack_s:
+            valid[:0] = BLOWS
+        if able and played_s >= binding.roll_s:
+            valid[:0] = ROLLS
+        if played_s >= binding.move_s:
+            valid[:0] = MOVES
+        return valid
+
+    def seed(self, seed: int | None = None) -> list[int]:
+        """Seed the episodes to come, where the world can repeat a fight; else warn and give [0]."""
+        if not self.world.repeatable:
+            warnings.warn("a running game has its own chance: a seed does not make its fights repeatable", stacklevel=2)
+            return [0]
+        super().reset(seed=seed)
+        return [self.np_random_seed]
+
+    def render(self) -> Frame | None:  # type: ignore[override]
+        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"."""
+        return self.world.frame(*_RENDERED) if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        """Leave the game playable; a second call does nothing."""
+        self.world.close()
+
+    def _advance(self, action: int) -> None:
+        """Move the world on by one step."""
+        keys = self._queued | self._apply_action(action)
+        self._queued = Control.NONE
+        try:
+            self._state = self.world.advance(keys)
+        except GameError as lost:
+            self.terminated = True
+            raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
+        self.terminated = self._state.player_hp <= 0 or self._state.boss_hp <= 0
+        if not self._state.lock_on:
+            self._lock_on()
+
+    def _apply_action(self, action: int) -> Control:
+        """Give the keys of an action; none while the player cannot begin it, as the game would queue it."""
+        if not 0 <= action < len(ACTIONS):
+            raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
+        return ACTIONS[action] if action in self.current_valid_actions() else Control.NONE
+
+    def _lock_on(self, target_pose: Floats | None = None) -> None:
+        """Queue for the next step the keys that turn the camera to the boss, or to a pose, and lock on."""
+        state = self.game_state
+        if state.player_animation not in _THROWN:
+            target = state.boss_pose if target_pose is None else np.asarray(target_pose, float)
+            self._queued |= self._lock.keys(state.camera_pose, target)
+
+
+class SoulsEnvDemo(SoulsEnv):
+    """A whole fight as the game has it: every phase, HP as it is, death and victory."""
+
+    refills = False
+
+    def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
+        super().__init__(game_speed, **options)

@@ -1,0 +1,89 @@
+"""For tests: a world of scripted states that keeps what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from soulsgraph_envs.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.soulsgym.data import Fight, Pose
+from soulsgraph_envs.soulsgym.game_state import GameState
+from soulsgraph_envs.soulsgym.world import Frame
+
+
+def standing(**values: Any) -> GameState:
+    """Make a state: Knight and Iudex whole and idle, 10 m apart, locked on; with `values` in place."""
+    state = GameState(
+        phase=1,
+        player_hp=454.0,
+        player_max_hp=454.0,
+        player_sp=95.0,
+        player_max_sp=95.0,
+        boss_hp=1037.0,
+        boss_max_hp=1037.0,
+        player_pose=np.array([141.0, 582.0, -68.8, -np.pi]),
+        boss_pose=np.array([141.0, 592.0, -68.8, 0.0]),
+        camera_pose=np.array([141.0, 578.0, -67.3, 0.0, 1.0, 0.0]),
+        player_animation="Idle",
+        player_animation_duration=0.0,
+        boss_animation="IdleBattle",
+        boss_animation_duration=0.0,
+        lock_on=True,
+    )
+    return replace(state, **values)
+
+
+class FakeWorld:
+    """Give the states of `script` one a step, then hold the last; an error in it is raised.
+
+    `sent` keeps the controls of every step, `begun` how often a fight began.
+
+    Raises:
+        GameError: for a step before the first fight, or controls that do not exist.
+    """
+
+    step_s = 0.1
+    repeatable = False
+
+    def __init__(self, script: Sequence[GameState | GameError], able: Control = ALL_CONTROLS) -> None:
+        self._script, self._able, self._place = list(script), able, -1
+        self.sent: list[Control] = []
+        self.begun = 0
+        self.closed = False
+
+    def controls(self, scenario: Scenario) -> Control:
+        """Name the controls given at construction."""
+        return self._able
+
+    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+        """Go back to the script's first state."""
+        self.begun += 1
+        self._place = 0
+        return self._show()
+
+    def advance(self, controls: Control) -> GameState:
+        """Go one state on."""
+        if self._place < 0 or controls & ~ALL_CONTROLS:
+            raise GameError(f"the fake world: expected a fight begun and known controls, found {controls!r}.")
+        self.sent.append(controls)
+        self._place = min(self._place + 1, len(self._script) - 1)
+        return self._show()
+
+    def frame(self, height: int, width: int) -> Frame:
+        """Draw nothing, in the size asked for."""
+        return np.zeros((height, width, 3), np.uint8)
+
+    def close(self) -> None:
+        """Close the world."""
+        self.closed = True
+
+    def _show(self) -> GameState:
+        found = self._script[self._place]
+        if isinstance(found, GameError):
+            raise found
+        return found

@@ -1,0 +1,17 @@
+"""`python -m soulsgraph_envs.standin`: the stand-in alone, without what `soulsgraph` loads beside it."""
+
+from __future__ import annotations
+
+import sys
+
+import tyro
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.program import run
+
+try:
+    run(tyro.cli(StandInOptions, prog="soulsgraph standin"))
+except SoulsGraphError as failure:
+    print(f"error: {failure}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,83 @@
+"""What surrounds a stand-in's run: a folder of its own, a clean end, the games file for other commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from soulsgraph_envs.standin.options import StandInOptions
+
+_FOLDER = "soulsgraph-standin-"
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """Give a folder for the executable and remove it in the end; those of stand-ins that were killed go as well."""
+    everyones = Path(tempfile.gettempdir())
+    for left in everyones.glob(f"{_FOLDER}*"):
+        if not Path("/proc", left.name.removeprefix(_FOLDER)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = everyones / f"{_FOLDER}{os.getpid()}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let Ctrl-C and a termination end the program as if it had come to its end."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_settings(options: StandInOptions, file: Path, window: str) -> None:
+    """Write the games file (see `live.settings`) by which other commands find this stand-in, whole at once.
+
+    Its launch command starts it again as it was, but well behaved and on its own.
+    """
+    again = replace(
+        options,
+        map=_lasting(options.map),
+        encounter=_lasting(options.encounter),
+        scenario=_lasting(options.scenario),
+        display=options.display or os.environ.get("DISPLAY", ""),
+        misbehave=(),
+        until_eof=False,
+    )
+    values = {
+        "driver": "memory",
+        "map": again.map,
+        "pid": os.getpid(),
+        "display": again.display,
+        "window": window,
+        "speed": options.speed,
+        "launch": [sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()],
+    }
+    partial = file.with_name(f"{file.name}.{os.getpid()}")
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+    partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")
+    partial.replace(file)
+
+
+def _lasting(name_or_path: str) -> str:
+    """Give a name as it is, a path so that it holds in any folder."""
+    return str(Path(name_or_path).resolve()) if name_or_path.endswith(".toml") else name_or_path

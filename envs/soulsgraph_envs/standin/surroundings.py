@@ -1,0 +1,107 @@
+"""What surrounds a fight in the stand-in game: bonfire, fog gate, loading screen. A TOML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import hypot
+from pathlib import Path
+from typing import Annotated
+
+from soulsgraph_envs.data_files import find, read_data, shipped_names
+from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.memory.address_map import Entry
+from soulsgraph_envs.schema import Between, Where, read_table
+
+#: (x, y, z) in metres, z up, and the angle in radians.
+Pose = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the player rises, where the fog gate lies on both its sides, and where the boss rests."""
+
+    bonfire: Pose
+    gate_outside: Pose
+    gate_inside: Pose
+    boss: Pose
+
+    def ground_z(self, x: float, y: float) -> float:
+        """Give the height of the ground beside the way from the bonfire through the gate to the boss."""
+        way = (self.bonfire, self.gate_outside, self.gate_inside, self.boss)
+        legs = [_nearest(start, end, x, y) for start, end in pairwise(way)]
+        return min(legs)[1]
+
+
+@dataclass(frozen=True)
+class Interlude:
+    """A stretch in which the player acts by itself: its animation and its length."""
+
+    name: str
+    length_s: Annotated[float, Between(0.02, 60.0)]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A further place in memory where a field lies, or a value that no field is; no address map names it."""
+
+    entry: Entry
+    field: str = ""
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """One encounter of the stand-in game.
+
+    `maps` are the address maps that it is shown by, the first of them if none is named; `copies` are
+    what other readers of such a game look for beside them.
+    """
+
+    name: str
+    maps: tuple[str, ...]
+    scenario: str
+    boss_name: str
+    #: The bits of the boss's flags without which it rests.
+    awake_flags: Annotated[int, Between(0, 127)]
+    places: Places
+    pass_gate: Interlude
+    die: Interlude
+    rise: Interlude
+    load: Interlude
+    #: Fields that the game only keeps, with what they are at first.
+    switches: dict[str, float]
+    #: By address map.
+    copies: dict[str, tuple[Copy, ...]] = field(default_factory=dict)
+
+
+def load_surroundings(name_or_path: str | Path) -> Surroundings:
+    """Load what surrounds an encounter, shipped or one's own.
+
+    Raises:
+        UnknownNameError: if nothing of that name is shipped.
+        DataError: for a missing, misspelt, mistyped or out-of-range value.
+    """
+    path = find("encounter", name_or_path)
+    return read_table(Surroundings, read_data("encounter", path), Where(path))
+
+
+def surroundings_of(address_map: str) -> Surroundings:
+    """Load the shipped encounter that an address map shows.
+
+    Raises:
+        UnknownNameError: if none does.
+    """
+    shown = {name: one for one in map(load_surroundings, shipped_names("encounter")) for name in one.maps}
+    if address_map not in shown:
+        raise UnknownNameError("address map that an encounter is shown by", address_map, shown)
+    return shown[address_map]
+
+
+def _nearest(start: Pose, end: Pose, x: float, y: float) -> tuple[float, float]:
+    """Give (distance, height) of the point of a leg that lies nearest."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    along = ((x - start[0]) * dx + (y - start[1]) * dy) / max(dx * dx + dy * dy, 1e-9)
+    along = min(max(along, 0.0), 1.0)
+    distance = hypot(start[0] + along * dx - x, start[1] + along * dy - y)
+    return distance, start[2] + along * (end[2] - start[2])

@@ -1,0 +1,91 @@
+"""The stand-in's window: pygame on an X display, with the fight drawn and every key event heard."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.names import MOUSE_BUTTONS
+from soulsgraph_envs.keys.windows import find_window
+
+WIDTH, HEIGHT = 800, 450
+#: Below the bars of the picture.
+_TEXT_TOP, _TEXT_SIZE, _TEXT_COLOUR = 66, 17, (230, 230, 230)
+#: Names of pygame's keys where they are not ours with blanks for bars.
+_KEY_NAMES = {"return": "enter"}
+_MOUSE = dict(zip((1, 2, 3, 6, 7), MOUSE_BUTTONS, strict=True))
+
+
+class GameWindow:
+    """A window that is open as long as the program runs.
+
+    Raises:
+        GameError: if pygame is not installed, or no display can be opened.
+    """
+
+    def __init__(self, title: str, display: str) -> None:
+        pygame = self._pygame = _import_pygame()
+        # Nothing but an X window hears other programs' keys; a plain one costs less than an accelerated one.
+        os.environ |= {"SDL_VIDEODRIVER": "x11", "SDL_FRAMEBUFFER_ACCELERATION": "0"}
+        if display:
+            os.environ["DISPLAY"] = display
+        try:
+            pygame.display.init()
+        except pygame.error as error:
+            raise GameError(
+                f"expected an X display to open a window on, found none ({error}); name one with --display, or run: "
+                "xvfb-run soulsgraph standin."
+            ) from error
+        pygame.font.init()
+        self._font = pygame.font.Font(None, _TEXT_SIZE)
+        self._surface = pygame.display.set_mode((WIDTH, HEIGHT))
+        pygame.display.set_caption(title)
+        pygame.event.get()
+        # Without a window manager nobody else gives a new window the keyboard.
+        window = find_window(title, os.getpid())
+        window.focus()
+        window.close()
+
+    def events(self) -> list[tuple[str, str]]:
+        """Give what happened since the last call: ("press" or "release", key), ("blur", ""), ("close", "")."""
+        pygame = self._pygame
+        happened = []
+        for event in pygame.event.get():
+            if event.type in (pygame.KEYDOWN, pygame.KEYUP):
+                name = pygame.key.name(event.key)
+                key = _KEY_NAMES.get(name, name).replace(" ", "_")
+                happened.append(("press" if event.type == pygame.KEYDOWN else "release", key))
+            elif event.type in (pygame.MOUSEBUTTONDOWN, pygame.MOUSEBUTTONUP) and event.button in _MOUSE:
+                happened.append(("press" if event.type == pygame.MOUSEBUTTONDOWN else "release", _MOUSE[event.button]))
+            elif event.type == pygame.WINDOWFOCUSLOST:
+                happened.append(("blur", ""))
+            elif event.type == pygame.QUIT:
+                happened.append(("close", ""))
+        return happened
+
+    def draw(self, picture: Any, lines: list[str]) -> None:
+        """Show a picture, (height, width, 3) uint8 or None, with lines of text over it."""
+        pygame = self._pygame
+        self._surface.fill((16, 16, 20))
+        if picture is not None:
+            small = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
+            pygame.transform.scale(small, (WIDTH, HEIGHT), self._surface)
+        for number, line in enumerate(lines):
+            self._surface.blit(self._font.render(line, True, _TEXT_COLOUR), (8, _TEXT_TOP + 18 * number))
+        pygame.display.flip()
+
+    def close(self) -> None:
+        """Close the window."""
+        self._pygame.display.quit()
+
+
+def _import_pygame() -> Any:
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    try:
+        import pygame
+    except ImportError as error:
+        raise GameError(
+            "expected pygame to be installed, found none; install it: pip install 'soulsgraph[standin]'."
+        ) from error
+    return pygame

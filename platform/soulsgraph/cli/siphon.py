@@ -1,0 +1,73 @@
+"""`soulsgraph serve-siphon`: a game behind the Siphon protocol, a thin command over `soulsgraph_envs.siphon`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from json import dumps
+from pathlib import Path
+
+from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph.cli.place import make_console
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.siphon.serving import DEFAULT_SERVING, Serving, write_settings
+
+
+def serve_siphon(
+    serving: Serving = DEFAULT_SERVING,
+    output: OutputOptions = DEFAULT_OUTPUT,
+    map: str = "dark-souls-3-1.15.2",
+    speed: float = 1.0,
+    pid: int = 0,
+    process: str = "",
+    settings: Path | None = None,
+) -> None:
+    """Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs.
+
+    Once it serves it prints a line that begins with "ready". A stand-in that ended is started again
+    when a client initializes the memory.
+
+    Args:
+        map: Address map of the stand-in, and of the games file.
+        speed: Factor of the stand-in's clock, above 0 to 3.
+        pid: Process to serve in place of a stand-in.
+        process: Name of the process to serve in place of a stand-in, such as DarkSoulsIII.exe.
+        settings: Games file to write once it serves, for commands that take --games.
+    """
+    serving.check()
+    from soulsgraph_envs.siphon.server import SiphonServer
+
+    if pid and process:
+        raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; give one.")
+    game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
+    with game as find_pid:
+        server = SiphonServer(serving, find_pid, captured_slots=not (pid or process))
+        try:
+            if settings is not None:
+                write_settings(settings, serving, server.address, map, speed)
+            _announce(output, server.address, find_pid())
+            server.wait()
+        finally:
+            server.close()
+
+
+@contextmanager
+def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
+    from soulsgraph_envs.memory.linux_reader import find_process
+
+    yield lambda: pid or find_process(process)
+
+
+@contextmanager
+def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
+    from soulsgraph_envs.siphon.stand_in_process import StandInProcess
+    from soulsgraph_envs.standin.options import StandInOptions
+
+    with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
+        yield process.pid
+
+
+def _announce(output: OutputOptions, address: str, pid: int) -> None:
+    if output.json:
+        print(dumps({"ready": {"address": address, "pid": pid}}), flush=True)
+    make_console(output).print(f"ready at {address}, process {pid}; end it with Ctrl-C", highlight=False)

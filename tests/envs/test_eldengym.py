@@ -1,0 +1,381 @@
+"""EldenGym's environment: its constructor, spaces, actions, timing, info and ends."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.eldengym.env import FROZEN_SPEED
+from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
+from soulsgraph_envs.eldengym.keys import load_keys
+from soulsgraph_envs.eldengym.simulated_world import SimulatedWorld
+from soulsgraph_envs.eldengym.testing import FakeWorld
+from soulsgraph_envs.errors import DataError, GameError, SoulsGraphError, UnknownNameError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning"),
+    pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
+]
+INFO_OF_THE_DOCUMENT = {
+    "player_hp": int,
+    "player_max_hp": int,
+    "target_hp": int,
+    "target_max_hp": int,
+    "distance": float,
+    "player_animation_id": int,
+    "target_animation_id": int,
+    "step_count": int,
+}
+
+
+def make(**options: Any) -> EldenGymEnv:
+    return EldenGymEnv(**{"driver": "simulator", **options})
+
+
+def make_attributes(**options: Any) -> AttributeEnv:
+    return AttributeEnv(**{"driver": "simulator", **options})
+
+
+def faked(env: Any) -> FakeWorld:
+    world = env.world = FakeWorld(env.observation_space["frame"].shape[:2])
+    return world
+
+
+def action_named(name: str) -> int:
+    return list(load_keys().discrete).index(name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"observation_mode": "rgb"}, {"action_mode": "multi_binary"}, {"freeze_game": True, "game_speed": 0.5}],
+    ids=lambda options: ",".join(options) or "default",
+)
+def test_passes_gymnasiums_checks(options: dict[str, Any]) -> None:
+    check_env(make(**options))
+
+
+@pytest.mark.parametrize("number_shape", [(), (1,)])
+def test_the_attribute_environment_passes_gymnasiums_checks(number_shape: tuple[int, ...]) -> None:
+    check_env(make_attributes(number_shape=number_shape))
+
+
+def test_spaces_are_complete_before_the_first_reset() -> None:
+    env, keys = make(), make(action_mode="multi_binary")
+    assert env.action_space == gymnasium.spaces.Discrete(14)
+    assert keys.action_space == gymnasium.spaces.MultiBinary(11)
+    assert make(observation_mode="rgb").observation_space == gymnasium.spaces.Box(0, 255, (90, 160, 3), np.uint8)
+    assert set(env.observation_space) == {
+        "frame",
+        "boss_hp",
+        "player_hp",
+        "distance",
+        "boss_animation_id",
+        "player_animation_id",
+        "last_animation_id",
+    }
+    assert make_attributes().action_space == gymnasium.spaces.MultiBinary(13)
+
+
+def test_info_holds_every_key_of_the_documents_table_with_its_type() -> None:
+    env = make()
+    _, reset_info = env.reset(seed=3)
+    *_, step_info = env.step(1)
+    for info in (reset_info, step_info):
+        assert {key: type(info[key]) for key in INFO_OF_THE_DOCUMENT} == INFO_OF_THE_DOCUMENT
+        assert info["boss_hp"] == info["target_hp"]
+        assert info["simulated"] is True
+    assert (reset_info["step_count"], step_info["step_count"]) == (0, 1)
+
+
+def test_an_action_taps_the_listings_keys_and_then_waits_the_skipped_frames() -> None:
+    env = make(frame_skip=6, game_fps=30)
+    world = faked(env)
+    env.reset(seed=0)
+    world.asked.clear()
+    for name in ("dodge_left", "attack", "no-op"):
+        env.step(action_named(name))
+    assert world.asked == [
+        ("tap", ("A", "LEFT_SHIFT"), 100, 200),
+        ("wait", 0.2),
+        ("tap", ("LEFT_ALT", "LEFT"), 400, 0),
+        ("wait", 0.2),
+        ("wait", 0.2),
+    ]
+
+
+def test_actions_and_keys_stand_in_the_documents_order() -> None:
+    assert list(load_keys().discrete) == [
+        "no-op",
+        *("forward", "backward", "left", "right", "jump"),
+        *("dodge_forward", "dodge_backward", "dodge_left", "dodge_right"),
+        *("interact", "attack", "use_item", "weapon_art"),
+    ]
+    assert " ".join(load_keys().multi_binary.keys) == "W A S D SPACE LEFT_SHIFT E LEFT_ALT R F LEFT"
+
+
+def test_multi_binary_taps_every_chosen_key_at_once() -> None:
+    env = make(action_mode="multi_binary")
+    world = faked(env)
+    env.reset(seed=0)
+    world.asked.clear()
+    env.step(np.array([1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]))
+    env.step(np.zeros(11, np.int8))
+    assert world.asked == [("tap", ("W", "LEFT_SHIFT", "LEFT"), 100, 0), ("wait", 4 / 60), ("wait", 4 / 60)]
+
+
+def test_a_frozen_game_runs_at_its_speed_only_within_a_step() -> None:
+    env = make(freeze_game=True, game_speed=0.5)
+    world = faked(env)
+    env.reset(seed=0)
+    env.step(0)
+    speeds = [asked[1] for asked in world.asked if asked[0] == "speed"]
+    assert speeds == [0.5, FROZEN_SPEED, 0.5, FROZEN_SPEED]
+
+
+@pytest.mark.parametrize("limit", [{"max_step": 3}, {"max_steps": 3}])
+def test_truncates_after_exactly_so_many_steps_and_counts_anew(limit: dict[str, int]) -> None:
+    env = make(**limit)
+    for _ in range(2):
+        env.reset(seed=0)
+        assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+
+
+def test_default_reward_is_the_change_of_the_players_points_and_of_the_end() -> None:
+    env = make()
+    world = faked(env)
+    env.reset(seed=0)
+    world.values["HeroHp"] = 60.0
+    assert env.step(0)[1:3] == (-40.0, False)
+    world.values["NpcHp"] = 0.0
+    assert env.step(0)[1:3] == (100.0, True)
+    env.reset(seed=0)
+    world.values.update(NpcHp=10.0, HeroHp=0.0)
+    assert env.step(0)[1:3] == (-160.0, True)
+
+
+def test_observation_shows_shares_of_the_bars_and_the_animation_before() -> None:
+    env = make()
+    world = faked(env)
+    env.reset(seed=0)
+    world.values.update(HeroHp=25.0, NpcHp=500.0, HeroAnimId=63_010_001.0, NpcGlobalPosX=3.0, NpcGlobalPosZ=4.0)
+    observation, *_ = env.step(0)
+    shown = {key: value[0] for key, value in observation.items() if key != "frame"}
+    assert shown == {
+        "boss_hp": 0.5,
+        "player_hp": 0.25,
+        "distance": 5.0,
+        "boss_animation_id": 2,
+        "player_animation_id": 63_010_001,
+        "last_animation_id": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"action_mode": "continuous"}, "discrete, multi_binary; found 'continuous'"),
+        ({"observation_mode": "state"}, "dict, rgb"),
+        ({"frame_skip": 0}, "at least 1"),
+        ({"game_speed": 0.0}, "from 0.1 to 3"),
+        ({"max_step": 0}, "at least 1"),
+        ({"render_mode": "human"}, "rgb_array"),
+    ],
+)
+def test_refuses_what_is_not_offered_naming_what_is(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        make(**options)
+
+
+def test_refuses_a_reward_that_is_no_reward_function() -> None:
+    with pytest.raises(RewardTypeError, match="derived from RewardFunction"):
+        make(reward_function=lambda obs, info, terminated, truncated: 1.0)
+    assert issubclass(RewardTypeError, TypeError)
+    assert issubclass(OptionError, ValueError)
+    assert issubclass(OptionError, SoulsGraphError)
+
+
+@pytest.mark.parametrize("action", [14, -1, [1, 0], 0.5])
+def test_refuses_an_action_outside_the_space(action: Any) -> None:
+    env = make()
+    env.reset(seed=0)
+    with pytest.raises(OptionError, match="action: expected"):
+        env.step(action)
+
+
+def test_render_gives_the_observed_frame_and_nothing_before_a_fight() -> None:
+    env = make()
+    with pytest.raises(OptionError, match="reset the environment first"):
+        env.render()
+    observation, _ = env.reset(seed=0)
+    assert isinstance(observation, dict)
+    assert (env.render() == observation["frame"]).all()
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return f"localhost:{probe.getsockname()[1]}"
+
+
+def test_without_a_server_the_fight_is_simulated_and_says_so() -> None:
+    with pytest.warns(SimulatedGameWarning, match="stands in for Elden Ring's"):
+        env = EldenGymEnv(host=free_address())
+    assert env.reset(seed=0)[1]["simulated"] is True
+
+
+def test_a_server_that_is_insisted_on_must_answer() -> None:
+    pytest.importorskip("pysiphon")
+    with pytest.raises(GameError, match="found nobody there"):
+        EldenGymEnv(host=free_address(), driver="siphon")
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="driver"):
+        make(driver="steam")
+    with pytest.raises(UnknownNameError, match="scenario"):
+        make(scenario_name="malenia")
+    with pytest.raises(UnknownNameError, match="memory attribute"):
+        make_attributes(memory_attributes=["HeroRunes"])
+    with pytest.raises(UnknownNameError, match="action"):
+        make_attributes(actions=["taunt"])
+
+
+def test_keys_without_effect_are_told() -> None:
+    with pytest.warns(SimulatedGameWarning, match="C \\(crouching\\)"):
+        make_attributes()
+
+
+# The simulated fight.
+
+
+def fight(env: Any, actions: list[Any], seed: int = 5) -> list[Any]:
+    env.reset(seed=seed)
+    return [env.step(action) for action in actions]
+
+
+def test_same_seed_gives_the_same_fights_and_another_seed_others() -> None:
+    actions = [int(action) for action in np.random.default_rng(0).integers(0, 14, 25)]
+    courses = [[step[4] for step in fight(make(), actions, seed)] for seed in (5, 5, 6)]
+    assert courses[0] == courses[1]
+    assert courses[0] != courses[2]
+
+
+def test_half_the_speed_lets_half_the_time_pass() -> None:
+    def metres_walked(speed: float) -> float:
+        env = make(game_speed=speed)
+        env.reset(seed=1)
+        before = env.world.read(["HeroGlobalPosX", "HeroGlobalPosY"])
+        env.step(action_named("left"))
+        after = env.world.read(["HeroGlobalPosX", "HeroGlobalPosY"])
+        return float(np.hypot(*(after[name] - before[name] for name in before)))
+
+    whole, half = metres_walked(1.0), metres_walked(0.5)
+    assert whole > 1.0
+    assert half == pytest.approx(whole / 2, rel=0.15)
+
+
+def test_left_attacks_lightly_and_with_alt_heavily() -> None:
+    def animation(keys: list[str]) -> int:
+        env = make(action_mode="multi_binary")
+        order = ["W", "A", "S", "D", "SPACE", "LEFT_SHIFT", "E", "LEFT_ALT", "R", "F", "LEFT"]
+        return int(fight(env, [np.array([key in keys for key in order], np.int8)])[0][4]["player_animation_id"])
+
+    idle, light, heavy = animation([]), animation(["LEFT"]), animation(["LEFT_ALT", "LEFT"])
+    assert len({idle, light, heavy}) == 3
+    assert animation(["LEFT_ALT"]) == idle
+
+
+def test_every_key_does_something_but_those_that_are_told() -> None:
+    world = SimulatedWorld("margit", (36, 36))
+
+    def course(*keys: str) -> dict[str, float]:
+        world.begin(1)
+        world.tap(keys, 500, 0)
+        return world.read(sorted(world.attributes))
+
+    keys = ("W", "A", "S", "D", "SPACE", "LEFT_SHIFT", "E", "LEFT_ALT", "R", "F", "LEFT", "P", "L", "B", "C")
+    idle = course()
+    assert [key for key in keys if course(key) == idle] == ["E", "LEFT_ALT", "C"]
+
+
+def test_the_lock_on_key_lets_the_boss_go() -> None:
+    world = SimulatedWorld("margit", (36, 36))
+    world.begin(1)
+    headings = []
+    for keys in ((), ("B",)):
+        world.tap(keys, 100, 0)
+        world.tap(("A",), 500, 0)
+        values = world.read(["HeroAngle", "HeroGlobalPosX", "HeroGlobalPosY", "NpcGlobalPosX", "NpcGlobalPosY"])
+        away = np.array([values["NpcGlobalPosX"], values["NpcGlobalPosY"]])
+        away -= [values["HeroGlobalPosX"], values["HeroGlobalPosY"]]
+        faces = np.array([-np.sin(values["HeroAngle"]), -np.cos(values["HeroAngle"])])
+        headings.append(float(faces @ away / np.hypot(*away)))
+    assert headings[0] > 0.9 > headings[1]
+
+
+def test_a_player_who_only_stands_is_beaten_in_the_end() -> None:
+    env = make(max_step=5000, observation_mode="rgb")
+    env.reset(seed=0)
+    for _ in range(5000):
+        _, reward, terminated, truncated, info = env.step(0)
+        if terminated or truncated:
+            break
+    assert (terminated, truncated, info["player_hp"]) == (True, False, 0)
+    assert reward < -100.0
+
+
+def test_toggled_keys_are_held_until_their_bit_falls() -> None:
+    env = make_attributes(actions=["move_left", "lock_on"])
+    world = faked(env)
+    env.reset(seed=0)
+    world.asked.clear()
+    for action in ([1, 0], [1, 1], [0, 1]):
+        env.step(np.array(action))
+    held = [asked for asked in world.asked if asked[0] == "key"]
+    assert held[::2] == [("key", "A", True), ("key", "A", True), ("key", "A", False)]
+    real = make_attributes(actions=["move_left"])
+    walked = fight(real, [np.array([1])] * 60)[-1][0]
+    stood = fight(real, [np.array([0])] * 60)[-1][0]
+    assert np.hypot(walked["player_x"] - stood["player_x"], walked["player_y"] - stood["player_y"]) > 1.0
+
+
+def test_the_attribute_observation_derives_places_and_distances() -> None:
+    env = make_attributes(memory_attributes=["HeroHp"])
+    world = faked(env)
+    world.values.update(NpcGlobalPosX=3.0, NpcGlobalPosY=4.0, NpcGlobalPosZ=2.0)
+    observation, info = env.reset(seed=0)
+    assert set(observation) == set(env.observation_space)
+    assert (observation["dist_to_boss"], observation["boss_z_relative"], observation["boss_y"]) == (5.0, 2.0, 4.0)
+    assert (info["player_hp_normalized"], info["boss_hp_normalized"]) == (1.0, 1.0)
+    assert (info["player_xyz"], info["boss_xyz"]) == ((0.0, 0.0, 0.0), (3.0, 4.0, 2.0))
+    assert (info["player_animation"], info["boss_animation"]) == (1.0, 2.0)
+
+
+def test_options_of_the_original_without_effect_are_told_and_unknown_ones_refused() -> None:
+    with pytest.warns(SimulatedGameWarning, match="save_file_name: expected None, found 'margit.sl2'"):
+        make_attributes(save_file_name="margit.sl2", launch_game=False)
+    with pytest.raises(UnknownNameError, match="option"):
+        make_attributes(save_file="margit.sl2")
+
+
+def test_points_of_the_weapon_art_are_observed() -> None:
+    env = make_attributes(memory_attributes=["HeroFp", "HeroMaxFp"], actions=["skill"])
+    observation, _ = env.reset(seed=0)
+    assert observation["HeroFp"] == observation["HeroMaxFp"] > 0
+    observation, *_ = env.step(np.array([1]))
+    assert observation["HeroFp"] < observation["HeroMaxFp"]
+
+
+def test_reads_a_key_binding_file_of_the_original(tmp_path: Any) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text('{"actions": {"hit": {"index": 1, "key": "L"}, "go": {"index": 0, "key": "W"}}}')
+    assert make_attributes(keybinds_filepath=path).action_keys == ["go", "hit"]
+    path.write_text('{"keybinds": {"W": "go"}}')
+    with pytest.raises(DataError, match="actions"):
+        make_attributes(keybinds_filepath=path)

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.guarded_device import GuardedDevice
+from soulsgraph_envs.keys.held_keys import HeldKeys
+from soulsgraph_envs.keys.names import KEY_NAMES
+from soulsgraph_envs.keys.opening import open_key_device
+from soulsgraph_envs.keys.testing import PlainWindow, virtual_screen
+from soulsgraph_envs.keys.windows import find_window, keyboard_layout
+from soulsgraph_envs.keys.x11 import open_display
+from soulsgraph_envs.keys.xtest import XTestDevice
+
+#: Holds keys, says so, and then ends the way its last line says.
+HOLDING = """
+import os, signal, sys, time
+from soulsgraph_envs.keys.held_keys import HeldKeys
+from soulsgraph_envs.keys.opening import open_key_device
+held = HeldKeys(open_key_device(sys.argv[1]))
+held.hold(("w", "a", "mouse_left"))
+print("holding", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def display() -> Iterator[str]:
+    with virtual_screen() as name:
+        yield name
+
+
+@pytest.fixture
+def device(display: str) -> Iterator[XTestDevice]:
+    device = XTestDevice(display)
+    yield device
+    device.close()
+
+
+@pytest.fixture
+def shown(display: str) -> Iterator[PlainWindow]:
+    window = PlainWindow(display, "DARK SOULS III")
+    yield window
+    window.close()
+
+
+def until(condition: Any, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def test_the_display_itself_counts_every_key_down_and_up(device: XTestDevice) -> None:
+    for key in KEY_NAMES:
+        device.press(key)
+    # X tells no state of the mouse's extra buttons.
+    assert device.down() == tuple(key for key in KEY_NAMES if key not in ("mouse_back", "mouse_forward"))
+    for key in KEY_NAMES:
+        device.release(key)
+    assert device.down() == ()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest(device: XTestDevice) -> None:
+    with pytest.raises(GameError, match=r"unknown key.*Did you mean 'left_shift'"):
+        device.press("leftshift")
+
+
+def test_a_closed_device_says_so(display: str) -> None:
+    device = XTestDevice(display)
+    device.close()
+    device.close()
+    with pytest.raises(GameError, match="an open device"):
+        device.press("w")
+
+
+def test_a_missing_display_is_told_with_its_remedy() -> None:
+    with pytest.raises(GameError, match=r"X display ':250'.*xvfb-run"):
+        open_key_device(":250")
+
+
+def test_a_display_that_went_away_ends_in_one_line() -> None:
+    with virtual_screen() as display:
+        device = XTestDevice(display)
+        device.press("w")
+    with pytest.raises(GameError, match="the X display to answer"):
+        device.press("a")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGINT)",
+        "os._exit(1)",
+        "raise RuntimeError",
+        "os.fork() or sys.stdin.read(); os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_no_key_stays_down_however_the_process_ends(display: str, device: XTestDevice, ending: str) -> None:
+    command = [sys.executable, "-c", HOLDING + "sys.stdin.readline()\n" + ending, display]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout.readline() == b"holding\n"
+    assert device.down() == ("a", "w", "mouse_left")
+    child.stdin.write(b"go\n")
+    child.stdin.flush()
+    assert child.wait(10) != 0
+    assert until(lambda: device.down() == ())
+    # A process that it forked, which holds the pipe to the guard open, waits for this.
+    child.stdin.close()
+
+
+def test_a_guard_that_was_ended_is_replaced_with_all_it_knew(display: str, device: XTestDevice) -> None:
+    guarded = open_key_device(display)
+    held = HeldKeys(guarded)
+    held.hold(("w",))
+    guard = guards_of(os.getpid())
+    assert len(guard) == 1
+    os.kill(guard[0], signal.SIGKILL)
+    assert until(lambda: ended(guard[0]))
+    held.hold(("w", "a"))
+    assert len(guards_of(os.getpid())) == 1
+    # Without a word to the device: only the guard knows what to let up.
+    guarded.close()
+    assert device.down() == ()
+    assert not guards_of(os.getpid())
+
+
+def ended(process: int) -> bool:
+    """Tell whether a process is gone, or waits for its parent with everything closed."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def guards_of(process: int) -> list[int]:
+    """Find the guards of a process: they tell it in their arguments, and are no children of it."""
+    found = []
+    for folder in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{folder}/cmdline", "rb") as file:
+                arguments = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"soulsgraph_envs.keys.guard" in arguments and str(process).encode() in arguments:
+            found.append(int(folder))
+    return found
+
+
+def test_a_guard_that_cannot_open_its_device_says_why(display: str) -> None:
+    class Local(XTestDevice):
+        """A class that no other process can import."""
+
+    with pytest.raises(GameError, match="guard of the keys: expected it to open the device"):
+        GuardedDevice(Local, display)
+
+
+def test_keys_reach_the_window_that_was_brought_to_the_front(
+    display: str, device: XTestDevice, shown: PlainWindow
+) -> None:
+    other = PlainWindow(display, "other")
+    window = find_window("DARK SOULS III", display=display)
+    window.focus()
+    assert window.focused()
+    device.press("w")
+    device.release("w")
+    assert shown.keycodes() == [25, 25]
+    assert other.keycodes() == []
+    elsewhere = find_window("other", display=display)
+    elsewhere.focus()
+    assert not window.focused()
+    for closing in (window, elsewhere, other):
+        closing.close()
+
+
+def test_a_window_is_measured_and_photographed(display: str, shown: PlainWindow) -> None:
+    window = find_window("DARK SOULS III", display=display)
+    assert window.geometry() == (30, 20, 80, 50)
+    window.focus()
+    assert until(lambda: np.array_equal(window.capture()[0, 0], [0x10, 0xC0, 0x20]))
+    picture = window.capture()
+    assert picture.shape == (50, 80, 3)
+    assert (picture[:, :10] == [0x10, 0xC0, 0x20]).all()
+    assert (picture[:, 10:] == [0xC0, 0x20, 0x10]).all()
+    window.close()
+
+
+def test_a_picture_of_a_window_that_leaves_the_screen_is_refused(display: str) -> None:
+    shown = PlainWindow(display, "outside", x=1000)
+    window = find_window("outside", display=display)
+    with pytest.raises(GameError, match="outside"):
+        window.capture()
+    window.close()
+    shown.close()
+
+
+def test_windows_of_one_title_are_told_apart_by_their_process(display: str) -> None:
+    pair = [PlainWindow(display, "twin", pid=pid) for pid in (4001, 4002)]
+    with pytest.raises(GameError, match=r"one window titled 'twin', found 2: .*4001.*4002"):
+        find_window("twin", display=display)
+    window = find_window(pid=4002, display=display)
+    assert window.title == "twin"
+    window.close()
+    for shown in pair:
+        shown.close()
+
+
+def test_a_window_that_is_not_there_is_told_with_those_that_are(display: str, shown: PlainWindow) -> None:
+    with pytest.raises(GameError, match=r"a window titled 'ELDEN RING', found 'DARK SOULS III'"):
+        find_window("ELDEN RING", display=display)
+
+
+def test_a_window_that_closed_is_an_error(display: str) -> None:
+    shown = PlainWindow(display, "closing")
+    window = find_window("closing", display=display)
+    shown.close()
+    for call in (window.focus, window.focused, window.geometry, window.capture):
+        with pytest.raises(GameError, match="closing"):
+            call()
+    window.close()
+
+
+def test_the_layout_of_the_virtual_screen_is_english(display: str) -> None:
+    layout = keyboard_layout(display)
+    assert layout.names == ("us",)
+    assert layout.english
+
+
+def test_moved_letters_are_no_english_layout() -> None:
+    from Xlib import XK
+
+    with virtual_screen() as display:
+        connection = open_display(display)
+        connection.change_keyboard_mapping(24, [(XK.string_to_keysym("a"),)])
+        connection.sync()
+        connection.close()
+        assert not keyboard_layout(display).english

@@ -1,0 +1,134 @@
+"""A driver against a real program: fights and misbehaviours of the stand-in, through memory and keys."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.controls import Control
+from soulsgraph_envs.errors import EpisodeLostError
+from soulsgraph_envs.games import open_live_game
+from soulsgraph_envs.keys.testing import virtual_screen
+from soulsgraph_envs.live.game import LiveGame
+from soulsgraph_envs.live.settings import load_games
+from soulsgraph_envs.oracles import ScriptedPlay, Uniform, engaging
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.state import Raw
+from soulsgraph_envs.streams import derive_seeds
+from soulsgraph_envs.testing import check_game
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads another process's memory as Linux gives it"),
+]
+LANE = np.zeros(1, np.int64)
+SPEED = 2.0
+#: Walk about, look around and strike: whatever key is lost, one of these shows it.
+ROUND = [Control.FORWARD] * 4 + [Control.BACK] * 3 + [Control.ROLL | Control.LEFT, *[Control.CAMERA_LEFT] * 7]
+
+
+class Table(NamedTuple):
+    """A stand-in, its driver and its display."""
+
+    process: StandInProcess
+    game: LiveGame
+    display: str
+    settings: Path
+
+    def reset(self, seed: int = 0) -> None:
+        self.game.reset(LANE, load_scenario("iudex-phase1"), derive_seeds(np.array([seed]), 1))
+
+    def play(self, ticks: int) -> None:
+        for tick in range(ticks):
+            self.game.step(np.full(1, int(ROUND[tick % len(ROUND)]), np.uint32))
+
+    def keys_down(self) -> list[int]:
+        from Xlib.display import Display
+
+        connection = Display(self.display)
+        down: list[int] = [byte for byte in connection.query_keymap() if byte]
+        connection.close()
+        return down
+
+
+@contextmanager
+def table(folder: Path, **options: object) -> Iterator[Table]:
+    file = folder / "games.toml"
+    with virtual_screen() as display:
+        told = StandInOptions(display=display, settings=file, speed=SPEED, **options)  # type: ignore[arg-type]
+        with StandInProcess(told) as process:
+            game = open_live_game(load_games(file)[0])
+            assert isinstance(game, LiveGame)
+            try:
+                yield Table(process, game, display, file)
+            finally:
+                game.close()
+                launched = load_games(file)[0].pid
+                if launched != process.pid:
+                    with suppress(ProcessLookupError):
+                        os.kill(launched, signal.SIGTERM)
+
+
+def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
+    with table(tmp_path) as t:
+        check_game(lambda _: t.game, lanes=1)
+
+
+def test_skills_fight_through_memory_and_keys(tmp_path: Path) -> None:
+    with table(tmp_path) as t:
+        skills = [make_skill(name) for name in SKILL_NAMES]
+        scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Uniform(skills[4], 1, 2)}
+        combat = Combat(t.game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))
+        play, actions, seeds = ScriptedPlay(scripts), np.zeros((1, len(skills)), np.int64), derive_seeds(np.zeros(1), 1)
+        combat.begin(LANE, seeds)
+        play.begin(LANE, seeds)
+        while not combat.ended.any() and combat.ticks[0] < 200:
+            play.act(combat, actions)
+            combat.step(actions)
+        assert combat.raw[0, Raw.BOSS_HP] < 1037.0
+        assert combat.raw[0, Raw.PLAYER_HP] < 454.0
+        assert t.game.unknown_animations() == {}
+
+
+@pytest.mark.parametrize("misbehaviour", ["crash", "move", "hang 2", "freeze 2", "stall 3", "drop 3"])
+def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, tmp_path: Path) -> None:
+    with table(tmp_path) as t:
+        t.reset()
+        t.play(len(ROUND))
+        t.process.tell(misbehaviour)
+        with pytest.raises(EpisodeLostError):
+            t.play(6 * len(ROUND))
+        assert t.keys_down() == []
+        t.reset(seed=1)
+        t.play(len(ROUND))
+
+
+def test_stand_in_that_hangs_for_good_is_ended_and_launched_again(tmp_path: Path) -> None:
+    with table(tmp_path) as t:
+        t.reset()
+        t.process.tell("hang")
+        with pytest.raises(EpisodeLostError):
+            t.play(40)
+        t.reset(seed=1)
+        t.play(len(ROUND))
+        assert t.process.wait(5.0) == -signal.SIGKILL
+
+
+def test_a_whole_round_of_phases(tmp_path: Path) -> None:
+    with table(tmp_path) as t:
+        for name in ("iudex-phase2", "iudex-phase1"):
+            raw = t.game.reset(LANE, load_scenario(name), derive_seeds(np.zeros(1), 1))
+            assert raw[0, Raw.BOSS_HP] == load_scenario(name).boss_hp[0]
+            t.play(5)

@@ -1,0 +1,112 @@
+"""The memory link against a stand-in game: a process, a window and keys of its own."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.keys.testing import FakeDevice, virtual_screen
+from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.memory.link import MemoryLink
+from soulsgraph_envs.memory.still_game import still_game
+
+GAME = "dark-souls-3-1.15.2"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="plays on an X display")
+
+
+@pytest.fixture(scope="module")
+def display() -> Iterator[str]:
+    with virtual_screen() as name:
+        yield name
+
+
+@pytest.fixture
+def stand_in(display: str) -> Iterator[subprocess.Popen]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "soulsgraph_envs.standin", "--display", display, "--seconds", "60"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "ready" in process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(true, link, timeout_s=5.0):
+    """Read until a reading has what is wanted; give it."""
+    end_s = time.monotonic() + timeout_s
+    while not true(values := link.read()):
+        assert time.monotonic() < end_s, values
+        time.sleep(0.02)
+    return values
+
+
+def test_link_reads_writes_focuses_and_presses(display, stand_in):
+    link = MemoryLink(GameSettings(pid=stand_in.pid, display=display))
+    assert isinstance(link, Link)
+    try:
+        link.attach(5.0)
+        assert link.game.version == "1.15.2.0"
+        link.focus()
+        assert link.focused()
+        link.write({"no_attack": 1, "no_move": 0, "boss_hp": 800, "flasks": 2})
+        values = until(lambda values: values["boss_hp"] == 800 and values["flasks"] == 2, link)
+        assert values.keys() == link.supplies
+        link.keys.press("w")
+        try:
+            before = (values["player_x"], values["player_y"])
+            until(lambda values: abs(values["player_x"] - before[0]) + abs(values["player_y"] - before[1]) > 0.2, link)
+        finally:
+            link.keys.release("w")
+    finally:
+        link.close()
+        link.close()
+
+
+def test_link_tells_a_game_that_has_ended_and_finds_the_next():
+    with still_game(GAME) as first, still_game(GAME) as second:
+        link = MemoryLink(GameSettings(pid=first.pid), open_device=lambda _: FakeDevice())
+        with pytest.raises(LinkError, match="call attach first"):
+            link.read()
+        link.attach(5.0)
+        with pytest.raises(UnknownNameError, match="field to write"):
+            link.write({"camera_x": 1.0})
+        first.kill()
+        first.wait()
+        for ask in (link.read, lambda: link.write({"boss_hp": 1}), link.focused, link.focus):
+            with pytest.raises(LinkError):
+                ask()
+        with pytest.raises(LinkError, match="start the game again"):
+            link.attach(0.1)
+        link.attach(5.0, process_id=second.pid)
+        assert link.read()["boss_name"] == "c5110"
+        # From now on that one is the game.
+        link.attach(5.0)
+        assert link.game.reader.pid == second.pid
+        link.close()
+
+
+def test_link_waits_no_longer_than_told_for_a_game_that_is_not_there():
+    waits = []
+    link = MemoryLink(GameSettings(process="no-such-game.exe"), open_device=lambda _: FakeDevice(), sleep=waits.append)
+    with pytest.raises(LinkError, match=r"no-such-game\.exe"):
+        link.attach(0.0)
+    assert not waits
+    link.close()
+
+
+def test_elden_ring_supplies_no_target_through_memory():
+    link = MemoryLink(GameSettings(map="elden-ring-1.16.1"), open_device=lambda _: FakeDevice())
+    assert "player_hp" in link.supplies
+    assert not any(name.startswith(("boss_", "camera_", "flasks")) for name in link.supplies | link.writes)
+    assert link.bindings == "elden-ring"
+    link.close()

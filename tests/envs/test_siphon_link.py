@@ -1,0 +1,249 @@
+"""The Siphon link to a stand-in behind a server, through whatever goes wrong between them."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pysiphon import SiphonClient
+
+from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.keys.testing import virtual_screen
+from soulsgraph_envs.keys.xtest import XTestDevice
+from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.siphon.link import SiphonLink
+from soulsgraph_envs.siphon.protocol import ANSWERS, grpc, service
+from soulsgraph_envs.siphon.server import SiphonServer
+from soulsgraph_envs.siphon.serving import Serving
+from soulsgraph_envs.siphon.testing import Served, served_stand_in
+from soulsgraph_envs.standin.options import StandInOptions
+
+
+@pytest.fixture(scope="module")
+def screen() -> Iterator[str]:
+    with virtual_screen() as display:
+        yield display
+
+
+@pytest.fixture(scope="module")
+def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    serving = Serving("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
+    with served_stand_in(serving, StandInOptions(display=screen)) as served:
+        yield served
+
+
+@pytest.fixture
+def link(served: Served) -> Iterator[SiphonLink]:
+    link = SiphonLink(served.settings)
+    link.attach(5.0)
+    yield link
+    link.close()
+
+
+@pytest.fixture
+def device(screen: str) -> Iterator[XTestDevice]:
+    device = XTestDevice(screen)
+    yield device
+    device.close()
+
+
+def until(met: Callable[[], bool], limit_s: float = 5.0) -> None:
+    give_up = time.monotonic() + limit_s
+    while not met():
+        assert time.monotonic() < give_up, f"it did not come in {limit_s:g} s"
+        time.sleep(0.02)
+
+
+class AnotherServer(service.SiphonServiceServicer):
+    """A Siphon server as others have it: it says what it likes of itself."""
+
+    def GetServerStatus(self, request: object, context: object) -> object:  # noqa: N802 - the protocol's name
+        return ANSWERS["GetServerStatus"](success=True, message="Server is running")
+
+
+def can_read(link: SiphonLink) -> bool:
+    try:
+        link.read()
+    except LinkError:
+        return False
+    return True
+
+
+def test_the_link_keeps_its_contract(link: SiphonLink) -> None:
+    assert isinstance(link, Link)
+    reading = link.read()
+    assert reading.keys() == link.supplies
+    assert (reading["boss_name"], reading["flasks"], reading["boss_hp_max"]) == ("c5110", 3.0, 1037.0)
+    assert np.hypot(reading["camera_x"], reading["camera_y"]) == pytest.approx(1.0, abs=0.1)
+    assert link.focused()
+
+
+def test_the_link_writes_in_one_piece_and_by_itself(link: SiphonLink) -> None:
+    link.write({"no_ai": 1.0, "no_move": 1.0, "no_attack": 1.0, "no_damage": 1.0})
+    link.write({"player_x": 136.0, "player_y": 595.0, "player_z": -68.8, "flasks": 2.0, "player_no_gravity": 1.0})
+    until(lambda: link.read()["flasks"] == 2.0)
+    reading = link.read()
+    assert reading["player_x"] == pytest.approx(136.0, abs=0.5)
+    assert reading["player_y"] == pytest.approx(595.0, abs=0.5)
+    assert reading["player_no_gravity"] == reading["no_ai"] == 1.0
+    link.write({"player_no_gravity": 0.0, "no_ai": 0.0, "no_move": 0.0, "no_attack": 0.0, "flasks": 3.0})
+    until(lambda: link.read()["no_ai"] == 0.0)
+    with pytest.raises(GameError, match="boss_name"):
+        link.write({"boss_name": 1.0})
+
+
+def test_the_link_takes_pictures(link: SiphonLink) -> None:
+    assert link.capture().shape == (450, 800, 3)
+    frames = link.frames()
+    assert next(frames).shape == next(frames).shape == (450, 800, 3)
+    frames.close()
+
+
+def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) -> None:
+    link = SiphonLink(served.settings)
+    link.attach(5.0)
+    for key in ("w", "left_shift", "mouse_left"):
+        link.keys.check(key)
+        link.keys.press(key)
+    assert set(device.down()) == {"w", "left_shift", "mouse_left"}
+    link.close()
+    assert device.down() == ()
+    link.close()
+    with pytest.raises(LinkError, match="closed"):
+        link.read()
+
+
+def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served: Served, link: SiphonLink) -> None:
+    served.game.tell("move")
+    until(lambda: not can_read(link))
+    link.attach(5.0)
+    assert link.read()["boss_hp_max"] == 1037.0
+    served.game.tell("crash")
+    until(lambda: not can_read(link))
+    link.attach(10.0)
+    assert link.read()["boss_hp_max"] == 1037.0
+
+
+def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: Path) -> None:
+    serving = Serving("127.0.0.1:0", display=served.serving.display)
+    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+    link = SiphonLink(replace(served.settings, host=server.address))
+    try:
+        link.attach(5.0)
+        server.close()
+        with pytest.raises(LinkError, match="found nobody there"):
+            link.read()
+        with pytest.raises(LinkError):
+            link.attach(0.3)
+        server = SiphonServer(replace(serving, address=server.address), served.game.pid, captured_slots=True)
+        link.attach(10.0)
+        assert can_read(link)
+    finally:
+        link.close()
+        server.close()
+
+
+def test_a_server_that_lacks_our_method_is_told_before_anything_is_sent() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    service.add_SiphonServiceServicer_to_server(AnotherServer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    link = SiphonLink(GameSettings(driver="siphon", host=f"127.0.0.1:{port}"))
+    with pytest.raises(GameError, match="understands the method 'module'"):
+        link.attach(5.0)
+    link.close()
+    server.stop(None).wait()
+
+
+def test_nobody_there_is_told(served: Served) -> None:
+    link = SiphonLink(GameSettings(driver="siphon", host="127.0.0.1:1"))
+    with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: expected it to answer, found nobody"):
+        link.attach(0.2)
+    link.close()
+
+
+def test_another_address_demands_the_token(
+    served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(GameError, match=r"expected --token-file for 0\.0\.0\.0:0"):
+        SiphonServer(Serving("0.0.0.0:0"), served.game.pid)
+    token = tmp_path / "token"
+    serving = Serving("0.0.0.0:0", token_file=token, display=served.serving.display)
+    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+    host = f"127.0.0.1:{server.port}"
+    try:
+        with SiphonClient(host) as stock:
+            assert "token" in stock.get_server_status()["message"]
+            assert not stock.input_key_tap(["w"])["success"]
+            streamed = stock.stream_frames(max_frames=1)
+            assert streamed["frames_received"] == 0
+        link = SiphonLink(replace(served.settings, host=host, token_file=str(token)))
+        link.attach(5.0)
+        assert can_read(link)
+        link.close()
+        other = tmp_path / "other"
+        other.write_text("guess\n")
+        other.chmod(0o600)
+        stranger = SiphonLink(replace(served.settings, host=host, token_file=str(other)))
+        with pytest.raises(LinkError, match="token"):
+            stranger.attach(0.1)
+        stranger.close()
+    finally:
+        server.close()
+    secret = token.read_text().strip()
+    assert secret not in caplog.text + "".join(capsys.readouterr())
+
+
+def test_a_bare_remote_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        SiphonLink(GameSettings(driver="siphon", host="gamepc:50051")).close()
+        assert "without a token and without encryption" in caplog.text
+        caplog.clear()
+        SiphonLink(GameSettings(driver="siphon", host="localhost:50051")).close()
+    assert not caplog.records
+
+
+def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Served, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    with pytest.raises(GameError, match="together"):
+        SiphonServer(Serving("127.0.0.1:0", certificate=certificate), served.game.pid)
+    serving = Serving("127.0.0.1:0", certificate=certificate, key=key, display=served.serving.display)
+    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+    host = f"localhost:{server.port}"
+    try:
+        link = SiphonLink(replace(served.settings, host=host, certificate=str(certificate)))
+        link.attach(5.0)
+        assert can_read(link)
+        link.close()
+        bare = SiphonLink(replace(served.settings, host=host))
+        with pytest.raises(LinkError):
+            bare.attach(0.1)
+        bare.close()
+    finally:
+        server.close()
+
+
+def test_server_end_releases_keys_and_ends_streams(served: Served, device: XTestDevice) -> None:
+    server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display), served.game.pid, captured_slots=True)
+    link = SiphonLink(replace(served.settings, host=server.address))
+    link.attach(5.0)
+    link.keys.press("w")
+    frames = link.frames()
+    next(frames)
+    server.close()
+    assert device.down() == ()
+    with pytest.raises(LinkError):
+        # What was under way may still come.
+        list(frames)
+    link.close()
