@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.env import FROZEN_SPEED
-from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
+from soulsgraph_envs.eldengym.errors import OptionError, ResetNeededError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import load_keys
 from soulsgraph_envs.eldengym.simulated_world import SimulatedWorld
 from soulsgraph_envs.eldengym.testing import FakeWorld
@@ -210,7 +210,7 @@ def test_refuses_an_action_outside_the_space(action: Any) -> None:
 
 def test_render_gives_the_observed_frame_and_nothing_before_a_fight() -> None:
     env = make()
-    with pytest.raises(OptionError, match="reset the environment first"):
+    with pytest.raises(ResetNeededError, match="call reset first"):
         env.render()
     observation, _ = env.reset(seed=0)
     assert isinstance(observation, dict)

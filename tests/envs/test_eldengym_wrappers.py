@@ -40,7 +40,6 @@ SQUARE = ArenaBoundary([(-10, -10), (10, -10), (10, 10), (-10, 10)])
 def attributes(**options: Any) -> tuple[AttributeEnv, FakeWorld]:
     env = AttributeEnv(driver="simulator", frame_size=(40, 50), **options)
     env.world = world = FakeWorld((40, 50))
-    env.client._world = world
     return env, world
 
 

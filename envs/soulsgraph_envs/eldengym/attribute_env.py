@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, MultiBinary
 
-from soulsgraph_envs.eldengym.client import GameClient
 from soulsgraph_envs.eldengym.errors import OptionError, SimulatedGameWarning
 from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, FightEnv, Info, frame_space, share_of
 from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
 from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym.options import check_at_least, check_choice
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 
@@ -82,6 +82,8 @@ class AttributeEnv(FightEnv[Observation]):
         for action in self.action_keys:
             if action not in bindings:
                 raise UnknownNameError("action", action, bindings)
+        check_at_least("actions, how many of them", len(self.action_keys), 1)
+        check_choice("number_shape", number_shape, ((), (1,)))
         self._keys = [bindings[action] for action in self.action_keys]
         self._shape = number_shape
         self.action_space = MultiBinary(len(self._keys))
@@ -96,7 +98,6 @@ class AttributeEnv(FightEnv[Observation]):
             self.world.close()
             raise
         self._read = tuple(dict.fromkeys((*self.memory_attributes, *DEFAULT_ATTRIBUTES, *_PLACES.values())))
-        self.client = GameClient(self.world)
 
     def _check_offered(self, fixed: Mapping[str, object]) -> None:
         for name in self.memory_attributes:

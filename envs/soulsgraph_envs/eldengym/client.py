@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import dist
+
 from soulsgraph_envs.eldengym.world import World
 
 _AXES = "XYZ"
@@ -19,9 +21,36 @@ class GameClient:
         return int(self.get("HeroHp"))
 
     @property
+    def player_max_hp(self) -> int:
+        """The player's full HP, in points."""
+        return int(self.get("HeroMaxHp"))
+
+    @property
+    def player_animation_id(self) -> int:
+        """What the player is doing."""
+        return int(self.get("HeroAnimId"))
+
+    @property
     def target_hp(self) -> int:
         """The boss's HP, in points."""
         return int(self.get("NpcHp"))
+
+    @property
+    def target_max_hp(self) -> int:
+        """The boss's full HP, in points."""
+        return int(self.get("NpcMaxHp"))
+
+    @property
+    def target_animation_id(self) -> int:
+        """What the boss is doing."""
+        return int(self.get("NpcAnimId"))
+
+    @property
+    def target_player_distance(self) -> float:
+        """How far the boss is from the player, in metres."""
+        names = [f"{who}GlobalPos{axis}" for who in ("Hero", "Npc") for axis in _AXES]
+        values = list(self._world.read(names).values())
+        return dist(values[:3], values[3:])
 
     def get(self, name: str) -> float:
         """Read one attribute by its Siphon name."""

@@ -65,13 +65,15 @@ class EldenGymEnv(FightEnv[Observation]):
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, max_steps if max_step is None else max_step, render_mode)
+        check_choice("max_steps", max_steps, (None, self.max_steps))
         check_choice("action_mode", action_mode, ACTION_MODES)
         check_choice("observation_mode", observation_mode, OBSERVATION_MODES)
         check_at_least("frame_skip", frame_skip, 1)
         check_at_least("game_fps", game_fps, 1)
         check_between("game_speed", game_speed, *SPEEDS)
-        self.scenario_name, self.game_speed, self.freeze_game = scenario_name, game_speed, freeze_game
-        self._wait_s = frame_skip / game_fps
+        self.scenario_name, self.action_mode, self.max_step = scenario_name, action_mode, self.max_steps
+        self.frame_skip, self.game_fps = frame_skip, game_fps
+        self.game_speed, self.freeze_game = game_speed, freeze_game
         self._taps, self._rgb = list(load_keys().discrete.values()), observation_mode == "rgb"
         every = load_keys().multi_binary
         self._every = every if action_mode == "multi_binary" else None
@@ -93,7 +95,7 @@ class EldenGymEnv(FightEnv[Observation]):
         tap = self._tap(action)
         if tap.keys:
             self.world.tap(tap.keys, tap.hold_ms, tap.delay_ms)
-        self.world.wait(self._wait_s)
+        self.world.wait(self.frame_skip / self.game_fps)
         self._freeze()
 
     def _tap(self, action: Any) -> Tap:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gymnasium
+
 from soulsgraph_envs.errors import SoulsGraphError
 
 
@@ -11,6 +13,10 @@ class OptionError(SoulsGraphError, ValueError):
 
 class RewardTypeError(SoulsGraphError, TypeError):
     """A reward that is no `RewardFunction`; EldenGym raises a `TypeError`."""
+
+
+class ResetNeededError(SoulsGraphError, gymnasium.error.ResetNeeded):
+    """Something that needs a fight under way, asked for before the first reset."""
 
 
 class SimulatedGameWarning(UserWarning):

@@ -9,10 +9,12 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from soulsgraph_envs.eldengym.errors import OptionError
+from soulsgraph_envs.eldengym.client import GameClient
+from soulsgraph_envs.eldengym.errors import OptionError, ResetNeededError
 from soulsgraph_envs.eldengym.options import check_at_least, check_choice, check_reward
 from soulsgraph_envs.eldengym.rewards import RewardFunction
 from soulsgraph_envs.eldengym.world import Frame, World
+from soulsgraph_envs.simulator.render import is_size
 
 Info = dict[str, Any]
 Observed = TypeVar("Observed")
@@ -41,7 +43,12 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         self._frame: Frame | None = None
         self._info: Info = {}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
+    @property
+    def client(self) -> GameClient:
+        """Give the game itself, by EldenGym's names for what is read and written."""
+        return GameClient(self.world)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
         """Begin a fight; on the simulator the same seed gives the same sequence of fights."""
         super().reset(seed=seed)
         self.step_count = 0
@@ -56,7 +63,10 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
         Raises:
             OptionError: for an action outside the action space.
+            ResetNeededError: before the first reset; after its end a fight goes on, as in EldenGym.
         """
+        # Else the keys would go to whatever the game is doing.
+        self._seen()
         assert self.action_space is not None
         if not self.action_space.contains(action):
             raise OptionError(f"action: expected one of {self.action_space}, found {action!r}.")
@@ -75,7 +85,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         """Give the picture of the last observation, (height, width, 3) uint8.
 
         Raises:
-            OptionError: before the first reset.
+            ResetNeededError: before the first reset.
         """
         return self._seen()
 
@@ -85,7 +95,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
     def _seen(self) -> Frame:
         if self._frame is None:
-            raise OptionError("picture: expected a fight, found none: reset the environment first.")
+            raise ResetNeededError("expected a fight under way, found none: call reset first.")
         return self._frame
 
     def _begin(self, seed: int) -> None:
@@ -107,8 +117,8 @@ def frame_space(size: tuple[int, int]) -> Box:
     Raises:
         OptionError: for a size that is none.
     """
-    for side, pixels in zip(("height", "width"), size, strict=True):
-        check_at_least(f"frame_size, {side}", pixels, 1)
+    if not is_size(size):
+        raise OptionError(f"frame_size: expected (height, width) in pixels, found {size!r}.")
     return Box(0, 255, (*size, 3), np.uint8)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
 from soulsgraph_envs.eldengym.rewards import RewardFunction
@@ -17,7 +18,7 @@ def check_reward(reward: object) -> None:
         )
 
 
-def check_choice(name: str, value: object, choices: Sequence[str | None]) -> None:
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise `OptionError` for a value that is not among the choices."""
     if value not in choices:
         raise OptionError(
@@ -27,11 +28,11 @@ def check_choice(name: str, value: object, choices: Sequence[str | None]) -> Non
 
 def check_between(name: str, value: float, low: float, high: float) -> None:
     """Raise `OptionError` for a number outside [low, high]."""
-    if not low <= value <= high:
+    if not (isinstance(value, Real) and low <= value <= high):
         raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {value!r}.")
 
 
-def check_at_least(name: str, value: int | None, low: int) -> None:
-    """Raise `OptionError` for a number below `low`; None passes."""
-    if value is not None and value < low:
+def check_at_least(name: str, value: float | None, low: float) -> None:
+    """Raise `OptionError` for anything but a number of at least `low`; None passes."""
+    if value is not None and not (isinstance(value, Real) and value >= low):
         raise OptionError(f"{name}: expected at least {low}, found {value!r}.")

@@ -27,7 +27,11 @@ class Link(Protocol):
     supplies: frozenset[str]
     writes: frozenset[str]
     bindings: str
-    keys: KeyDevice
+
+    @property
+    def keys(self) -> KeyDevice:
+        """The device that presses the game's keys."""
+        ...
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game and resolve its addresses; a second call finds it anew.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import Control
@@ -10,10 +13,15 @@ from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.keys.testing import FakeDevice
 from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.fields import FIELDS, Reading
+from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.standin.readings import Readings
 from soulsgraph_envs.standin.surroundings import load_surroundings
 from soulsgraph_envs.standin.world import Stage, World
+from soulsgraph_envs.state import RawValues
+from soulsgraph_envs.streams import derive_seeds
 
 _FRAME_S = 1.0 / 60.0
 _PRESSES = (
@@ -162,3 +170,26 @@ class FakeLink:
             raise LinkError("the game's process is gone.")
         if loaded and self.world.stage is Stage.LOADING:
             raise LinkError("the game is loading.")
+
+
+class FakeTable:
+    """A driver, its fake game and their clock; `link` are arguments of `FakeLink`."""
+
+    def __init__(self, settings: GameSettings | None = None, **link: Any) -> None:
+        self.time = FakeTime()
+        self.link = FakeLink(self.time, **link)
+        self.game = LiveGame(self.link, settings or GameSettings(), self.time.clock)
+
+    def reset(self, scenario: Scenario | None = None, seed: int = 0) -> RawValues:
+        """Begin an episode, of the first phase unless told otherwise, and give a copy of raw (1, 25)."""
+        begun = scenario or load_scenario("iudex-phase1")
+        return self.game.reset(np.zeros(1, np.int64), begun, derive_seeds(np.array([seed]), 1)).copy()
+
+    def step(self, control: Control = Control.NONE) -> RawValues:
+        """Play one tick and give a copy of raw (1, 25)."""
+        return self.game.step(np.full(1, int(control), np.uint32)).copy()
+
+    def play(self, control: Control, ticks: int) -> None:
+        """Send the same controls for some ticks."""
+        for _ in range(ticks):
+            self.step(control)

@@ -194,6 +194,11 @@ class Simulator:
         self._raw[:] = state["raw"]
         self._begun = bool((self._fights["scenario"] >= 0).all())
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # Pickled or copied, a view of an array becomes an array of its own.
+        self._fight_bytes = as_bytes(self._fights)
+
     def _number(self, scenario: Scenario) -> int:
         for number, row in enumerate(self._rows):
             if row.scenario is scenario or row.scenario == scenario:

@@ -54,6 +54,7 @@ class View(NamedTuple):
 
     right: Floats
     up: Floats
+    pixel_m: float
     x: float
     y: float
     ahead: tuple[float, float]
@@ -77,6 +78,12 @@ class Fighter(NamedTuple):
     colour: Colour
     animation: int
     progress: float
+
+
+def is_size(size: object) -> bool:
+    """Tell whether something is the size of a picture: (height, width), whole numbers above 0."""
+    sides = np.asarray(size)
+    return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
 
 
 def render(scene: Scene, size: tuple[int, int] = (90, 160)) -> Picture:
@@ -103,7 +110,7 @@ def _view(raw: Floats, size: tuple[int, int]) -> View:
     up = (0.5 * (height - 1) - np.arange(height, dtype=np.float64)) * scale
     level = sqrt(raw[Raw.CAMERA_X] ** 2 + raw[Raw.CAMERA_Y] ** 2)
     ahead = (raw[Raw.CAMERA_X] / level, raw[Raw.CAMERA_Y] / level) if level > 0.0 else (0.0, 1.0)
-    return View(right, up, raw[Raw.PLAYER_X] + 0.5 * dx, raw[Raw.PLAYER_Y] + 0.5 * dy, ahead)
+    return View(right, up, scale, raw[Raw.PLAYER_X] + 0.5 * dx, raw[Raw.PLAYER_Y] + 0.5 * dy, ahead)
 
 
 def _fighter(raw: Floats, view: View, who: str, radius_m: float, colour: Colour) -> Fighter:
@@ -137,9 +144,8 @@ def _draw_sector(picture: Picture, view: View, boss: Fighter, sector: Sector) ->
 
 def _draw_line(picture: Picture, view: View, start: tuple[float, float], end: tuple[float, float]) -> None:
     along = np.linspace(0.0, 1.0, sum(picture.shape[:2]))
-    scale = view.right[1] - view.right[0]
-    columns = (start[0] + along * (end[0] - start[0]) - view.right[0]) / scale
-    rows = (view.up[0] - start[1] - along * (end[1] - start[1])) / scale
+    columns = (start[0] + along * (end[0] - start[0]) - view.right[0]) / view.pixel_m
+    rows = (view.up[0] - start[1] - along * (end[1] - start[1])) / view.pixel_m
     inside = (columns >= 0) & (columns <= picture.shape[1] - 1)
     picture[np.rint(rows[inside]).astype(np.int64), np.rint(columns[inside]).astype(np.int64)] = _LOCK
 

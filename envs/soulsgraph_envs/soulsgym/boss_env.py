@@ -21,10 +21,11 @@ _STEPS_TO_LOCK_ON = 30
 _SEEDS = 2**63
 
 
-def check_phase(phase: int) -> None:
-    """Raise `InvalidGameSettings` for a phase that is neither 1 nor 2."""
+def checked_phase(phase: int) -> int:
+    """Give a phase as 1 or 2; raise `InvalidGameSettings` for another."""
     if phase not in (1, 2):
         raise InvalidGameSettings(f"phase: expected 1 or 2, found {phase!r}: choose one.")
+    return int(phase)
 
 
 class BossEnv(SoulsEnv):
@@ -69,7 +70,7 @@ class BossEnv(SoulsEnv):
         mask[allowed] = True
         return {"action_mask": mask, "allowed_actions": allowed}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the boss locked on; on the simulator the same seed gives the same one.
 
         Raises:

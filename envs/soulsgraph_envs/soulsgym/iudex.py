@@ -7,8 +7,10 @@ from typing import Any, Unpack
 import numpy as np
 from gymnasium.spaces import Box
 
-from soulsgraph_envs.soulsgym.boss_env import BossEnv, check_phase
+from soulsgraph_envs.simulator.render import is_size
+from soulsgraph_envs.soulsgym.boss_env import BossEnv, checked_phase
 from soulsgraph_envs.soulsgym.data import load_fight
+from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.soulsgym.game_state import GameState
 from soulsgraph_envs.soulsgym.reward import fight_reward
 from soulsgraph_envs.soulsgym.souls_env import Options, SoulsEnvDemo
@@ -43,15 +45,18 @@ class IudexEnv(_Iudex):
         init_pose_randomization: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        check_phase(phase)
+        self.phase = checked_phase(phase)
         super().__init__(game_speed, skip_steps, **options)
-        self.phase = phase
         self.random_player_pose = random_player_pose or init_pose_randomization
-        self.prepare("iudex", f"iudex-phase{phase}")
+        self.prepare("iudex", f"iudex-phase{self.phase}")
 
 
 class IudexImgEnv(IudexEnv):
-    """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8."""
+    """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8.
+
+    Raises:
+        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, and as `IudexEnv`.
+    """
 
     def __init__(
         self,
@@ -62,6 +67,10 @@ class IudexImgEnv(IudexEnv):
         resolution: tuple[int, int] = (90, 160),
         **options: Unpack[Options],
     ) -> None:
+        if not is_size(resolution):
+            raise InvalidGameSettings(
+                f"resolution: expected (height, width) in pixels, found {resolution!r}: try (90, 160)."
+            )
         super().__init__(game_speed, phase, random_player_pose, skip_steps, **options)
         self.resolution = resolution
         self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)

@@ -31,7 +31,7 @@ class SimulatedWorld:
     def __init__(self) -> None:
         self.game = Simulator(1)
         self.step_s = self.game.tick_s
-        self._raw = np.zeros(RAW_SIZE)
+        self._raw = np.zeros((1, RAW_SIZE))
 
     def controls(self, scenario: Scenario) -> Control:
         """Name the controls that have an effect in a scenario."""
@@ -42,19 +42,19 @@ class SimulatedWorld:
         self._clocks = AnimationClock(player_table().looped), AnimationClock(fight.looped)
         self._frost = frost_of(scenario.boss)
         self._transition = scenario.transition and scenario.transition.animation.name
-        self._raw = self.game.reset(_LANE, scenario, derive_seeds(seed))[0]
+        self._raw = self.game.reset(_LANE, scenario, derive_seeds(seed))
         self._place("player", start)
         self._place("boss", fight.boss_start)
         self.game.override(0, no_attack=1.0, no_move=1.0)
         for _ in range(_PRESSES_TO_LOCK_ON):
-            if not self._raw[Raw.LOCKED]:
-                self.game.step(np.array([Control.LOCK_ON], np.uint32))
+            if not self._raw[0, Raw.LOCKED]:
+                self._step(Control.LOCK_ON)
         self.game.override(0, no_attack=0.0, no_move=0.0)
         return self._look()
 
     def advance(self, controls: Control) -> GameState:
         """Hold and press `controls` for one step; give the state at its end."""
-        self.game.step(np.array([controls], np.uint32))
+        self._step(controls)
         return self._look()
 
     def frame(self, height: int, width: int) -> Frame:
@@ -65,12 +65,15 @@ class SimulatedWorld:
         """Close the simulator."""
         self.game.close()
 
+    def _step(self, controls: Control) -> None:
+        self._raw = self.game.step(np.array([controls], np.uint32))
+
     def _place(self, who: str, pose: Pose) -> None:
         x, y, _, angle = pose
         self.game.override(0, **{f"{who}_x": x, f"{who}_y": y, f"{who}_heading": angle})
 
     def _look(self) -> GameState:
-        raw = self._raw.tolist()
+        raw = self._raw[0].tolist()
         names = self.game.animation_names(0)
         player_s, boss_s = (
             clock.elapsed_s(name, raw[time_s], self.step_s)
@@ -98,8 +101,8 @@ class SimulatedWorld:
         )
 
     def _camera(self) -> Floats:
-        looks, head = self._raw[Raw.CAMERA_X : Raw.CAMERA_Z + 1], self._raw[Raw.PLAYER_X : Raw.PLAYER_Z + 1].copy()
-        head[2] += _HEAD_M
+        looks = self._raw[0, Raw.CAMERA_X : Raw.CAMERA_Z + 1]
+        head = self._raw[0, Raw.PLAYER_X : Raw.PLAYER_Z + 1] + (0.0, 0.0, _HEAD_M)
         return np.concatenate((head - _BEHIND_M * looks, looks))
 
     def _frost_left(self) -> tuple[float, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict, Unpack
 
@@ -48,21 +50,29 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     reward is that of the whole span.
 
     Raises:
-        InvalidGameSettings: if `game_speed` is not above 0, or the driver lacks one of the actions.
+        InvalidGameSettings: for a speed or render mode that cannot be, or a driver that lacks one of the actions.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
     #: A running game is made whole after every step, and HP counted here: nobody dies there, no phase changes.
     refills: ClassVar[bool] = True
 
-    def __init__(self, game_speed: float = 1.0, skip_steps: bool = False, **options: Unpack[Options]) -> None:
-        if not game_speed > 0:
-            raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed}: try 1.")
-        self.game_speed, self.skip_steps = game_speed, skip_steps
-        self.render_mode = options.get("render_mode")
-        self.world = options.get("world") or make_world(
-            options.get("driver", SIMULATOR), options.get("games"), game_speed, self.refills
-        )
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        skip_steps: bool = False,
+        *,
+        driver: str = SIMULATOR,
+        games: str | Path | None = None,
+        world: World | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not _is_factor(game_speed):
+            raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed!r}: try 1.")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise InvalidGameSettings(f"render_mode: expected None or 'rgb_array', found {render_mode!r}: choose one.")
+        self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
+        self.world = world or make_world(driver, games, game_speed, self.refills)
         self.step_size = self.world.step_s
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
@@ -76,7 +86,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         """Name the game, such as DarkSoulsIII."""
 
     @abstractmethod
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; on the simulator the same seed gives the same one."""
         return super().reset(seed=seed)
 
@@ -116,6 +126,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         before = self.game_state
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
+        if not self.action_space.contains(action):
+            raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
             self._advance(NOTHING)
@@ -146,8 +158,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         return [self.np_random_seed]
 
     def render(self) -> Frame | None:  # type: ignore[override]
-        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"."""
-        return self.world.frame(*_RENDERED) if self.render_mode == "rgb_array" else None
+        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `game_state` does."""
+        return self.world.frame(*_RENDERED) if self.render_mode and self.game_state else None
 
     def close(self) -> None:
         """Leave the game playable; a second call does nothing."""
@@ -168,8 +180,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def _apply_action(self, action: int) -> Control:
         """Give the keys of an action; none while the player cannot begin it, as the game would queue it."""
-        if not 0 <= action < len(ACTIONS):
-            raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
         return ACTIONS[action] if action in self.current_valid_actions() else Control.NONE
 
     def _lock_on(self, target_pose: Floats | None = None) -> None:
@@ -187,3 +197,7 @@ class SoulsEnvDemo(SoulsEnv):
 
     def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, Real) and 0.0 < float(value) < inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from soulsgraph_envs.soulsgym.boss_env import BossEnv, check_phase
+from soulsgraph_envs.soulsgym.boss_env import BossEnv, checked_phase
 from soulsgraph_envs.soulsgym.data import load_fight
 from soulsgraph_envs.soulsgym.game_state import GameState
 from soulsgraph_envs.soulsgym.reward import fight_reward
@@ -21,10 +21,9 @@ class VordtEnv(BossEnv):
     def __init__(
         self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
     ) -> None:
-        check_phase(phase)
+        self.phase = checked_phase(phase)
         super().__init__(game_speed, skip_steps, **options)
-        self.phase = phase
-        self.prepare("vordt", f"vordt-phase{phase}")
+        self.prepare("vordt", f"vordt-phase{self.phase}")
 
     @staticmethod
     def compute_reward(game_state: GameState, next_game_state: GameState) -> float:

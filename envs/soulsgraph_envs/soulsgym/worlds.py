@@ -25,6 +25,8 @@ def make_world(driver: str, games: str | Path | None, game_speed: float, refills
         UnknownNameError: if no driver has that name.
         InvalidGameSettings: for a `games` file of another driver, or a speed no game keeps up with.
     """
+    if driver == SIMULATOR and games is not None:
+        raise InvalidGameSettings(f"games: expected a driver for {games}, found {driver}: name its driver too.")
     if driver == SIMULATOR:
         return SimulatedWorld()
     if driver not in DRIVERS:

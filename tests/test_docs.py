@@ -1,0 +1,60 @@
+"""The pages on real games name what the code has: every setting, write, misbehaviour, key and unverified entry."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from soulsgraph_envs.data_files import shipped_names
+from soulsgraph_envs.keys.bindings import load_bindings
+from soulsgraph_envs.live.operations import OPERATIONS
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.memory.address_map import load_address_map
+from soulsgraph_envs.standin.misbehaviour import KINDS
+
+_DOCS = Path(__file__).parents[1] / "docs"
+
+
+def _rows(page: str, heading: str) -> dict[str, list[str]]:
+    """Give the rows of the first table below a heading, by the code in their first cell."""
+    text = (_DOCS / page).read_text(encoding="utf-8").split(f"# {heading}\n", 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert table
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
+    return {row[0].strip("`| "): row[1:] for row in rows}
+
+
+def test_every_key_of_the_games_file_is_told() -> None:
+    assert list(_rows("real_games.md", "The games file")) == [field.name for field in fields(GameSettings)]
+
+
+def test_every_write_operation_is_told_with_its_fields() -> None:
+    told = _rows("real_games.md", "What is written")
+    assert list(told) == list(OPERATIONS)
+    for name, (purpose, written, optional) in told.items():
+        operation = OPERATIONS[name]
+        assert purpose == operation.purpose
+        assert tuple(re.findall(r"`(\w+)`", written)) == operation.fields
+        assert (optional.strip("| ") == "yes") == operation.optional
+
+
+def test_every_misbehaviour_of_the_stand_in_is_told() -> None:
+    assert set(_rows("real_games.md", "When the stand-in misbehaves")) == set(KINDS)
+
+
+def test_every_unverified_entry_is_on_the_checklist_with_its_fallback() -> None:
+    maps = [load_address_map(name) for name in shipped_names("address map")]
+    unverified = {
+        name: one.entry(name).fallback for one in maps for name in one.readable() if not one.entry(name).verified
+    }
+    told = _rows("game_pc.md", "Entries that are not verified")
+    assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
+
+
+def test_the_keys_to_set_are_those_of_the_bindings() -> None:
+    bindings = load_bindings("dark-souls-3")
+    text = (_DOCS / "game_pc.md").read_text(encoding="utf-8").split("# Keys\n", 1)[1].split("\n\nThey", 1)[0]
+    cells = [cell.strip() for line in text.splitlines()[3:] for cell in line.strip("|").split(" | ")]
+    keys = {key for cell in cells[1::2] for key in cell.strip("| ").split()}
+    assert keys == set(bindings.keys)
