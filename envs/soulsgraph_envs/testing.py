@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -215,11 +215,11 @@ class LossyGame:
     """A game that breaks off at chosen ticks, and whose resets fail at first, as a real-time one may.
 
     `losses` maps the number of a step, from 0 on, to what it raises instead of being carried out;
-    the first `failing_resets` resets after the first one raise a `GameError`.
+    the resets after the first one raise `failures`, one each.
     """
 
-    def __init__(self, game: Game, losses: Mapping[int, EpisodeLostError], failing_resets: int = 0) -> None:
-        self._game, self._losses, self._failing = game, losses, failing_resets
+    def __init__(self, game: Game, losses: Mapping[int, EpisodeLostError], failures: Sequence[GameError] = ()) -> None:
+        self._game, self._losses, self._failures = game, losses, list(failures)
         self.lanes, self.tick_s, self.capabilities = game.lanes, game.tick_s, game.capabilities
         self.steps = self.resets = 0
         self.closed = False
@@ -227,8 +227,8 @@ class LossyGame:
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Reset the game, or fail to."""
         self.resets += 1
-        if 1 < self.resets <= 1 + self._failing:
-            raise GameError("the fake game: expected it to be ready, found it loading; wait.")
+        if self.resets > 1 and self._failures:
+            raise self._failures.pop(0)
         return self._game.reset(lanes, scenario, seeds)
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.combat import Combat, Controller
 from soulsgraph_envs.errors import EpisodeLostError
+from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes, EpisodeTally
 
@@ -45,16 +46,19 @@ class EpisodePlayer:
         playing = np.full(combat.lanes, -1, np.int64)
         order: list[npt.NDArray[np.int64]] = []
         upcoming = min(combat.lanes, len(seeds))
-        self._begin(playing, np.arange(upcoming), np.arange(upcoming), seeds)
+        playing[:upcoming] = np.arange(upcoming)
+        fresh = np.arange(upcoming)
         active = playing >= 0
         while active.any():
             try:
+                self._begin(fresh, playing, seeds)
+                fresh = fresh[:0]
                 self._tick(active)
             except EpisodeLostError as loss:
                 losses += 1
                 if losses > MOST_REPLAYS:
                     raise
-                self._replay(playing, seeds, loss)
+                fresh = self._lose(playing, loss)
                 continue
             ended = np.flatnonzero(active & combat.ended)
             if not ended.size:
@@ -64,31 +68,26 @@ class EpisodePlayer:
             order.append(playing[ended])
             if on_finished:
                 on_finished(len(ended))
-            fresh = np.arange(upcoming, min(upcoming + len(ended), len(seeds)))
-            upcoming += len(fresh)
+            following = np.arange(upcoming, min(upcoming + len(ended), len(seeds)))
+            upcoming += len(following)
+            fresh = ended[: len(following)]
             playing[ended] = -1
-            self._begin(playing, ended[: len(fresh)], fresh, seeds)
+            playing[fresh] = following
             active = playing >= 0
         return _sorted(self._tally.drain(), np.concatenate(order))
 
-    def _begin(
-        self,
-        playing: npt.NDArray[np.int64],
-        lanes: npt.NDArray[np.int64],
-        episodes: npt.NDArray[np.int64],
-        seeds: Seeds,
-    ) -> None:
+    def _begin(self, lanes: LaneIndices, playing: npt.NDArray[np.int64], seeds: Seeds) -> None:
         if lanes.size:
-            playing[lanes] = episodes
-            self._combat.begin(lanes, seeds[episodes])
-            self._controller.begin(lanes, seeds[episodes])
+            self._combat.begin(lanes, seeds[playing[lanes]])
+            self._controller.begin(lanes, seeds[playing[lanes]])
 
-    def _replay(self, playing: npt.NDArray[np.int64], seeds: Seeds, loss: EpisodeLostError) -> None:
+    def _lose(self, playing: npt.NDArray[np.int64], loss: EpisodeLostError) -> LaneIndices:
+        """Forget the episodes under way, and give their lanes to begin again."""
         _logger.warning("episode lost, played again: %s", loss.reason)
         self.replays += 1
         lanes = np.flatnonzero(playing >= 0)
         self._tally.sums[lanes] = 0.0
-        self._begin(playing, lanes, playing[lanes], seeds)
+        return lanes
 
     def _tick(self, active: npt.NDArray[np.bool_]) -> None:
         combat = self._combat

@@ -41,6 +41,7 @@ class Sampler:
         self._networks: FusedNetworks | None = None
         self._began = False
         self.decisions = 0
+        self._failure: GameError | None = None
         #: Control ticks stepped so far.
         self.ticks = 0
 
@@ -59,7 +60,13 @@ class Sampler:
             self._networks.replace(self._combat.position(network.skill), network)
 
     def sample(self, max_transitions: int) -> Chunk:
-        """Step until another tick could bring more than `max_transitions`."""
+        """Step until another tick could bring more than `max_transitions`.
+
+        Raises:
+            GameError: if a real-time game could not be reset, or lost its episode; call `abandon_episodes` then.
+        """
+        if self._failure is not None:
+            raise self._failure
         parts: list[Transitions] = []
         lanes = self._combat.lanes
         count, before = 0, self.ticks
@@ -79,9 +86,9 @@ class Sampler:
                 self._tally.close(ended)
                 try:
                     self._begin(ended)
-                except GameError:
-                    # What was gathered is whole; the next call asks a real-time game again, and tells.
-                    self._began = False
+                except GameError as failure:
+                    # What was gathered is handed over first: the next call tells.
+                    self._failure = failure
                     break
         if self._log.count:
             parts.append(self._judge())
@@ -91,7 +98,7 @@ class Sampler:
         """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
         self._log.drain()
         self._tally.sums[:] = 0.0
-        self._began = False
+        self._began, self._failure = False, None
 
     def _tick(self) -> None:
         assert self._networks is not None, "set_networks comes before sample"

@@ -183,13 +183,46 @@ def test_observation_shows_shares_of_the_bars_and_the_animation_before() -> None
         ({"observation_mode": "state"}, "dict, rgb"),
         ({"frame_skip": 0}, "at least 1"),
         ({"game_speed": 0.0}, "from 0.1 to 3"),
+        ({"frame_skip": "4"}, "at least 1"),
+        ({"game_speed": "fast"}, "from 0.1 to 3"),
         ({"max_step": 0}, "at least 1"),
+        ({"max_step": 5, "max_steps": 7}, "max_steps: expected one of None, 5"),
+        *(({"frame_size": size}, "frame_size: expected") for size in (5, (0, 9), (9, 9, 3), (9.5, 9))),
         ({"render_mode": "human"}, "rgb_array"),
     ],
 )
 def test_refuses_what_is_not_offered_naming_what_is(options: dict[str, Any], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         make(**options)
+
+
+def test_attributes_refuse_what_is_not_offered() -> None:
+    with pytest.raises(OptionError, match="actions, how many of them: expected at least 1"):
+        make_attributes(actions=[])
+    with pytest.raises(OptionError, match="number_shape: expected one of"):
+        make_attributes(number_shape=(2,))
+
+
+def test_no_key_is_sent_before_a_fight() -> None:
+    env = make()
+    world = faked(env)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset first"):
+        env.step(1)
+    assert world.asked == []
+    assert issubclass(ResetNeededError, SoulsGraphError)
+
+
+def test_the_game_is_at_hand_by_the_names_of_the_original() -> None:
+    env = make()
+    world = faked(env)
+    env.reset(0)
+    world.values.update(HeroHp=25.0, NpcHp=500.0, NpcGlobalPosX=3.0, NpcGlobalPosZ=4.0)
+    client = env.unwrapped.client
+    assert (client.player_hp, client.player_max_hp, client.player_animation_id) == (25, 100, 1)
+    assert (client.target_hp, client.target_max_hp, client.target_animation_id) == (500, 1000, 2)
+    assert client.target_player_distance == 5.0
+    client.set_player_hp(60.0)
+    assert env.step(0)[4]["player_hp"] == 60
 
 
 def test_refuses_a_reward_that_is_no_reward_function() -> None:

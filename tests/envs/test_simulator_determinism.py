@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +57,22 @@ def test_a_lane_is_the_same_alone_and_among_others(lanes: int, seed: int, data: 
 def test_different_seeds_give_different_fights() -> None:
     course = play(Simulator(8), PHASE_1, derive_seeds(np.arange(8), 1), np.zeros((50, 8), np.uint32))
     assert len({lane.tobytes() for lane in np.moveaxis(course, 1, 0)}) == 8
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sim: pickle.loads(pickle.dumps(sim))], ids=["copy", "pickle"])
+def test_a_copy_fights_on_alike_and_alone(copied: Callable[[Simulator], Simulator]) -> None:
+    sim, controls = Simulator(2), sample_controls(2, 200)
+    play(sim, PHASE_1, derive_seeds(np.arange(2), 3), controls[:100])
+    other = copied(sim)
+    for row in controls[100:]:
+        for one in (sim, other):
+            one.step(row)
+            one.override(1, player_hp=454.0)
+        assert sim.values(1) == other.values(1)
+        assert sim.animation_names(0) == other.animation_names(0)
+    before = sim.values(0)
+    other.step(controls[0])
+    assert sim.values(0) == before != other.values(0)
 
 
 def test_course_is_the_same_in_another_process() -> None:

@@ -65,6 +65,12 @@ class TestOverride:
         sim.override(0, no_attack=0)
         assert np.isin(press(sim, Control.NONE, 120)[:, 0, Raw.BOSS_ANIMATION], moves).any()
 
+    def test_the_wait_of_a_boss_without_attacks_does_not_run_down(self) -> None:
+        sim = open_fight(SCENARIO, wait=50, boss_y=Y - 3.2)
+        sim.override(0, no_attack=1)
+        press(sim, Control.NONE, 200)
+        assert values(sim)["wait"] == 50
+
     def test_without_attacks_not_even_a_counter_from_behind(self) -> None:
         sim = open_fight(SCENARIO, lanes=50, boss_y=Y - 3.0, boss_heading=0.0)
         for lane in range(50):

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import gymnasium
 import numpy as np
 import pytest
@@ -74,7 +77,7 @@ def test_the_shape_is_soulsgyms():
 
 def test_an_episode_begins_at_the_published_pose_with_the_lock_taken():
     env = IudexEnv()
-    shown, info = env.reset(seed=4)
+    shown, info = env.reset(4)
     assert shown["player_pose"][:2] == pytest.approx([132.176, 575.064])
     assert shown["boss_pose"][:2] == pytest.approx([141.3, 591.9])
     assert (shown["lock_on"], shown["phase"], shown["boss_hp"][0]) == (1, 1, 1037)
@@ -151,8 +154,11 @@ def test_an_action_that_cannot_begin_is_left_out():
 
 
 def test_an_action_that_does_not_exist_is_refused():
-    with pytest.raises(UnknownNameError, match="action: expected one of 0 to 19; found 20"):
-        scripted(standing()).step(20)
+    env = scripted(standing())
+    for action in (20, -1, 3.7, None, [3]):
+        with pytest.raises(UnknownNameError, match="action: expected one of 0 to 19; found"):
+            env.step(action)
+    assert env.world.sent == []
 
 
 def test_the_reward_counts_both_shares_and_the_way_to_the_middle():
@@ -244,10 +250,40 @@ def test_a_driver_without_an_action_is_refused_with_the_action():
         IudexEnv(world=world)
 
 
-@pytest.mark.parametrize("wrong", [{"game_speed": 0.0}, {"phase": 3}, {"driver": "memory", "game_speed": 9.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"game_speed": 0.0},
+        {"game_speed": float("inf")},
+        {"game_speed": "fast"},
+        {"phase": 3},
+        {"driver": "memory", "game_speed": 9.0},
+        {"games": "games.toml"},
+        {"render_mode": "human"},
+        *({"resolution": size} for size in (90, (0, 160), (90, 160, 3), (9.5, 16))),
+    ],
+    ids=str,
+)
 def test_settings_that_cannot_be_are_refused(wrong):
-    with pytest.raises(InvalidGameSettings, match=next(reversed(wrong))):
-        IudexEnv(**wrong)
+    with pytest.raises(InvalidGameSettings, match=f"{next(reversed(wrong))}: expected"):
+        IudexImgEnv(**wrong)
+
+
+def test_an_option_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="drver"):
+        IudexEnv(drver="memory")
+
+
+def test_a_copy_fights_on_alike():
+    env = IudexEnv()
+    play(env, 2, 60)
+    copies = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+    for action in [8, 16, 19] * 20:
+        (_, *told, info), *others = [each.step(action) for each in (env, *copies)]
+        assert all(other[1:4] == tuple(told) for other in others)
+        assert all(other[4]["allowed_actions"] == info["allowed_actions"] for other in others)
+        if told[1]:
+            break
 
 
 def test_every_action_does_something_on_the_simulator():
@@ -285,6 +321,12 @@ def test_a_picture_shows_the_fight_move():
     assert (first != later).any()
     assert env.render().shape == (360, 640, 3)
     assert IudexEnv().render() is None
+    with pytest.raises(ResetNeeded):
+        IudexImgEnv(render_mode="rgb_array").render()
+
+
+def test_the_smallest_picture_is_one_pixel():
+    assert IudexImgEnv(resolution=(1, 1)).reset(seed=0)[0].shape == (1, 1, 3)
 
 
 def test_every_environment_is_found_by_its_id():

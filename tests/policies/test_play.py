@@ -16,8 +16,8 @@ SCENARIO = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
 SEEDS = np.arange(4, dtype=np.uint64)
 
 
-def make_player(losses):
-    game = LossyGame(Simulator(1), losses)
+def make_player(losses, failures=()):
+    game = LossyGame(Simulator(1), losses, failures)
     combat = Combat(game, SKILLS, SCENARIO, Horizon("movement", 40))
     return EpisodePlayer(combat, ScriptedPlay({name: engaging()[name] for name in ("camera", "lock_on", "movement")}))
 
@@ -28,6 +28,13 @@ def test_a_lost_episode_is_played_again_from_its_seed_as_if_nothing_had_been():
     assert (whole.replays, lossy.replays) == (0, 2)
     for name in ("lengths", "ticks", "terms", "player_hp", "boss_hp"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_an_episode_lost_in_its_reset_is_begun_again():
+    lossy = make_player({}, [EpisodeLostError("keys were dead", 8)])
+    expected, found = make_player({}).play(SEEDS), lossy.play(SEEDS)
+    assert lossy.replays == 1
+    assert np.array_equal(found.terms, expected.terms)
 
 
 def test_a_game_that_loses_the_same_episode_again_and_again_is_given_up():

@@ -7,7 +7,7 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError
+from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import make_skill
@@ -29,8 +29,8 @@ def network(action: int = 0) -> FrozenNetwork:
     return FrozenNetwork("camera", CAMERA.observation.bind(SCENARIO), np.zeros(size), np.ones(size), 10.0, layers)
 
 
-def make_sampler(losses=None, failing_resets=0, exploration=0.0):
-    game = LossyGame(Simulator(1), losses or {}, failing_resets)
+def make_sampler(losses=None, failures=(), exploration=0.0):
+    game = LossyGame(Simulator(1), losses or {}, failures)
     combat = Combat(game, (CAMERA,), SCENARIO, Horizon("camera", CAMERA.horizon))
     return Sampler(combat, 7, lambda _: exploration), game
 
@@ -79,6 +79,16 @@ def test_doubtful_transitions_never_reach_the_learner(doubtful):
     assert [note for chunk in chunks for note in chunk.notes] == ["episode lost: frozen"]
 
 
+def test_what_a_reset_puts_in_doubt_never_reaches_the_learner_either():
+    sampler, _ = make_sampler(failures=[EpisodeLostError("keys were dead", 8)])
+    sampling = RealTimeSampling(sampler)
+    sampling.set_networks([network()])
+    chunks = play(sampling, 2 * CAMERA.horizon)
+    sampling.close()
+    assert np.sum(column(chunks, "episodes") == 1) == CAMERA.horizon - 8
+    assert [note for chunk in chunks for note in chunk.notes] == ["episode lost: keys were dead"]
+
+
 def test_a_lost_episode_is_not_counted_as_an_episode():
     sampler, _ = make_sampler({10: EpisodeLostError("gone")})
     sampling = RealTimeSampling(sampler)
@@ -92,14 +102,14 @@ def test_a_lost_episode_is_not_counted_as_an_episode():
 
 def test_a_game_that_is_not_ready_is_tried_again_and_told_of(monkeypatch):
     monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
-    sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, failing_resets=3)
+    sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, [GameError("loading") for _ in range(3)])
     sampling = RealTimeSampling(sampler)
     sampling.set_networks([network()])
     chunks = play(sampling, 60)
     sampling.close()
     notes = [note for chunk in chunks for note in chunk.notes]
     assert notes[0] == "episode lost: crashed"
-    assert "game not ready, trying again: the fake game: expected it to be ready" in notes[1]
+    assert notes[1] == "game not ready, trying again: loading"
     assert game.resets >= 5
 
 

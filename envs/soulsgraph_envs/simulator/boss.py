@@ -47,7 +47,8 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
     if lane.stance >= PARRIED or lane.boss_hp <= boss.transition_below_hp:
         _bound_frame(lane, boss, target.distance, streams, index)
         return
-    lane.wait -= 1
+    if not lane.no_attack:
+        lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
         _stand(lane, TURN)
