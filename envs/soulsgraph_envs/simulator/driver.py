@@ -128,9 +128,10 @@ class Simulator:
 
         The names are those of `outside.TARGETS`: places (the arena's edge holds them in the next frame),
         headings, HP, stamina, FP and flasks, which are held within their bounds, and the flags
-        `no_attack` (the boss begins no move, its wait stands still), `no_move` (nobody leaves the spot or turns) and `no_damage` (nobody
-        loses HP), which last until the lane's next reset. The camera stays where it looks; a boss set
-        below the HP of its transition changes its phase as soon as its move is over.
+        `no_attack` (the boss begins no move, its wait stands still), `no_move` (nobody leaves the spot
+        or turns) and `no_damage` (nobody loses HP), which last until the lane's next reset. The camera
+        stays where it looks; a boss set below the HP of its transition changes its phase as soon as its
+        move is over.
 
         Raises:
             UnknownNameError: for another name.
