@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.game import Game
 from soulsgraph_envs.games import make_game, open_live_game
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
@@ -52,12 +53,19 @@ class SkillGraphEnvRunner(ChunkRunner):
         task: SamplingTask = self.config.env_config["task"]
         skills, index = self.config.skills, self.worker_index or 0
         settings = task.game_of(index)
-        game = make_game(task.lanes) if settings is None else open_live_game(settings)
-        combat = Combat(game, skills, task.scenario, Horizon(skills[-1].name, skills[-1].horizon))
+        horizon = Horizon(skills[-1].name, skills[-1].horizon)
         seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
-        sampler = Sampler(combat, seed, self.config.hyperparameters.exploration_rate, index * task.lanes)
-        self._sampler = sampler if settings is None else RealTimeSampling(sampler)
+
+        def sampler(game: Game) -> Sampler:
+            exploration = self.config.hyperparameters.exploration_rate
+            return Sampler(Combat(game, skills, task.scenario, horizon), seed, exploration, index * task.lanes)
+
         self._scenario = task.scenario
+        self._sampler: Sampler | RealTimeSampling
+        if settings is None:
+            self._sampler = sampler(make_game(task.lanes))
+        else:
+            self._sampler = RealTimeSampling(sampler(open_live_game(settings)), rehearsal=sampler(make_game()))
 
     def weights_changed(self, skills: Collection[str]) -> None:
         """Play `skills` by their modules' weights from now on."""

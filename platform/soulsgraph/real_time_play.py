@@ -15,7 +15,7 @@ from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.games import open_live_game
+from soulsgraph_envs.games import make_game, open_live_game
 from soulsgraph_envs.live.cycle_timer import CycleReport
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.streams import Seeds
@@ -73,6 +73,7 @@ def play_in_games(
     Raises:
         GameError: if a game cannot be reached or reset; the other games stop.
     """
+    _warm_up(match)
     stop, lock = threading.Event(), threading.Lock()
 
     def finished(count: int) -> None:
@@ -94,6 +95,13 @@ def play_in_games(
             stop.set()
     parts, reports = zip(*(future.result() for future in playing), strict=True)
     return Episodes.join(parts), reports
+
+
+def _warm_up(match: Match) -> None:
+    """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
+    skill = match.skills[-1]
+    combat = Combat(make_game(), match.skills, match.scenario, Horizon(skill.name, 1))
+    EpisodePlayer(combat, match.controller(1)).play(np.zeros(1, np.uint64))
 
 
 def _play(

@@ -35,10 +35,12 @@ class RealTimeSampling:
     """Play a sampler's game without a pause; `sample` gives what was collected since.
 
     `notes` of the chunks tell which episodes were lost and why, and when the game could not be reset.
+    The `rehearsal`, a sampler of the simulator, plays first: what is compiled at its first use must not
+    hold up a running fight.
     """
 
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Sampler, rehearsal: Sampler | None = None) -> None:
+        self._sampler, self._rehearsal = sampler, rehearsal
         self._young: deque[_Collected] = deque()
         self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
         self._notes: list[str] = []
@@ -99,8 +101,13 @@ class RealTimeSampling:
     def _take_up_networks(self) -> None:
         with self._changed:
             networks, self._pending = list(self._pending.values()), {}
-        if networks:
-            self._sampler.set_networks(networks)
+        if not networks:
+            return
+        if self._rehearsal is not None:
+            self._rehearsal.set_networks(networks)
+            self._rehearsal.sample(1)
+            self._rehearsal = None
+        self._sampler.set_networks(networks)
 
     def _play(self) -> None:
         try:

@@ -108,8 +108,9 @@ def test_a_map_without_what_agents_are_shown_is_refused_with_the_list():
 
 def test_a_running_game_has_no_pictures():
     _, world = running(refills=True)
-    with pytest.raises(InvalidGameSettings, match="frames"):
-        IudexImgEnv(world=world).reset()
+    for make in (lambda: IudexImgEnv(world=world), lambda: IudexEnv(world=world, render_mode="rgb_array")):
+        with pytest.raises(InvalidGameSettings, match="frames: expected the simulator"):
+            make()
 
 
 def test_a_rage_that_cannot_be_kept_up_is_refused():

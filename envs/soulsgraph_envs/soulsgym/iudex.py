@@ -55,7 +55,8 @@ class IudexImgEnv(IudexEnv):
     """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8.
 
     Raises:
-        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, and as `IudexEnv`.
+        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, a running game, of which
+            there are no frames, and as `IudexEnv`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class IudexImgEnv(IudexEnv):
                 f"resolution: expected (height, width) in pixels, found {resolution!r}: try (90, 160)."
             )
         super().__init__(game_speed, phase, random_player_pose, skip_steps, **options)
+        self._demand_frames()
         self.resolution = resolution
         self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)
 

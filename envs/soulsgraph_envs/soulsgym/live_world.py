@@ -52,7 +52,8 @@ class LiveWorld:
         InvalidGameSettings: if the link lacks something that SoulsGym's agents are shown.
     """
 
-    repeatable = False
+    #: No driver of a running game captures its window.
+    repeatable = draws = False
 
     def __init__(self, link: Link, settings: GameSettings, refills: bool, clock: Clock | None = None) -> None:
         if missing := sorted(_NEEDED - link.supplies):
@@ -102,12 +103,8 @@ class LiveWorld:
         return self._look(self._game.reading)
 
     def frame(self, height: int, width: int) -> Frame:
-        """Refuse: no driver of a running game captures its window.
-
-        Raises:
-            InvalidGameSettings: always.
-        """
-        raise InvalidGameSettings("frames: expected the simulator, found a running game: take driver='simulator'.")
+        """Refuse, with `InvalidGameSettings`."""
+        raise InvalidGameSettings(f"a frame of {height} x {width}: expected a world that draws, found a running game.")
 
     def close(self) -> None:
         """Let the game's clock run, release every key and let go of the game."""

@@ -26,7 +26,7 @@ _TIMES = Raw.PLAYER_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_TIME_S
 class SimulatedWorld:
     """Fight in the simulator; HP really moves, and a fight repeats exactly."""
 
-    repeatable = True
+    repeatable = draws = True
 
     def __init__(self) -> None:
         self.game = Simulator(1)

@@ -73,6 +73,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             raise InvalidGameSettings(f"render_mode: expected None or 'rgb_array', found {render_mode!r}: choose one.")
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
         self.world = world or make_world(driver, games, game_speed, self.refills)
+        if render_mode is not None:
+            self._demand_frames()
         self.step_size = self.world.step_s
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
@@ -164,6 +166,10 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     def close(self) -> None:
         """Leave the game playable; a second call does nothing."""
         self.world.close()
+
+    def _demand_frames(self) -> None:
+        if not self.world.draws:
+            raise InvalidGameSettings("frames: expected the simulator, found a running game: take driver='simulator'.")
 
     def _advance(self, action: int) -> None:
         """Move the world on by one step."""

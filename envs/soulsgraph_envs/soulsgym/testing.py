@@ -48,7 +48,7 @@ class FakeWorld:
     """
 
     step_s = 0.1
-    repeatable = False
+    repeatable, draws = False, True
 
     def __init__(self, script: Sequence[GameState | GameError], able: Control = ALL_CONTROLS) -> None:
         self._script, self._able, self._place = list(script), able, -1

@@ -19,12 +19,13 @@ Frame = npt.NDArray[np.uint8]
 class World(Protocol):
     """One fight at a time, standing still between steps of `step_s` seconds of the game.
 
-    `repeatable`: the same seeds and controls give the same fight. Everything but `close` raises
-    `GameError` where the game does not answer.
+    `repeatable`: the same seeds and controls give the same fight. `draws`: there are frames.
+    Everything but `close` raises `GameError` where the game does not answer.
     """
 
     step_s: float
     repeatable: bool
+    draws: bool
 
     def controls(self, scenario: Scenario) -> Control:
         """Name the controls that have an effect in a scenario; refuse one that cannot be fought here."""
@@ -39,7 +40,7 @@ class World(Protocol):
         ...
 
     def frame(self, height: int, width: int) -> Frame:
-        """Draw the fight."""
+        """Draw the fight, if the world `draws`."""
         ...
 
     def close(self) -> None:

@@ -247,7 +247,7 @@ def bench(
     output: OutputOptions = DEFAULT_OUTPUT,
     rounds: int = 3,
 ) -> None:
-    """Measure speed: training beside stable-baselines3 and stock RLlib, simulator, a tick of the agent, a look at a game.
+    """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a look at memory.
 
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
