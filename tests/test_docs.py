@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.live.operations import OPERATIONS
+from soulsgraph_envs.live.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import load_address_map
 from soulsgraph_envs.standin.misbehaviour import KINDS
@@ -16,9 +19,9 @@ from soulsgraph_envs.standin.misbehaviour import KINDS
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
-def _rows(page: str, heading: str) -> dict[str, list[str]]:
-    """Give the rows of the first table below a heading, by the code in their first cell."""
-    text = (_DOCS / page).read_text(encoding="utf-8").split(f"# {heading}\n", 1)[1]
+def _rows(page: str, above: str) -> dict[str, list[str]]:
+    """Give the rows of the first table below some words of a page, by the code in their first cell."""
+    text = (_DOCS / page).read_text(encoding="utf-8").split(above, 1)[1]
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert table
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
@@ -26,21 +29,25 @@ def _rows(page: str, heading: str) -> dict[str, list[str]]:
 
 
 def test_every_key_of_the_games_file_is_told() -> None:
-    assert list(_rows("real_games.md", "The games file")) == [field.name for field in fields(GameSettings)]
+    assert list(_rows("real_games.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
 
 
-def test_every_write_operation_is_told_with_its_fields() -> None:
-    told = _rows("real_games.md", "What is written")
-    assert list(told) == list(OPERATIONS)
+@pytest.mark.parametrize(
+    ("above", "operations"),
+    [("# What is written\n", OPERATIONS), ("by the names of its attributes,", ELDENGYM_OPERATIONS)],
+)
+def test_every_write_operation_is_told_with_its_fields(above: str, operations: Mapping[str, Operation]) -> None:
+    told = _rows("real_games.md", above)
+    assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
-        operation = OPERATIONS[name]
+        operation = operations[name]
         assert purpose == operation.purpose
         assert tuple(re.findall(r"`(\w+)`", written)) == operation.fields
         assert (optional.strip("| ") == "yes") == operation.optional
 
 
 def test_every_misbehaviour_of_the_stand_in_is_told() -> None:
-    assert set(_rows("real_games.md", "When the stand-in misbehaves")) == set(KINDS)
+    assert set(_rows("real_games.md", "# When the stand-in misbehaves\n")) == set(KINDS)
 
 
 def test_every_unverified_entry_is_on_the_checklist_with_its_fallback() -> None:
@@ -48,7 +55,7 @@ def test_every_unverified_entry_is_on_the_checklist_with_its_fallback() -> None:
     unverified = {
         name: one.entry(name).fallback for one in maps for name in one.readable() if not one.entry(name).verified
     }
-    told = _rows("game_pc.md", "Entries that are not verified")
+    told = _rows("game_pc.md", "# Entries that are not verified\n")
     assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
@@ -101,16 +101,13 @@ def load_player(name_or_path: str | Path) -> PlayerData:
     _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
     for key, action in actions.items():
         _check_action(action, where.at("animations").at(key))
-    for group, needed in _GROUPS.items():
-        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
     for key in _WITH_EFFECT & actions.keys():
         if actions[key].hit_s < 0:
             raise where.at("animations").at(key).at("hit_s").error("the moment of the effect", actions[key].hit_s)
+    _check_groups(player, actions, where)
     for group in ("attack", "heavy", "weapon_art", "parry"):
         if (blow := getattr(player, group)) is not None:
             _check_ordered(blow.damage, where.at(group).at("damage"))
-    if player.parry is not None:
-        _check_ordered(player.parry.window_s, where.at("parry.window_s"))
     if player.camera.lock_break_m < player.camera.lock_range_m:
         raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
     return player
@@ -162,6 +159,19 @@ def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
         ids = [*(move.id for move in one.moves), *(animation.id for animation in one.animations.known().values())]
         if scenario.transition.animation.id in ids:
             raise where.at("animation.id").error("an id that neither boss has", scenario.transition.animation.id)
+
+
+def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where: Where) -> None:
+    """Check that each optional group has its animations, and that its moments lie within them."""
+    for group, needed in _GROUPS.items():
+        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
+    if player.parry is not None:
+        window_s, length_s = player.parry.window_s, actions["parry"].length_s
+        _check_ordered(window_s, where.at("parry.window_s"))
+        if window_s[1] > length_s:
+            raise where.at("parry.window_s").error(f"a window within the parry's {length_s:g} s", list(window_s))
+    if player.jump is not None and player.jump.airborne_s >= (lands_s := actions["jump"].hit_s):
+        raise where.at("jump.airborne_s").error(f"a moment before it lands, {lands_s:g} s", player.jump.airborne_s)
 
 
 def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.controls import ALL_CONTROLS, Control, Controls
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import RawValues
 from soulsgraph_envs.streams import Seeds
@@ -28,6 +29,7 @@ class Capabilities:
     can_pause: bool = False
     can_seed: bool = False
     can_set_speed: bool = False
+    #: It is a `RenderableGame`.
     can_render: bool = False
 
 
@@ -56,6 +58,15 @@ class Game(Protocol):
 
     def close(self) -> None:
         """Release every key and resource; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class RenderableGame(Game, Protocol):
+    """A game that can be seen."""
+
+    def render(self, lane: int = 0, size: tuple[int, int] = ...) -> Picture:
+        """Show a lane's present moment as a picture of `size` (height, width)."""
         ...
 
 

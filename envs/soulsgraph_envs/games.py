@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.link import Link
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.simulator import Simulator
@@ -27,8 +28,8 @@ def make_game(lanes: int = 1) -> Simulator:
     return Simulator(lanes)
 
 
-def open_live_game(settings: GameSettings) -> LiveGame:
-    """Open a real-time game, which has a single lane.
+def open_live_game(settings: GameSettings, clock: Clock | None = None) -> LiveGame:
+    """Open a real-time game, which has a single lane, on this machine's clock or another.
 
     Raises:
         UnknownNameError: if no real-time driver has that name.
@@ -37,7 +38,7 @@ def open_live_game(settings: GameSettings) -> LiveGame:
     # Imported here: on a machine that only simulates, nothing of a game PC need be there.
     from soulsgraph_envs.live.game import LiveGame
 
-    return LiveGame(make_link(settings), settings)
+    return LiveGame(make_link(settings), settings, clock)
 
 
 def make_link(settings: GameSettings) -> Link:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.errors import EpisodeLostError, GameError
-from soulsgraph_envs.game import ActiveLanes, Capabilities, Game, LaneIndices, SavableGame
+from soulsgraph_envs.game import ActiveLanes, Capabilities, Game, LaneIndices, RenderableGame, SavableGame
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.streams import Seeds, derive_seeds
@@ -20,6 +21,7 @@ from soulsgraph_envs.streams import Seeds, derive_seeds
 MakeGame = Callable[[int], Game]
 
 _TICKS = 40
+_SIZE = (18, 32)
 _ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
 _LEVELS = ((Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), (Raw.STAMINA, Raw.STAMINA_MAX), (Raw.BOSS_HP, Raw.BOSS_HP_MAX))
 _CLOCKS = (
@@ -43,6 +45,8 @@ def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int
         _check_unknown_control(game)
         if game.capabilities.can_pause:
             _check_standing_still(game)
+        if game.capabilities.can_render:
+            _check_picture(game)
     finally:
         game.close()
         game.close()
@@ -127,6 +131,13 @@ def _check_standing_still(game: Game) -> None:
     active = np.arange(game.lanes) > 0
     after = game.step(np.full(game.lanes, int(Control.FORWARD), np.uint32), active)
     _promise((after[0] == before[0]).all(), "a lane that is not active stands still")
+
+
+def _check_picture(game: Game) -> None:
+    _promise(isinstance(game, RenderableGame), "a game that can render has render")
+    picture = cast(RenderableGame, game).render(0, _SIZE)
+    _promise(picture.shape == (*_SIZE, 3), f"a picture is (height, width, 3), found {picture.shape}")
+    _promise(picture.dtype == np.uint8, f"a picture is uint8, found {picture.dtype}")
 
 
 def _check_seeds(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
@@ -220,7 +231,8 @@ class LossyGame:
 
     def __init__(self, game: Game, losses: Mapping[int, EpisodeLostError], failures: Sequence[GameError] = ()) -> None:
         self._game, self._losses, self._failures = game, losses, list(failures)
-        self.lanes, self.tick_s, self.capabilities = game.lanes, game.tick_s, game.capabilities
+        self.lanes, self.tick_s = game.lanes, game.tick_s
+        self.capabilities = replace(game.capabilities, can_render=False)
         self.steps = self.resets = 0
         self.closed = False
 

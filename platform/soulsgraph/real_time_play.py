@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -11,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.judging import Match, OnFinished
-from soulsgraph_envs.combat import Combat, Controller, Horizon
-from soulsgraph_envs.composition import Actions
+from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.games import make_game, open_live_game
+from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.cycle_timer import CycleReport
-from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.live.settings import GameSettings, check_side_by_side
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.play import EpisodePlayer
@@ -48,21 +48,15 @@ class _StoppedError(SoulsGraphError):
     """Another game failed, or a person stopped the judging."""
 
 
-class _Stoppable:
-    """A controller that ends its game's play at the next tick once `stop` is set."""
+def _stoppable(stop: threading.Event) -> Clock:
+    """Give a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load."""
 
-    def __init__(self, controller: Controller, stop: threading.Event) -> None:
-        self._controller, self._stop = controller, stop
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Pass on that an episode begins."""
-        self._controller.begin(lanes, seeds)
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Let the controller act, unless play is to stop."""
-        if self._stop.is_set():
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if stop.is_set():
             raise _StoppedError("judging was stopped.")
-        self._controller.act(combat, actions)
+
+    return Clock(sleep=sleep)
 
 
 def play_in_games(
@@ -71,8 +65,9 @@ def play_in_games(
     """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
 
     Raises:
-        GameError: if a game cannot be reached or reset; the other games stop.
+        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
     """
+    check_side_by_side(games)
     _warm_up(match)
     stop, lock = threading.Event(), threading.Lock()
 
@@ -107,11 +102,11 @@ def _warm_up(match: Match) -> None:
 def _play(
     match: Match, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
 ) -> tuple[Episodes, PlayedGame]:
-    game = open_live_game(settings)
+    game = open_live_game(settings, _stoppable(stop))
     try:
         last = match.skills[-1]
         combat = Combat(game, match.skills, match.scenario, Horizon(last.name, last.horizon))
-        player = EpisodePlayer(combat, _Stoppable(match.controller(1), stop))
+        player = EpisodePlayer(combat, match.controller(1))
         episodes = player.play(seeds, finished)
         return episodes, PlayedGame(game.report(), player.replays, game.unknown_animations())
     finally:

@@ -186,6 +186,8 @@ def test_bad_player_is_told(tmp_path: Path, pattern: str, replacement: str, told
         (r"^(jump = .*), hit_s = 0\.60 }", r"\1 }", r"animations\.jump\.hit_s"),
         (r"^damage = \[260.*", "damage = [320.0, 260.0]", r"parry\.damage"),
         (r"^window_s = .*", "window_s = [0.4, 0.1]", r"parry\.window_s"),
+        (r"^window_s = .*", "window_s = [0.4, 2.0]", r"parry\.window_s: expected a window within the parry's 0\.93 s"),
+        (r"^airborne_s = .*", "airborne_s = 0.7", r"jump\.airborne_s: expected a moment before it lands, 0\.6 s"),
         (r"^\[heavy\]", "[heavys]", r"heavys: expected 'heavy'"),
     ],
 )

@@ -12,39 +12,25 @@ pytest.importorskip("Xlib")
 
 from soulsgraph_envs import eldengym
 from soulsgraph_envs.eldengym import EldenGymEnv
-from soulsgraph_envs.eldengym.fights import load_fight
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.keys.testing import virtual_screen
+from soulsgraph_envs.siphon.lasting_stand_in import LastingStandIn
 from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.stand_in_process import StandInProcess
 from soulsgraph_envs.standin.options import StandInOptions
 
 pytestmark = pytest.mark.slow
 
-#: The arena of the shipped encounter, its fog gate where EldenGym says that Margit's is.
-ENCOUNTER = """
-name = "margit at his gate"
-based_on = "margit"
-
-[places]
-bonfire = [60.0, -36.0, -8.0, 3.1]
-gate_outside = [{x}, {y}, -1.0, 3.1]
-gate_inside = [{inside_x}, {inside_y}, -1.0, 3.1]
-"""
-
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    x, y, _ = load_fight("margit").fog_wall_m
-    encounter = tmp_path_factory.mktemp("encounter") / "margit.toml"
-    encounter.write_text(ENCOUNTER.format(x=x, y=y, inside_x=0.8 * x, inside_y=0.8 * y))
-    with virtual_screen() as display:
-        options = StandInOptions(map="elden-ring-1.16.1", encounter=str(encounter), at="bonfire", display=display)
-        with StandInProcess(options) as game:
-            server = SiphonServer(Serving("127.0.0.1:0", display=display), game.pid, captured_slots=True)
-            yield server.address
-            server.close()
+def host() -> Iterator[str]:
+    with (
+        virtual_screen() as display,
+        LastingStandIn(StandInOptions(map="elden-ring-1.16.1", at="bonfire", display=display)) as game,
+    ):
+        server = SiphonServer(Serving("127.0.0.1:0", display=display), game.pid, captured_slots=True)
+        yield server.address
+        server.close()
 
 
 def test_a_fight_begins_behind_the_fog_wall_again_after_a_death(host: str) -> None:
@@ -99,6 +85,25 @@ def test_keys_are_held_and_let_go_at_the_end(host: str) -> None:
         still.append(again.step(np.zeros(13, np.int8))[0])
     assert still[-1]["player_x"] == pytest.approx(still[5]["player_x"], abs=0.2)
     again.close()
+
+
+def test_only_what_is_listed_is_written_and_a_dry_run_writes_nothing(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = EldenGymEnv(host=host)
+    env.reset(seed=0)
+    with pytest.raises(GameError, match="operation set_attribute: expected fields of HeroHp"):
+        env.client.set_attribute("HeroMaxHp", 1.0)
+    env.client.set_attribute("HeroHp", 300.0)
+    assert env.client.player_hp == 300
+    env.close()
+    dry = EldenGymEnv(host=host, dry_run=True)
+    dry.reset(seed=0)
+    dry.client.set_attribute("HeroHp", 200.0)
+    assert dry.client.player_hp > 200
+    assert "dry run: fill_hp" in caplog.text
+    assert "dry run: set_attribute" in caplog.text
+    dry.close()
 
 
 def test_what_the_server_or_its_map_lacks_is_refused(host: str) -> None:

@@ -209,3 +209,18 @@ def test_direct_input_knows_every_key_but_the_extra_mouse_buttons() -> None:
 def test_direct_input_says_why_it_cannot_be_used_here() -> None:
     with pytest.raises(GameError, match=r"pip install|expected Windows"):
         DirectInputDevice()
+
+
+def test_other_keys_of_a_control_mean_it_too_and_a_combination_means_no_part_of_itself() -> None:
+    bindings = load_bindings("elden-ring")
+    assert bindings.controls_of(["p"]) == bindings.controls_of(["left"]) == Control.LIGHT_ATTACK
+    assert bindings.controls_of(["w", "left_alt", "left"]) == Control.FORWARD | Control.HEAVY_ATTACK
+    assert bindings.keys_for(Control.HEAVY_ATTACK).tapped == ("l",)
+    assert "left" not in bindings.keys
+
+
+def test_other_keys_need_a_control_that_has_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('name = "x"\ntap_s = 0.05\n[hold]\nback = ["s"]\n[tap]\nroll = ["space"]\n[also]\njump = ["f"]\n')
+    with pytest.raises(DataError, match=r"also\.jump: expected a control that is in hold or tap"):
+        load_bindings(file)

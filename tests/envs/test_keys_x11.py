@@ -96,6 +96,18 @@ def test_a_display_that_went_away_ends_in_one_line() -> None:
         device.press("w")
     with pytest.raises(GameError, match="the X display to answer"):
         device.press("a")
+    device.close()
+
+
+def test_a_guard_whose_display_went_away_ends_without_a_word() -> None:
+    pipe = subprocess.PIPE
+    with virtual_screen() as display:
+        command = [sys.executable, "-c", HOLDING + "sys.stdin.readline()\nos._exit(1)", display]
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"holding\n"
+    # At its end comes the guard's, which has the same output for errors.
+    assert child.communicate(b"go\n") == (b"", b"")
 
 
 @pytest.mark.parametrize(

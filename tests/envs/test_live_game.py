@@ -14,7 +14,7 @@ from soulsgraph_envs.errors import EpisodeLostError, GameError
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.live.start import draw_start
-from soulsgraph_envs.live.testing import FakeLink, FakeTable, FakeTime
+from soulsgraph_envs.live.testing import FakeLink, FakePicturedLink, FakeTable, FakeTime
 from soulsgraph_envs.oracles import ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.state import Raw
@@ -27,6 +27,19 @@ LANE = np.zeros(1, np.int64)
 
 def test_live_game_keeps_the_contract() -> None:
     check_game(lambda _: FakeTable().game, lanes=1)
+
+
+def test_live_game_is_seen_where_its_link_sees_it() -> None:
+    time = FakeTime()
+    game = LiveGame(FakePicturedLink(time), GameSettings(), time.clock)
+    assert game.capabilities.can_render
+    with pytest.raises(GameError, match="reset first"):
+        game.render()
+    check_game(lambda _: game, lanes=1)
+    blind = FakeTable().game
+    assert not blind.capabilities.can_render
+    with pytest.raises(GameError, match="takes pictures"):
+        blind.render()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -171,6 +184,15 @@ def test_player_outside_the_arena_is_brought_in() -> None:
     assert table.link.world.inside
 
 
+@pytest.mark.parametrize("at_bonfire", [True, False])
+def test_a_boss_that_was_never_met_is_woken(at_bonfire: bool) -> None:
+    table = FakeTable(at_bonfire=at_bonfire, met=False)
+    table.reset()
+    assert table.link.world.fighting
+    table.reset(seed=1)
+    assert table.link.world.loads == 1
+
+
 def test_a_beaten_boss_is_brought_back() -> None:
     table = FakeTable()
     table.reset()
@@ -203,7 +225,24 @@ def test_keys_come_up_when_it_is_closed() -> None:
     assert table.link.keys.down
     table.game.close()
     assert table.link.keys.down == set()
-    assert table.link.world.switches["no_death"] == 0.0
+
+
+def test_game_gets_its_own_rules_back_when_it_is_closed() -> None:
+    table = FakeTable(GameSettings(speed=3.0))
+    table.reset()
+    table.game.close()
+    rules = ("no_death", "no_attack", "no_move", "no_damage", "game_speed")
+    assert [table.link.world.switches[rule] for rule in rules] == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+def test_game_whose_factor_counts_only_when_switched_on_stands_still() -> None:
+    table = FakeTable()
+    table.reset()
+    table.link.world.switches["game_speed_on"] = 0.0
+    table.game.stand_still(True)
+    assert table.link.world.speed == 0.0
+    table.game.stand_still(False)
+    assert table.link.world.speed == 1.0
 
 
 def test_another_boss_is_refused() -> None:

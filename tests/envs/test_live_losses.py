@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
+from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.live.testing import FakeTable
 
@@ -31,6 +34,7 @@ def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> 
         ({"player_x": float("nan")}, "player_x"),
         ({"player_x": 300.0}, "outside Cemetery of Ash"),
         ({"boss_hp": 5000.0}, "boss_hp reads 5000"),
+        ({"camera_x": 0.0, "camera_y": 0.0, "camera_z": 0.0}, "no unit vector"),
         ({"player_x": 120.0}, "away from"),
     ],
 )
@@ -43,11 +47,13 @@ def test_implausible_values_end_the_episode(stray: dict[str, float], reason: str
     table.reset()
 
 
-def test_values_that_stand_still_end_the_episode_and_the_game_is_waited_for() -> None:
-    table = FakeTable()
+@pytest.mark.parametrize("speed", [1.0, 3.0])
+@pytest.mark.parametrize("how", ["hung", "frozen"])
+def test_values_that_stand_still_end_the_episode_and_the_game_is_waited_for(how: str, speed: float) -> None:
+    table = FakeTable(GameSettings(speed=speed))
     table.reset()
     table.step(Control.FORWARD)
-    table.link.hung = True
+    setattr(table.link, how, True)
     lost = lose(table, Control.FORWARD)
     assert "no longer change" in lost.reason
     assert lost.doubtful_ticks >= 1
@@ -55,8 +61,44 @@ def test_values_that_stand_still_end_the_episode_and_the_game_is_waited_for() ->
     with pytest.raises(GameError, match="values have not changed"):
         table.reset()
     assert table.time.now_s - begun_s < 10.0
-    table.link.hung = False
+    setattr(table.link, how, False)
     table.reset()
+
+
+@pytest.mark.parametrize("speed", [1.0, 3.0])
+@pytest.mark.parametrize("after_s", [0.0, 0.4, 2.0])
+@pytest.mark.parametrize("how", ["hung", "frozen", "dropping", "crashed"])
+def test_misbehaviour_during_a_reset_ends_in_an_error_in_time(how: str, after_s: float, speed: float) -> None:
+    table = FakeTable(GameSettings(speed=speed), at_bonfire=True)
+    begin_s = after_s / speed
+    play: Callable[[], None] = table.link.play
+
+    def play_until() -> None:
+        if table.time.now_s >= begin_s:
+            setattr(table.link, how, True)
+        play()
+
+    table.link.play = play_until  # type: ignore[method-assign]
+    with pytest.raises(GameError):
+        table.reset()
+    assert table.time.now_s - begin_s < 10.0
+    assert table.link.keys.down == set()
+    table.link.play = play  # type: ignore[method-assign]
+    setattr(table.link, how, False)
+    table.reset()
+
+
+def test_a_clock_that_falters_is_tried_again() -> None:
+    table = FakeTable(GameSettings(speed=2.0))
+    play: Callable[[], None] = table.link.play
+
+    def play_slowly() -> None:
+        table.link.world.switches["game_speed"] = 1.0 if table.time.now_s < 1.0 else 2.0
+        play()
+
+    table.link.play = play_slowly  # type: ignore[method-assign]
+    table.reset()
+    assert table.time.now_s > 1.0
 
 
 def test_a_late_frame_is_no_frozen_game() -> None:
@@ -119,6 +161,32 @@ def test_launch_command_that_does_not_exist_is_named() -> None:
     table.link.crashed = True
     with pytest.raises(GameError, match="/no/such/game"):
         table.reset()
+
+
+def test_launch_command_that_fails_is_given_up_at_once() -> None:
+    table = FakeTable(GameSettings(launch=("false",)))
+    table.link.crashed = True
+    attach = table.link.attach
+
+    def attach_late(timeout_s: float, process_id: int = 0) -> None:
+        time.sleep(0.1)  # The command is a real one, whatever the test's clock says.
+        attach(timeout_s, process_id)
+
+    table.link.attach = attach_late  # type: ignore[method-assign]
+    with pytest.raises(GameError, match="ended with 1; run it by hand: false"):
+        table.reset()
+
+
+def test_game_that_is_refused_is_not_launched_again(tmp_path: Path) -> None:
+    table = FakeTable(GameSettings(launch=("touch", str(tmp_path / "launched"))))
+
+    def refuse(timeout_s: float, process_id: int = 0) -> None:
+        raise RefusedError("expected one game, found two.")
+
+    table.link.attach = refuse  # type: ignore[method-assign]
+    with pytest.raises(GameError, match=r"^expected one game, found two\.$"):
+        table.reset()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_loading_screen_ends_the_episode_and_is_waited_for() -> None:

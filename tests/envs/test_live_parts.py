@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario
+from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import EpisodeLostError, GameError
 from soulsgraph_envs.live.animations import boss_table, player_table
 from soulsgraph_envs.live.arena import arena_of
 from soulsgraph_envs.live.fields import FIELDS, Reading
+from soulsgraph_envs.live.key_effects import KeyEffects
 from soulsgraph_envs.live.operations import OPERATIONS, Operations
 from soulsgraph_envs.live.plausibility import Plausibility, same_moment
-from soulsgraph_envs.live.settings import GameSettings, load_games
+from soulsgraph_envs.live.settings import GameSettings, check_side_by_side, load_games
 from soulsgraph_envs.live.testing import FakeLink, FakeTime
 from soulsgraph_envs.live.translation import Flasks, supplied_raws, translate
 from soulsgraph_envs.state import Raw
@@ -159,3 +161,36 @@ def test_games_are_read_from_a_file(tmp_path: Path) -> None:
     first, second = load_games(file)
     assert first == GameSettings(speed=3.0, launch=("steam", "1"))
     assert second.driver == "siphon"
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (GameSettings(display=":7"), GameSettings(display=":7", pid=5)),
+        (GameSettings(), GameSettings(map="stand-in")),
+        (GameSettings(driver="siphon"), GameSettings(driver="siphon", speed=2.0)),
+    ],
+)
+def test_games_that_share_a_keyboard_are_refused(pair: tuple[GameSettings, GameSettings]) -> None:
+    with pytest.raises(GameError, match=r"expected a display or a server for each.*found 2"):
+        check_side_by_side(pair)
+
+
+def test_games_with_keyboards_of_their_own_play_side_by_side() -> None:
+    check_side_by_side([GameSettings(display=":7"), GameSettings(display=":8"), GameSettings(driver="siphon")])
+
+
+def looking(camera: float, animation: str = "Idle") -> Reading:
+    return {"player_animation": animation, "locked": 0.0, "camera_x": camera, "camera_y": 0.0, "camera_z": 0.0}
+
+
+def press_in_vain(effects: KeyEffects, sent: Control) -> None:
+    for tick in range(40):
+        effects.judge(looking(float(tick)), sent)
+
+
+@pytest.mark.parametrize(("lost", "doubtful"), [(Control.FORWARD, 8), (Control.ROLL, 4)])
+def test_a_lost_key_is_in_doubt_since_it_was_pressed_whatever_others_do(lost: Control, doubtful: int) -> None:
+    with pytest.raises(EpisodeLostError, match="keys have no effect") as told:
+        press_in_vain(KeyEffects(PLAYER, looking(-1.0)), lost | Control.CAMERA_LEFT)
+    assert told.value.doubtful_ticks == doubtful

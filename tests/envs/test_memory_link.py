@@ -9,7 +9,7 @@ import pytest
 
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.keys.testing import FakeDevice, virtual_screen
-from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.link import LinkError, PicturedLink
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.link import MemoryLink
 from soulsgraph_envs.memory.still_game import still_game
@@ -52,12 +52,13 @@ def until(true, link, timeout_s=5.0):
 
 def test_link_reads_writes_focuses_and_presses(display, stand_in):
     link = MemoryLink(GameSettings(pid=stand_in.pid, display=display))
-    assert isinstance(link, Link)
+    assert isinstance(link, PicturedLink)
     try:
         link.attach(5.0)
         assert link.game.version == "1.15.2.0"
         link.focus()
         assert link.focused()
+        assert link.capture().shape == (450, 800, 3)
         link.write({"no_attack": 1, "no_move": 0, "boss_hp": 800, "flasks": 2})
         values = until(lambda values: values["boss_hp"] == 800 and values["flasks"] == 2, link)
         assert values.keys() == link.supplies

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.linux_reader import LinuxReader, find_process, is_running
 from soulsgraph_envs.memory.pattern import compile_pattern
 from soulsgraph_envs.memory.reader import BadAddressError, ProcessGoneError, ProcessNotFoundError
@@ -109,7 +110,7 @@ def test_process_is_found_by_the_file_it_has_mapped(tmp_path):
 
 def test_several_of_a_name_are_listed(tmp_path):
     with child(tmp_path) as (one, _, _), child(tmp_path) as (other, _, _):
-        with pytest.raises(ProcessNotFoundError, match="give the pid") as caught:
+        with pytest.raises(RefusedError, match="give the pid") as caught:
             LinuxReader.named("Game of a long name.exe")
         assert str(one.pid) in str(caught.value)
         assert str(other.pid) in str(caught.value)

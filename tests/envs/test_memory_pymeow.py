@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.floating_point import restore_floating_point, subnormals_kept
 from soulsgraph_envs.memory.pattern import compile_pattern
 from soulsgraph_envs.memory.pymeow_reader import PymeowReader, load_pymeow
@@ -44,7 +45,7 @@ def test_walks_over_the_processes_are_tried_again():
 
 
 def test_several_or_none_of_a_name_are_told():
-    with pytest.raises(ProcessNotFoundError, match="found 10, 11"):
+    with pytest.raises(RefusedError, match="found 10, 11"):
         PymeowReader("Game.exe", FakePyMeow({"Game.exe": [game(10), game(11)]}))
     with pytest.raises(ProcessNotFoundError, match="found none"):
         PymeowReader("Game", FakePyMeow({"Game.exe": [game()]}))

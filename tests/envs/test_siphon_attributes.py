@@ -13,8 +13,7 @@ from soulsgraph_envs.errors import DataError, UnknownNameError
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.address_map import load_address_map
 from soulsgraph_envs.siphon.attributes import Attribute, AttributeFile, Layout, load_attributes
-from soulsgraph_envs.siphon.dump import dump
-from soulsgraph_envs.siphon.generate import attributes_for, make_attributes
+from soulsgraph_envs.siphon.generate import attributes_for, dump, make_attributes
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 SHIPPED = shipped_names("attribute file")

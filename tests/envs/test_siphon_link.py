@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pysiphon import SiphonClient
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
-from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.link import Link, LinkError, RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.siphon.link import SiphonLink
 from soulsgraph_envs.siphon.protocol import ANSWERS, grpc, service
@@ -67,6 +68,26 @@ class AnotherServer(service.SiphonServiceServicer):
 
     def GetServerStatus(self, request: object, context: object) -> object:  # noqa: N802 - the protocol's name
         return ANSWERS["GetServerStatus"](success=True, message="Server is running")
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Make a certificate of a name or address, and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=a game PC", "-addext", f"subjectAltName={name}"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+def own_address() -> str:
+    """Give the address by which others reach this machine; the loopback's where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            # Nothing is sent: the kernel chooses the address it would send from.
+            asked.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(asked.getsockname()[0])
 
 
 def can_read(link: SiphonLink) -> bool:
@@ -163,6 +184,15 @@ def test_a_server_that_lacks_our_method_is_told_before_anything_is_sent() -> Non
     server.stop(None).wait()
 
 
+def test_the_server_finds_the_game_whatever_was_launched_here(served: Served) -> None:
+    with pytest.raises(GameError, match="expected no pid, found 4242"):
+        SiphonLink(replace(served.settings, pid=4242))
+    link = SiphonLink(served.settings)
+    link.attach(5.0, process_id=4242)
+    assert can_read(link)
+    link.close()
+
+
 def test_nobody_there_is_told(served: Served) -> None:
     link = SiphonLink(GameSettings(driver="siphon", host="127.0.0.1:1"))
     with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: expected it to answer, found nobody"):
@@ -193,8 +223,8 @@ def test_another_address_demands_the_token(
         other.write_text("guess\n")
         other.chmod(0o600)
         stranger = SiphonLink(replace(served.settings, host=host, token_file=str(other)))
-        with pytest.raises(LinkError, match="token"):
-            stranger.attach(0.1)
+        with pytest.raises(RefusedError, match="token"):
+            stranger.attach(60.0)
         stranger.close()
     finally:
         server.close()
@@ -212,24 +242,35 @@ def test_a_bare_remote_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Served, tmp_path: Path) -> None:
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    host = own_address()
+    certificate, key = make_certificate(tmp_path, f"IP:{host}")
+    others, others_key = make_certificate(tmp_path, "DNS:elsewhere")
     with pytest.raises(GameError, match="together"):
         SiphonServer(Serving("127.0.0.1:0", certificate=certificate), served.game.pid)
-    serving = Serving("127.0.0.1:0", certificate=certificate, key=key, display=served.serving.display)
+    token = tmp_path / "token"
+    serving = Serving(f"{host}:0", token, certificate, key, display=served.serving.display)
+    for faulty in (
+        replace(serving, key=others_key),
+        replace(serving, certificate=key),
+        replace(serving, certificate=tmp_path / "none"),
+    ):
+        with pytest.raises(GameError, match="a certificate and its own key"):
+            SiphonServer(faulty, served.game.pid)
     server = SiphonServer(serving, served.game.pid, captured_slots=True)
-    host = f"localhost:{server.port}"
+    host = server.address
+    settings = replace(served.settings, host=host, token_file=str(token))
     try:
-        link = SiphonLink(replace(served.settings, host=host, certificate=str(certificate)))
+        link = SiphonLink(replace(settings, certificate=str(certificate)))
         link.attach(5.0)
         assert can_read(link)
         link.close()
-        bare = SiphonLink(replace(served.settings, host=host))
-        with pytest.raises(LinkError):
-            bare.attach(0.1)
-        bare.close()
+        for known, told in (("", "`certificate` if it encrypts"), (str(others), "made out to this host")):
+            stranger = SiphonLink(replace(settings, certificate=known))
+            with pytest.raises(LinkError, match=told):
+                stranger.attach(0.1)
+            stranger.close()
+        with pytest.raises(GameError, match="expected the Siphon server's certificate"):
+            SiphonLink(replace(settings, certificate=str(key)))
     finally:
         server.close()
 

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from math import isnan
 from pathlib import Path
@@ -129,6 +130,17 @@ def test_a_process_of_another_name_is_refused() -> None:
         game.attach()
 
 
+def test_no_client_takes_the_process_away_from_another() -> None:
+    process = made_process()
+    game = served(process)
+    with pytest.raises(GameError, match=r"expected game\.exe, served here, found 'other\.exe'"):
+        game.configure("other.exe", {})
+    assert game.read("Hp") == -7
+    assert game.pid == process.pid
+    process.dead = True
+    assert game.pid == 0
+
+
 def test_a_pattern_of_another_version_is_told_when_it_is_read() -> None:
     game = served(made_process())
     game.configure("game.exe", {"Other": Attribute((0,), "int", "48 8B 0D ?? ?? ?? ?? 99")})
@@ -199,6 +211,18 @@ def test_a_tap_releases_the_other_way_round_even_if_a_key_is_unknown() -> None:
         keys.tap("one", ["w", "whisky"], 0.0, 0.0)
     assert device.down == set()
     keys.close()
+
+
+def test_a_tap_under_way_ends_with_the_server() -> None:
+    device = FakeDevice()
+    keys = ServedKeys(device, Clients())
+    with ThreadPoolExecutor(1) as threads:
+        tap = threads.submit(keys.tap, "one", ["w"], 3600.0, 0.0)
+        until(lambda: device.down == {"w"})
+        keys.close()
+        with pytest.raises(GameError, match="found it ending"):
+            tap.result(5.0)
+    assert device.down == set()
 
 
 def test_the_kernel_tells_which_clients_are_connected() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -18,6 +19,7 @@ from soulsgraph_envs.data_files import find
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
+from soulsgraph_envs.memory.linux_reader import is_running
 from soulsgraph_envs.siphon.link import SiphonLink
 from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
@@ -84,6 +86,8 @@ def test_what_fails_is_said_in_the_answer(client: SiphonClient) -> None:
     assert "expected" in client.initialize_capture("Another Game")["message"]
     assert client.capture_frame() is not None or client.initialize_capture()["success"]
     assert not client.get_recording_status("none")["success"]
+    assert "at most 32767 pixels" in client.move_mouse(10**6, 0)["message"]
+    assert "null byte" in client.start_recording([], "a\0b")["message"]
 
 
 def test_programs_are_run_only_where_that_was_allowed(client: SiphonClient) -> None:
@@ -101,6 +105,17 @@ def test_programs_run_where_that_was_allowed(served: Served) -> None:
         assert "within 1 s" in client.execute_command("sleep", ["9"], timeout_seconds=1)["message"]
         assert "no-such-program" in client.execute_command("no-such-program")["message"]
     server.close()
+
+
+def test_a_program_ends_when_nobody_waits_for_it(served: Served, tmp_path: Path) -> None:
+    server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.pid)
+    file = tmp_path / "pid"
+    with SiphonClient(server.address) as client, ThreadPoolExecutor(1) as threads:
+        call = threads.submit(client.execute_command, "sh", ["-c", f"sleep 3600 & echo $! > {file}; wait"])
+        until(lambda: file.exists() and file.read_text().endswith("\n"))
+        server.close()
+        assert not call.result(10.0)["success"]
+    until(lambda: not is_running(int(file.read_text())))
 
 
 def test_a_tap_of_siphons_client_moves_the_player(client: SiphonClient) -> None:

@@ -2,20 +2,20 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.testing import FakeLink, FakeTime
+from soulsgraph_envs.live.testing import FakeLink, FakePicturedLink, FakeTime
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
 from soulsgraph_envs.soulsgym.actions import NOTHING
 from soulsgraph_envs.soulsgym.data import DATA
-from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings
+from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
 from soulsgraph_envs.soulsgym.live_world import LiveWorld
 
 SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 
 
-def running(refills, time=None, **options):
+def running(refills, time=None, made=FakeLink, **options):
     """Give a game on a clock of the test's and a world over it."""
     time = time or FakeTime()
-    link = FakeLink(time, scenario=SCENARIO, **options)
+    link = made(time, scenario=SCENARIO, **options)
     return link, LiveWorld(link, GameSettings(), refills, clock=time.clock)
 
 
@@ -106,11 +106,38 @@ def test_a_map_without_what_agents_are_shown_is_refused_with_the_list():
         running(refills=True, without=frozenset({"camera_position_x", "locked"}))
 
 
-def test_a_running_game_has_no_pictures():
+def test_a_driver_without_pictures_is_refused_where_they_are_needed():
     _, world = running(refills=True)
     for make in (lambda: IudexImgEnv(world=world), lambda: IudexEnv(world=world, render_mode="rgb_array")):
-        with pytest.raises(InvalidGameSettings, match="frames: expected the simulator"):
+        with pytest.raises(InvalidGameSettings, match="frames: expected a driver that takes pictures"):
             make()
+
+
+def test_pictures_are_the_windows_own_in_the_size_asked_for():
+    link, world = running(refills=True, made=FakePicturedLink)
+    env = IudexImgEnv(world=world, resolution=(45, 80), render_mode="rgb_array")
+    shown, _ = env.reset(seed=0)
+    assert env.observation_space.contains(shown)
+    assert shown.mean(axis=(0, 1)) == pytest.approx(link.capture().mean(axis=(0, 1)), abs=1)
+    assert env.render().shape == (360, 640, 3)
+    later = env.step(0)[0]
+    assert not np.array_equal(later, shown)
+    assert np.array_equal(env.obs, later)
+
+
+def test_a_window_that_cannot_be_photographed_ends_the_step_as_an_error():
+    link, world = running(refills=True, made=FakePicturedLink)
+    env = IudexImgEnv(world=world)
+    env.reset(seed=0)
+    link.blind = True
+    with pytest.raises(GameStateError, match=r"picture.*reset"):
+        env.step(0)
+    assert not link.keys.down
+    with pytest.raises(ResetError, match="picture"):
+        env.reset()
+    link.blind = False
+    env.reset()
+    env.step(0)
 
 
 def test_a_rage_that_cannot_be_kept_up_is_refused():

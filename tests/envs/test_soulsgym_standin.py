@@ -1,6 +1,7 @@
 """SoulsGym's environment over a real program: memory read, keys pressed, its clock stopped between steps."""
 
 import sys
+import time
 
 import gymnasium
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 
 import soulsgraph_envs.soulsgym  # noqa: F401 - registers the environments
 from soulsgraph_envs.keys.testing import virtual_screen
+from soulsgraph_envs.live.settings import save_game
+from soulsgraph_envs.siphon.serving import Serving
+from soulsgraph_envs.siphon.testing import served_stand_in
 from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
@@ -18,11 +22,18 @@ pytestmark = [
 ]
 
 
+SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
+IMAGES = "soulsgraph/SoulsGymIudexImg-v0"
+#: The first action: ahead, towards the boss.
+AHEAD = 0
+#: A game that stands still has drawn itself after so long.
+DRAWN_S = 0.2
+
+
 def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
     games = tmp_path / "games.toml"
-    scenario = str(DATA / "scenarios" / "iudex-full.toml")
     with virtual_screen() as display:
-        options = StandInOptions(map="stand-in", scenario=scenario, display=display, settings=games)
+        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games)
         with StandInProcess(options):
             env = gymnasium.make("soulsgraph/SoulsGymIudex-v0", driver="memory", games=games, game_speed=2.0)
             shown, info = env.reset(seed=0)
@@ -38,3 +49,31 @@ def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
                     break
             env.close()
     assert len(seen & {"Move", "RollingMedium", "AttackRightLight1", "AttackRightHeavy1Sta", "ParryLeftStart"}) > 2
+
+
+def test_its_pictures_follow_the_fight_through_either_driver(tmp_path):
+    games = {driver: tmp_path / f"{driver}.toml" for driver in ("memory", "siphon")}
+    with virtual_screen() as display:
+        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games["memory"])
+        with served_stand_in(Serving("127.0.0.1:0", display=display), options) as served:
+            save_game(games["siphon"], served.settings)
+            for driver, file in games.items():
+                watch(gymnasium.make(IMAGES, driver=driver, games=file, render_mode="rgb_array"))
+
+
+def watch(env):
+    """Stand, then walk up to the boss, looking at the pictures."""
+    shown, _ = env.reset(seed=0)
+    assert env.observation_space.contains(shown)
+    time.sleep(DRAWN_S)
+    standing = env.unwrapped.obs
+    time.sleep(DRAWN_S)
+    assert np.array_equal(env.unwrapped.obs, standing)
+    for _ in range(6):
+        env.step(AHEAD)
+    time.sleep(DRAWN_S)
+    assert not np.array_equal(env.unwrapped.obs, standing)
+    frame = env.render()
+    assert frame.shape == (360, 640, 3)
+    assert frame.mean(axis=(0, 1)) == pytest.approx(env.unwrapped.obs.mean(axis=(0, 1)), abs=1)
+    env.close()

@@ -9,13 +9,13 @@ import pytest
 import tyro
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import GameError, SoulsGraphError
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.live.settings import load_games
+from soulsgraph_envs.live.settings import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.keyboard import Keyboard
 from soulsgraph_envs.standin.misbehaviour import Misbehaviour, Schedule, parse_misbehaviour
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.starting import write_settings
+from soulsgraph_envs.standin.starting import settings_of
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_numbers_out_of_range_are_refused(numbers: dict[str, float]) -> None:
 def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(tmp_path: Path) -> None:
     file = tmp_path / "games.toml"
     options = StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file, misbehave=("crash@5",))
-    write_settings(options, file, "SOULS STAND-IN")
+    save_game(file, settings_of(options, "SOULS STAND-IN"))
     (game,) = load_games(file)
     assert (game.map, game.display, game.window, game.speed) == ("stand-in", ":9", "SOULS STAND-IN", 3.0)
     assert game.launch[1:3] == ("-m", "soulsgraph_envs.standin")
@@ -86,11 +86,15 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(t
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_games_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(GameError, match="expected a games file that can be written, found No such file"):
+        save_game(tmp_path / "none" / "games.toml", GameSettings())
+
+
 def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.chdir(tmp_path)
-    write_settings(StandInOptions(scenario="mine.toml"), tmp_path / "games.toml", "window")
-    (game,) = load_games(tmp_path / "games.toml")
+    game = settings_of(StandInOptions(scenario="mine.toml"), "window")
     again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
     assert (again.display, again.scenario) == (":7", str(tmp_path / "mine.toml"))
 

@@ -88,6 +88,15 @@ def test_contract_finds_a_driver_that_swallows_unknown_controls() -> None:
         check_game(Lenient)
 
 
+def test_contract_finds_a_picture_of_another_size() -> None:
+    class Sideways(Simulator):
+        def render(self, lane=0, size=(90, 160)):  # type: ignore[no-untyped-def]
+            return super().render(lane, size).swapaxes(0, 1)
+
+    with pytest.raises(AssertionError, match="height, width"):
+        check_game(Sideways)
+
+
 def test_fake_game_refuses_what_no_driver_could_do() -> None:
     game, scenario = FakeGame(2), load_scenario("iudex-phase1")
     with pytest.raises(GameError, match="reset before"):

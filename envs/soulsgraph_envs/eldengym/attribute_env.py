@@ -72,6 +72,7 @@ class AttributeEnv(FightEnv[Observation]):
         frame_size: tuple[int, int] = FRAME_SIZE,
         number_shape: tuple[int, ...] = (),
         render_mode: str | None = "rgb_array",
+        dry_run: bool = False,
         **fixed: object,
     ) -> None:
         super().__init__(ScoreDeltaReward() if reward_function is None else reward_function, max_steps, render_mode)
@@ -90,7 +91,7 @@ class AttributeEnv(FightEnv[Observation]):
         number = Box(-np.inf, np.inf, number_shape, np.float32)
         numbers = {name: number for name in (*self.memory_attributes, *_DERIVED)}
         self.observation_space = Dict({"frame": frame_space(frame_size), **numbers})
-        options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size)
+        options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size, dry_run)
         self.world = open_world(options, self._keys)
         try:
             self._check_offered(fixed)

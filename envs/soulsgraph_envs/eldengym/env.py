@@ -62,6 +62,7 @@ class EldenGymEnv(FightEnv[Observation]):
         driver: str = "auto",
         frame_size: tuple[int, int] = FRAME_SIZE,
         render_mode: str | None = "rgb_array",
+        dry_run: bool = False,
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, max_steps if max_step is None else max_step, render_mode)
@@ -80,7 +81,7 @@ class EldenGymEnv(FightEnv[Observation]):
         self.action_space = MultiBinary(len(every.keys)) if self._every else Discrete(len(self._taps))
         self.observation_space = _observation_space(observation_mode, frame_size)
         keys = [key for tap in (self._taps if self._every is None else [every]) for key in tap.keys]
-        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size), keys)
+        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size, dry_run), keys)
         self._player_animation_id = 0
 
     def _begin(self, seed: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from threading import Condition, Thread
 
-from soulsgraph_envs.eldengym.pictures import scaled
 from soulsgraph_envs.eldengym.world import Frame
 from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.pictures import scaled
 from soulsgraph_envs.siphon.answers import streamed_picture
 from soulsgraph_envs.siphon.calls import SiphonCalls
 

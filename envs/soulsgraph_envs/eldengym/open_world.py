@@ -20,13 +20,17 @@ _ANSWER_S = 1.0
 
 @dataclass(frozen=True)
 class WorldOptions:
-    """Which world, and what of it; `host` is HOST:PORT, `config` a file of Siphon attributes."""
+    """Which world, and what of it; with `dry_run` what would be written to a game is logged instead.
+
+    `host` is HOST:PORT, `config` a file of Siphon attributes.
+    """
 
     driver: str
     scenario: str
     host: str
     config: str | None
     frame_size: tuple[int, int]
+    dry_run: bool = False
 
 
 def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
@@ -42,7 +46,7 @@ def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
         # Imported here: whoever simulates needs no Siphon client.
         from soulsgraph_envs.eldengym.siphon_world import SiphonWorld
 
-        return SiphonWorld(options.scenario, options.host, options.config, options.frame_size)
+        return SiphonWorld(options.scenario, options.host, options.config, options.frame_size, options.dry_run)
     world = SimulatedWorld(options.scenario, options.frame_size)
     if options.driver == "auto":
         _warn(

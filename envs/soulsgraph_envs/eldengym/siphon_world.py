@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import dist
-from typing import Any
 
 from soulsgraph_envs.eldengym.client import GameClient
 from soulsgraph_envs.eldengym.fights import FightStart, load_fight
 from soulsgraph_envs.eldengym.frame_stream import FrameStream
+from soulsgraph_envs.eldengym.siphon_attributes import SiphonAttributes
 from soulsgraph_envs.eldengym.world import Frame
-from soulsgraph_envs.errors import GameError, UnknownNameError
+from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.operations import ELDENGYM_OPERATIONS, Operations
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.siphon.answers import attribute_message
 from soulsgraph_envs.siphon.attributes import load_attributes
 from soulsgraph_envs.siphon.calls import SiphonCalls
 from soulsgraph_envs.siphon.key_names import from_siphon
@@ -24,17 +24,14 @@ from soulsgraph_envs.siphon.keys import SiphonKeys
 
 #: EldenGym's own name of its attribute file, and ours of the same attributes.
 _THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
-#: A server may search all of a large module when it is first asked for an attribute.
-_SEARCH_TIMEOUT_S = 30.0
 #: Dying, the loading screen and waking up take about so long at most.
 _RETURN_TIMEOUT_S = 90.0
 _ENTER_TRIES = 3
 _POLL_S = 0.2
-_VALUES = {"int": ("int_value", int), "float": ("float_value", float), "bool": ("bool_value", bool)}
 
 
 class SiphonWorld:
-    """One game behind a Siphon server; see `world.World`.
+    """One game behind a Siphon server; see `world.World`. With `dry_run` writes are logged and not done.
 
     Raises:
         UnknownNameError: if it is not known how the scenario's fight begins.
@@ -43,18 +40,21 @@ class SiphonWorld:
 
     simulated = False
 
-    def __init__(self, scenario: str, host: str, config: str | None, frame_size: tuple[int, int]) -> None:
+    def __init__(
+        self, scenario: str, host: str, config: str | None, frame_size: tuple[int, int], dry_run: bool = False
+    ) -> None:
         self._start: FightStart = load_fight(scenario.lower())
         name = _OUR_FILE if config in (None, _THEIR_FILE) else str(config)
-        self._file = load_attributes(name)
-        self.attributes = frozenset(self._file.attributes)
+        file = load_attributes(name)
+        self.attributes = frozenset(file.attributes)
         self._calls = SiphonCalls(GameSettings(driver="siphon", map=name, host=host))
         self._keys = SiphonKeys(self._calls)
         self._down: set[str] = set()
         self._died = False
         # 0: unknown, as whoever played before may have left the game frozen.
         self._speed = 0.0 if "gameSpeedVal" in self.attributes else 1.0
-        self._attach()
+        self._game = SiphonAttributes(self._calls, file)
+        self._operations = Operations(self._game, dry_run, ELDENGYM_OPERATIONS)
         self._stream = FrameStream(self._calls, frame_size)
         # Siphon's own server leaves down what a client that ended, say by Ctrl-C, held.
         atexit.register(self.close)
@@ -72,7 +72,7 @@ class SiphonWorld:
             self._return()
             self._enter()
         levels = self.read(["HeroMaxHp", "NpcMaxHp"])
-        self.write({"HeroHp": levels["HeroMaxHp"], "NpcHp": levels["NpcMaxHp"]})
+        self._operations.run("fill_hp", HeroHp=levels["HeroMaxHp"], NpcHp=levels["NpcMaxHp"])
         self._died = False
 
     def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
@@ -93,24 +93,19 @@ class SiphonWorld:
     def set_speed(self, factor: float) -> None:
         """Set the game's speed; raises `UnknownNameError` if its attribute file has none and another is wanted."""
         if factor != self._speed:
-            self.write({"gameSpeedFlag": 1.0, "gameSpeedVal": factor})
+            self._write("set_speed", {"gameSpeedFlag": 1.0, "gameSpeedVal": factor})
             self._speed = factor
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes, all calls under way at once."""
-        self._check(names)
-        calls = [self._calls.start("GetAttribute", attributeName=name) for name in names]
-        values = {name: _number(self._calls.finish(call)) for name, call in zip(names, calls, strict=True)}
+        values = self._game.read(names)
         # Whoever dies wakes up somewhere else, even if nobody looks before.
         self._died |= values.get("HeroHp", 1.0) <= 0
         return values
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Write attributes, one call each."""
-        self._check(values)
-        for name, value in values.items():
-            field, kind = _VALUES[self._file.attributes[name].type]
-            self._calls.call("SetAttribute", attributeName=name, **{field: kind(value)})
+        """Write attributes that the operation `set_attribute` lists, one call each."""
+        self._write("set_attribute", values)
 
     def frame(self) -> Frame:
         """Give the newest picture of the server's stream, scaled to the frame's size."""
@@ -124,18 +119,6 @@ class SiphonWorld:
             self._release()
             self.set_speed(1.0)
         self._calls.close()
-
-    def _attach(self) -> None:
-        info = self._file.process_info
-        attributes = [attribute_message(name, attribute) for name, attribute in self._file.attributes.items()]
-        self._calls.call(
-            "SetProcessConfig",
-            process_name=info.name,
-            process_window_name=info.window_name,
-            attributes=attributes,
-        )
-        for part in ("InitializeMemory", "InitializeInput", "InitializeCapture"):
-            self._calls.call(part, _SEARCH_TIMEOUT_S)
 
     def _return(self) -> None:
         """Wait for the player to be alive and in the game again."""
@@ -189,14 +172,6 @@ class SiphonWorld:
         self._keys.close()
         self._down.clear()
 
-    def _check(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.attributes:
-                raise UnknownNameError("attribute of the Siphon file", name, sorted(self.attributes))
-
-
-def _number(answer: Any) -> float:
-    kind = answer.WhichOneof("value")
-    if kind not in ("int_value", "float_value", "bool_value"):
-        raise LinkError(f"Siphon: expected a number, found {kind or 'no value'}: choose another attribute.")
-    return float(getattr(answer, kind))
+    def _write(self, operation: str, values: Mapping[str, float]) -> None:
+        self._game.check(values)
+        self._operations.run(operation, **values)

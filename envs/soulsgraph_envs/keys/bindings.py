@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -36,6 +38,8 @@ class Bindings:
     tap_s: Annotated[float, Between(0.01, 1.0)]
     hold: dict[str, Keys]
     tap: dict[str, Keys]
+    #: Other keys that the game takes for a control; this side presses the first ones.
+    also: dict[str, Keys] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -65,9 +69,15 @@ class Bindings:
         return TickKeys(_keys_of(self.hold, controls), _keys_of(self.tap, controls))
 
     def controls_of(self, down: Collection[str]) -> Control:
-        """Give the controls all of whose keys are down: `keys_for` the other way round."""
-        pressed = (Control[name.upper()] for name, keys in self._bound.items() if set(keys) <= set(down))
-        return Control(sum(pressed))
+        """Give the controls all of whose keys are down: `keys_for` the other way round.
+
+        Keys that are part of a longer combination that is down mean that one alone.
+        """
+        now = set(down)
+        bound = (*self._bound.items(), *self.also.items())
+        pressed = [(name, set(keys)) for name, keys in bound if now.issuperset(keys)]
+        meant = (Control[name.upper()] for name, keys in pressed if not any(keys < others for _, others in pressed))
+        return reduce(or_, meant, Control.NONE)
 
     @property
     def _bound(self) -> dict[str, Keys]:
@@ -85,7 +95,7 @@ def load_bindings(name_or_path: str | Path) -> Bindings:
     where = Where(path)
     bindings = read_table(Bindings, read_toml(path), where)
     owners: dict[Keys, str] = {}
-    for table in ("hold", "tap"):
+    for table in ("hold", "tap", "also"):
         for control, keys in getattr(bindings, table).items():
             place = where.at(table).at(control)
             _check_control(control, bindings, place)
@@ -102,6 +112,8 @@ def _check_control(control: str, bindings: Bindings, where: Where) -> None:
         raise where.error(f"one of the controls {', '.join(known)}", "an unknown one")
     if control in bindings.hold and control in bindings.tap:
         raise where.error("every control in one of the tables hold and tap", "it in both")
+    if control in bindings.also and control not in bindings.hold | bindings.tap:
+        raise where.error("a control that is in hold or tap as well", "it in neither")
 
 
 def _check_keys(keys: Keys, where: Where) -> None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.windows import Geometry, Layout, Picture, choose_window
+from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window
+from soulsgraph_envs.pictures import Picture
 
 # Values of winuser.h and wingdi.h.
 _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0

@@ -6,13 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from soulsgraph_envs.errors import GameError
-
-#: A picture, (height, width, 3): red, green, blue.
-Picture = npt.NDArray[np.uint8]
+from soulsgraph_envs.pictures import Picture
 
 
 class Geometry(NamedTuple):

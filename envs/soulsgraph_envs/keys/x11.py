@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from soulsgraph_envs.errors import GameError
@@ -33,6 +33,14 @@ def open_display(name: str = "") -> Any:
             f"X display {asked!r}: expected one that can be reached, found {error}; "
             "name one that runs, or start one: xvfb-run."
         ) from error
+
+
+def close_display(display: Any) -> None:
+    """Leave an X display; nothing is left to do for one that is gone."""
+    from Xlib.error import ConnectionClosedError, XError
+
+    with suppress(ConnectionClosedError, XError, OSError):
+        display.close()
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.windows import Geometry, Layout, Picture, choose_window
-from soulsgraph_envs.keys.x11 import open_display, raised_as
+from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window
+from soulsgraph_envs.keys.x11 import close_display, open_display, raised_as
+from soulsgraph_envs.pictures import Picture
 
 #: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.
 _UPPER_ROW = dict(zip(range(24, 30), "qwerty", strict=True))
@@ -71,8 +72,7 @@ class X11Window:
     def close(self) -> None:
         """Leave the display."""
         if self._display is not None:
-            with self._asking():
-                self._display.close()
+            close_display(self._display)
             self._display = None
 
     @property
@@ -119,7 +119,7 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
             shown = list(_titled(connection, connection.screen().root))
         found = choose_window(shown, title, pid)
     except BaseException:
-        connection.close()
+        close_display(connection)
         raise
     return X11Window(connection, found.window, found.title)
 
@@ -134,7 +134,7 @@ def x11_layout(display: str = "") -> Layout:
             rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
             row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     finally:
-        connection.close()
+        close_display(connection)
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
     return Layout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
 

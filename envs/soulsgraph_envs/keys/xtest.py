@@ -6,7 +6,7 @@ from typing import Any
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.names import KEY_NAMES, MOUSE_BUTTONS, check_key
-from soulsgraph_envs.keys.x11 import open_display, raised_as
+from soulsgraph_envs.keys.x11 import close_display, open_display, raised_as
 
 _KEYSYMS = {
     "enter": "Return",
@@ -69,8 +69,7 @@ class XTestDevice:
     def close(self) -> None:
         """Leave the display; a second call does nothing."""
         if self._display is not None:
-            with raised_as("close"):
-                self._display.close()
+            close_display(self._display)
             self._display = None
 
     def _send(self, key: str, down: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +20,17 @@ from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.cycle_timer import CycleReport, CycleTimer
 from soulsgraph_envs.live.episode import Episode
 from soulsgraph_envs.live.fields import Reading
-from soulsgraph_envs.live.link import Link, LinkError
+from soulsgraph_envs.live.link import Link, LinkError, PicturedLink
 from soulsgraph_envs.live.operations import Operations
 from soulsgraph_envs.live.pad import Pad
 from soulsgraph_envs.live.recovery import Recovery
 from soulsgraph_envs.live.session import NotReachedError, Session, UnansweredError
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.speed import check_speed, moment
+from soulsgraph_envs.live.speed import check_speed, moment, set_speed
 from soulsgraph_envs.live.start import Draw, Start, check_fits, draw_start
 from soulsgraph_envs.live.translation import supplied_raws
 from soulsgraph_envs.live.world import World
+from soulsgraph_envs.pictures import Picture, scaled
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import RAW_SIZE, RawValues
 from soulsgraph_envs.streams import Seeds
@@ -37,7 +39,7 @@ from soulsgraph_envs.streams import Seeds
 _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("x", "y", "z", "hp", "hp_max"))
 #: Tries of a start before the game counts as beyond help.
 _TRIES = 2
-#: How soon keys must be answered after an episode that seemed to go well, and when a game recovers.
+#: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
 _PROMPT_S, _PATIENCE_S = 0.5, 3.0
 #: Values must stand still for so long, looked at frame by frame: a busy machine may keep a game waiting.
 _STILL_S, _FRAME_S = 0.3, 1.0 / 60.0
@@ -71,6 +73,7 @@ class LiveGame:
             supplies=supplied_raws(link.supplies),
             controls=bindings.controls,
             can_set_speed="game_speed" in link.writes,
+            can_render=isinstance(link, PicturedLink),
         )
         if lacking := sorted(_NEEDED - link.supplies):
             raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
@@ -123,15 +126,25 @@ class LiveGame:
         sent = self._check(controls, active)
         if self._episode is None:
             raise GameError("expected a reset before the step, found no episode under way: reset first.")
-        try:
+        with self._losing():
             self._raw[0] = self._play(self._episode, sent)
-            return self._raw
-        except LinkError as error:
-            self._lose()
-            raise EpisodeLostError(str(error)) from error
-        except BaseException:
-            self._lose()
-            raise
+        return self._raw
+
+    def render(self, lane: int = 0, size: tuple[int, int] | None = None) -> Picture:
+        """Photograph the game's window, (height, width, 3) uint8, scaled to `size` (height, width) if one is given.
+
+        Raises:
+            GameError: before the first reset, for another lane, or where the link takes no pictures.
+            EpisodeLostError: if the window could not be photographed.
+        """
+        link = self._session.link
+        if not isinstance(link, PicturedLink):
+            raise GameError("expected a link that takes pictures of its game, found one that does not; take another.")
+        if lane != 0 or self._episode is None:
+            raise GameError(f"expected lane 0 with an episode under way, found lane {lane}: reset first.")
+        with self._losing():
+            picture = link.capture()
+        return picture if size is None else scaled(picture, size)
 
     def close(self) -> None:
         """Release every key, give the game its own rules back and let go of it; a second call does nothing."""
@@ -154,7 +167,7 @@ class LiveGame:
         if not self.capabilities.can_set_speed:
             return
         session = self._session
-        session.operations.run("set_speed", game_speed=0.0 if still else session.settings.speed)
+        set_speed(session, 0.0 if still else session.settings.speed)
         if not still:
             self._timer.restart()
             self._read_s = session.clock.now()
@@ -185,7 +198,7 @@ class LiveGame:
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)
         before = moment(session, session.link.read())
-        answer_s = _PATIENCE_S if recovering else _PROMPT_S
+        answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
         first = Start(session, arena, tables).begin(scenario, self._draw(scenario, seeds), answer_s)
         check_speed(session, before, moment(session, first))
         self._episode = Episode(scenario, world, tables, first)
@@ -235,9 +248,17 @@ class LiveGame:
             raise GameError(f"expected controls with a key, {possible!r}; found {sent:#x}.")
         return Control(sent)
 
-    def _lose(self) -> None:
-        self._episode = None
-        self._release()
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Let go of keys and episode if anything fails; it is lost with a link that fails."""
+        try:
+            yield
+        except BaseException as error:
+            self._episode = None
+            self._release()
+            if isinstance(error, LinkError):
+                raise EpisodeLostError(str(error)) from error
+            raise
 
     def _release(self) -> None:
         """Let every key up, and report nothing over the error that is under way."""

@@ -21,12 +21,14 @@ class KeyEffects:
     def __init__(self, player: AnimationTable, first: Reading) -> None:
         self._player, self._last = player, first
         self._ineffective = {"steps": 0, "stops": 0, "taps": 0, "camera": 0}
-        self._tapped, self._since_effect = 0, 0
+        #: By kind, the tick before the first without effect.
+        self._before: dict[str, int] = {}
+        self._tapped, self._tick, self._answered = 0, 0, 0
 
     @property
     def doubtful_ticks(self) -> int:
-        """The latest ticks in which no key is known to have reached the game, as far as they can be taken back."""
-        return min(self._since_effect, MOST_DOUBTFUL_TICKS)
+        """The latest ticks in which no key, or none of a kind, is known to have reached the game, as many as may be."""
+        return min(self._tick - min([self._answered, *self._before.values()]), MOST_DOUBTFUL_TICKS)
 
     def judge(self, reading: Reading, sent: Control) -> None:
         """Compare a tick's controls with the reading at its end.
@@ -34,7 +36,7 @@ class KeyEffects:
         Raises:
             EpisodeLostError: if keys no longer reach the game; in doubt is what came after the last effect.
         """
-        self._since_effect += 1
+        self._tick += 1
         if _net(sent, _STEPS):
             self._count("steps", 1, not self._player.among(reading, ("idle",)))
         elif not any(step in sent for step in _STEPS):
@@ -59,13 +61,18 @@ class KeyEffects:
             self._tapped = 0
             self._count("taps", 0, True)
         elif self._tapped == 0:
-            self._count("taps", _TAP_WEIGHT, False)
+            self._count("taps", _TAP_WEIGHT, False, _TAP_TICKS)
 
-    def _count(self, kind: str, weight: int, effective: bool) -> None:
+    def _count(self, kind: str, weight: int, effective: bool, ticks: int = 1) -> None:
+        """Note whether what was sent within the latest ticks had an effect."""
         self._ineffective[kind] = 0 if effective else self._ineffective[kind] + weight
+        if not effective:
+            self._before.setdefault(kind, self._tick - ticks)
+            return
+        self._before.pop(kind, None)
         # A player who stands or does not run may well do so without any key.
-        if effective and kind in ("taps", "camera"):
-            self._since_effect = 0
+        if kind in ("taps", "camera"):
+            self._answered = self._tick
 
 
 def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:

@@ -8,10 +8,15 @@ from typing import Protocol, runtime_checkable
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.device import KeyDevice
 from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.pictures import Picture
 
 
 class LinkError(GameError):
     """The game cannot be reached now: not running, loading, its process gone, its server away."""
+
+
+class RefusedError(LinkError):
+    """The game runs, but not one that can be played so: starting another would not help."""
 
 
 @runtime_checkable
@@ -58,4 +63,13 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Let go of the game, every key released; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class PicturedLink(Link, Protocol):
+    """A link that sees the game's window as well."""
+
+    def capture(self) -> Picture:
+        """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""
         ...

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from math import isfinite
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.live.link import Link
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,11 +20,21 @@ class Operation(NamedTuple):
     optional: bool = False
 
 
+class Writable(Protocol):
+    """What is written by name, such as a `Link`."""
+
+    writes: frozenset[str]
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write what is named in `writes`."""
+        ...
+
+
 def _place(who: str) -> tuple[str, ...]:
     return (*(f"{who}_{axis}" for axis in "xyz"), f"{who}_angle")
 
 
-#: Every write there is. Flags are for everyone: the player and the boss.
+#: Every write of the drivers. Flags are for everyone: the player and the boss.
 OPERATIONS: Mapping[str, Operation] = {
     "prevent_death": Operation("nobody dies, so that the boss stays loaded", ("no_death",), optional=True),
     "allow_death": Operation("the game's own rules again", ("no_death",), optional=True),
@@ -47,16 +56,30 @@ OPERATIONS: Mapping[str, Operation] = {
     "kill_player": Operation("let the world load anew", ("no_death", "no_damage", "player_hp"), optional=True),
 }
 
+#: Every write of EldenGym's environments into Elden Ring, by the names of its attributes.
+ELDENGYM_OPERATIONS: Mapping[str, Operation] = {
+    "fill_hp": Operation("both fighters' full HP when a fight begins", ("HeroHp", "NpcHp")),
+    "set_speed": Operation("speed of the game's clock", ("gameSpeedFlag", "gameSpeedVal"), optional=True),
+    "set_attribute": Operation(
+        "what the environment's client sets: the way to the fog wall, wrappers, the user's own code",
+        (
+            *("HeroHp", "HeroFp", "HeroSp", "NpcHp", "NoGravity", "gameSpeedFlag", "gameSpeedVal"),
+            *(f"{who}LocalPos{axis}" for who in ("Hero", "Npc") for axis in "XYZ"),
+        ),
+        optional=True,
+    ),
+}
+
 
 class Operations:
     """Carry out operations on a link, or with `dry_run` only tell what they would write."""
 
-    def __init__(self, link: Link, dry_run: bool = False) -> None:
-        self._link, self.dry_run = link, dry_run
+    def __init__(self, link: Writable, dry_run: bool = False, operations: Mapping[str, Operation] = OPERATIONS) -> None:
+        self._link, self.dry_run, self._operations = link, dry_run, operations
 
     def missing(self) -> dict[str, tuple[str, ...]]:
         """Name the fields that the map cannot write, by operation."""
-        found = {name: tuple(f for f in op.fields if not self._writes(f)) for name, op in OPERATIONS.items()}
+        found = {name: tuple(f for f in op.fields if not self._writes(f)) for name, op in self._operations.items()}
         return {name: fields for name, fields in found.items() if fields}
 
     def check(self) -> None:
@@ -65,7 +88,7 @@ class Operations:
         Raises:
             GameError: naming what must be written and cannot.
         """
-        lacking = {name: fields for name, fields in self.missing().items() if not OPERATIONS[name].optional}
+        lacking = {name: fields for name, fields in self.missing().items() if not self._operations[name].optional}
         if lacking:
             names = ", ".join(sorted({field for fields in lacking.values() for field in fields}))
             raise GameError(
@@ -77,7 +100,7 @@ class Operations:
 
     def can(self, name: str) -> bool:
         """Tell whether an operation has all it writes."""
-        return all(self._writes(field) for field in OPERATIONS[name].fields)
+        return all(self._writes(field) for field in self._operations[name].fields)
 
     def run(self, name: str, **values: float) -> None:
         """Carry out one operation; what a map lacks is left out where the operation may do without.
@@ -86,7 +109,7 @@ class Operations:
             GameError: for a field that is not the operation's, or a value that is no number.
             LinkError: if the game cannot be reached.
         """
-        operation = OPERATIONS[name]
+        operation = self._operations[name]
         stray = sorted(set(values) - set(operation.fields))
         if stray:
             raise GameError(f"operation {name}: expected fields of {', '.join(operation.fields)}; found {stray}.")

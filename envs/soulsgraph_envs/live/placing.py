@@ -67,12 +67,17 @@ def unlock(session: Session, limit_s: float) -> None:
         session.pad.play(Control.LOCK_ON)
         session.wait(_SETTLE_S)
 
+    def turn(_: Reading) -> None:
+        # Pressed anew each time: the game may have missed the key going down.
+        session.pad.release()
+        session.pad.play(Control.CAMERA_LEFT)
+        session.wait(_SETTLE_S)
+
     try:
         unlocked = session.until("the lock released by its key", lambda r: r.get("locked", 0) == 0, limit_s, toggle)
         if _can_aim(session):
             unlocked = session.until("the camera at rest without a key", _Rest(unlocked), limit_s)
-            session.pad.play(Control.CAMERA_LEFT)
-            session.until("the camera turned by its key", lambda r: _camera(r) != _camera(unlocked), limit_s)
+            session.until("the camera turned by its key", lambda r: _camera(r) != _camera(unlocked), limit_s, turn)
     except NotReachedError as error:
         raise UnansweredError(f"keys do not reach the game: {error}") from error
     finally:

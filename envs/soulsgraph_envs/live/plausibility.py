@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import dist, isfinite
+from math import dist, hypot, isfinite
 
 from soulsgraph_envs.errors import EpisodeLostError
 from soulsgraph_envs.live.arena import LiveArena
@@ -13,6 +13,8 @@ from soulsgraph_envs.live.translation import RAW_FIELDS
 #: Fields that run on whether or not the fight does.
 _OUTSIDE_THE_FIGHT = {"play_time_s", "game_speed"}
 _LEVELS = (("player_hp", "player_hp_max"), ("player_stamina", "player_stamina_max"), ("boss_hp", "boss_hp_max"))
+#: How far from 1 the length of the camera's direction may be.
+_UNIT_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,16 @@ def check_values(reading: Reading, arena: LiveArena, blank: frozenset[str]) -> N
     """Check one reading by itself; `blank` were no numbers from the start.
 
     Raises:
-        EpisodeLostError: for a number that is none, a level above its maximum, or a place outside the arena.
+        EpisodeLostError: for a number that is none, a level above its maximum, a camera that looks nowhere, or a
+            place outside the arena.
     """
     for field in sorted(blank_fields(reading) - blank):
         raise EpisodeLostError(f"{field} reads {reading[field]}, which is no number")
     for field, maximum in _LEVELS:
         if field in reading and maximum in reading and not float(reading[field]) <= float(reading[maximum]) > 0.0:
             raise EpisodeLostError(f"{field} reads {reading[field]} of at most {reading[maximum]}")
+    if "camera_x" in reading and abs(hypot(*position(reading, "camera")) - 1.0) > _UNIT_TOLERANCE:
+        raise EpisodeLostError("the camera reads a direction that is no unit vector")
     for who in ("player", "boss"):
         place = position(reading, who)
         if not arena.holds(*place):
@@ -60,7 +65,7 @@ def check_values(reading: Reading, arena: LiveArena, blank: frozenset[str]) -> N
 
 
 def position(reading: Reading, who: str) -> tuple[float, float, float]:
-    """Give the place of the player or the boss, metres."""
+    """Give the place of the player or the boss, metres; of the camera, its direction."""
     x, y, z = (float(reading[f"{who}_{axis}"]) for axis in "xyz")
     return x, y, z
 
@@ -83,10 +88,10 @@ class Plausibility:
         Raises:
             EpisodeLostError: telling why it cannot be, and how many ticks before it are in doubt.
         """
-        if elapsed_s > self._limits.gap_s:
-            raise EpisodeLostError(f"the control loop stood still for {elapsed_s:.1f} s of the fight")
         if same_moment(reading, self._last):
             raise EpisodeLostError("the game's values no longer change", doubtful_ticks=1)
+        if elapsed_s > self._limits.gap_s:
+            raise EpisodeLostError(f"the control loop stood still for {elapsed_s:.1f} s of the fight")
         check_values(reading, self._arena, self._blank)
         self._check_jump(reading, elapsed_s)
         self._last = reading

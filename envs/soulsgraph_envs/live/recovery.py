@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.fields import Reading
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.live.plausibility import same_moment
 from soulsgraph_envs.live.session import Session
 from soulsgraph_envs.live.speed import set_speed
@@ -44,7 +44,7 @@ class Recovery:
         if self._session.link.read().get("online", 0) == 1:
             raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
         # Before the game is judged by its clock, which may have been stopped on purpose.
-        set_speed(self._session)
+        set_speed(self._session, self._session.settings.speed)
         if not self._moves(_HANGING_S):
             self._attach_anew()
             if not self._moves(_STILL_HANGING_S):
@@ -60,6 +60,8 @@ class Recovery:
         session = self._session
         try:
             session.link.attach(_ATTACHING_S)
+        except RefusedError as error:
+            raise GameError(str(error)) from error
         except LinkError as error:
             if not session.settings.launch:
                 raise GameError(f"{error} A launch command in the settings would start it again.") from error
@@ -75,10 +77,28 @@ class Recovery:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         except OSError as error:
             raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
-        # Only a game that was named by its process is looked for by its process.
-        process_id = self._process.pid if session.settings.pid else 0
-        session.link.attach(_LAUNCHING_S, process_id)
+        self._find_launched(self._process)
         self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
+
+    def _find_launched(self, process: subprocess.Popen[bytes]) -> None:
+        """Attach to the game that a process is, or that it starts before it ends."""
+        session = self._session
+        # Only a game that was named by its process is looked for by its process.
+        process_id = process.pid if session.settings.pid else 0
+        end_s = session.clock.now() + _LAUNCHING_S
+        while True:
+            try:
+                session.link.attach(_ATTACHING_S, process_id)
+                return
+            except LinkError as error:
+                if code := process.poll():
+                    command = " ".join(session.settings.launch)
+                    raise GameError(
+                        f"launch: expected a game, found that its command ended with {code}; run it by hand: {command}"
+                    ) from error
+                if session.clock.now() > end_s:
+                    raise GameError(str(error)) from error
+                session.clock.sleep(_POLL_S)
 
     def _restart(self) -> None:
         """End a game that hangs, and launch it again."""

@@ -11,9 +11,12 @@ from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.link import Link, LinkError
 from soulsgraph_envs.live.operations import Operations
 from soulsgraph_envs.live.pad import Pad
+from soulsgraph_envs.live.plausibility import same_moment
 from soulsgraph_envs.live.settings import GameSettings
 
 _POLL_S = 0.02
+#: A game whose values stand still for so long, in the machine's time, hangs.
+_HANGING_S = 2.0
 
 
 class NotReachedError(GameError):
@@ -48,27 +51,34 @@ class Session:
         """Give the first reading that meets a condition; after each that does not, `act` on it.
 
         Raises:
-            NotReachedError: after `limit_s`, with what was waited for.
+            NotReachedError: after `limit_s`, or earlier for a game that hangs, with what was waited for.
             LinkError: if the game cannot be reached.
         """
-        end_s = self.clock.now() + limit_s / self.settings.speed
-        while True:
-            reading = self.link.read()
-            if met(reading):
-                return reading
-            if self.clock.now() > end_s:
+        changed_s = self.clock.now()
+        end_s, last = changed_s + limit_s / self.settings.speed, self.link.read()
+        reading = last
+        while not met(reading):
+            now_s = self.clock.now()
+            if not same_moment(reading, last):
+                last, changed_s = reading, now_s
+            if now_s > end_s or now_s - changed_s > _HANGING_S:
                 raise NotReachedError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
             act(reading)
             self.wait(_POLL_S)
+            reading = self.link.read()
+        return reading
 
     def until_reachable(self, what: str, met: Callable[[Reading], bool], limit_s: float) -> Reading:
-        """Wait as `until` does, through times in which the game cannot be reached: a loading screen."""
+        """Wait as `until` does, through times in which the game cannot be reached or stands still: a loading screen."""
         end_s = self.clock.now() + limit_s / self.settings.speed
         while True:
-            left_s = (end_s - self.clock.now()) * self.settings.speed
+            trouble = "it did not come"
             try:
-                return self.until(what, met, max(left_s, 0.0))
+                reading = self.link.read()
+                if met(reading):
+                    return reading
             except LinkError as error:
-                if left_s <= 0.0:
-                    raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {error}") from error
-                self.wait(_POLL_S)
+                trouble = str(error)
+            if self.clock.now() > end_s:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}")
+            self.wait(_POLL_S)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
+from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.schema import Between, Where, read_table, read_toml
 
 
@@ -53,3 +57,40 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
         DataError: for a missing, misspelt or mistyped value.
     """
     return read_table(_Games, read_toml(path), Where(path)).games
+
+
+def check_side_by_side(games: Sequence[GameSettings]) -> None:
+    """Refuse games that cannot be played from one machine at once.
+
+    Raises:
+        GameError: if two share a display or a server, where keys reach the window in front alone.
+    """
+    screen = os.environ.get("DISPLAY", "")
+    places = [one.host if one.driver == "siphon" else f"display {one.display or screen}".strip() for one in games]
+    for place in places:
+        if (count := places.count(place)) > 1:
+            raise GameError(
+                f"games: expected a display or a server for each, as only the window in front gets keys; found {count} "
+                f"at {place}; give each a display of its own, such as Xvfb's."
+            )
+
+
+def save_game(path: Path, settings: GameSettings) -> None:
+    """Write a file for `load_games` of one game, whole at once: driver, map, and what is not the default.
+
+    Raises:
+        GameError: if it cannot be written.
+    """
+    default, named = GameSettings(), ("driver", "map")
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    lines = [
+        f"{name} = {json.dumps(value)}\n"
+        for name, value in values.items()
+        if name in named or value != getattr(default, name)
+    ]
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise GameError(f"{path}: expected a games file that can be written, found {error.strerror}.") from error

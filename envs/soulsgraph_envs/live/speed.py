@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.fields import Reading
-from soulsgraph_envs.live.session import Session
+from soulsgraph_envs.live.session import NotReachedError, Session
 
 #: The pipe of SoulsGym's speed library, which must be in the game already: one little-endian float a message.
 #: Not verified in a running game.
@@ -29,9 +29,8 @@ def moment(session: Session, reading: Reading) -> Moment:
     return Moment(session.clock.now(), float(reading.get("play_time_s", float("nan"))))
 
 
-def set_speed(session: Session) -> None:
-    """Set the game's clock to the settings' speed: by its memory, else by SoulsGym's pipe if there is one."""
-    speed = session.settings.speed
+def set_speed(session: Session, speed: float) -> None:
+    """Set the speed of the game's clock, 0 to stop it: by its memory, else by SoulsGym's pipe if there is one."""
     if "game_speed" in session.link.writes:
         session.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
     elif sys.platform == "win32" and not session.operations.dry_run:
@@ -48,11 +47,22 @@ def check_speed(session: Session, before: Moment, after: Moment) -> None:
 
     Raises:
         GameError: with the speed found.
+        NotReachedError: if it was another for a moment only, as on a busy machine.
     """
+    if not _is_another(session, before, after):
+        return
+    session.clock.sleep(_SHORTEST_S)
+    again, speed = moment(session, session.link.read()), session.settings.speed
+    if not _is_another(session, after, again):
+        raise NotReachedError(f"expected the game's clock at {speed:g} times this machine's, found it faltering.")
+    found = (again.game_s - after.game_s) / (again.here_s - after.here_s)
+    raise GameError(
+        f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
+        "speed in the settings, or the game's."
+    )
+
+
+def _is_another(session: Session, before: Moment, after: Moment) -> bool:
+    """Tell whether the game's clock ran at another speed between two moments; never of too short a time."""
     here_s, speed = after.here_s - before.here_s, session.settings.speed
-    found = (after.game_s - before.game_s) / here_s if here_s > _SHORTEST_S / speed else float("nan")
-    if abs(found / speed - 1.0) > _TOLERANCE:
-        raise GameError(
-            f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
-            "speed in the settings, or the game's."
-        )
+    return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE

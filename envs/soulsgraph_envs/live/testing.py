@@ -16,6 +16,7 @@ from soulsgraph_envs.live.fields import FIELDS, Reading
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.standin.readings import Readings
 from soulsgraph_envs.standin.surroundings import load_surroundings
@@ -86,6 +87,7 @@ class FakeLink:
         without: frozenset[str] = frozenset(),
         seed: int = 0,
         at_bonfire: bool = False,
+        met: bool = True,
     ) -> None:
         self.supplies = frozenset(FIELDS) - without - {"window_width", "window_height", "screen_mode"}
         self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
@@ -97,11 +99,11 @@ class FakeLink:
         self.restarts_after = -1
         self.stray: dict[str, float | str] = {}
         self.writes_log: list[dict[str, float]] = []
-        self._begin(at_bonfire)
+        self._begin(at_bonfire, met)
 
-    def _begin(self, at_bonfire: bool) -> None:
+    def _begin(self, at_bonfire: bool, met: bool = True) -> None:
         scenario, seed = self._made
-        self.world = World(load_surroundings("iudex"), load_scenario(scenario), seed, at_bonfire)
+        self.world = World(load_surroundings("iudex"), load_scenario(scenario), seed, at_bonfire, met)
         self._readings = Readings(self.world)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}
@@ -170,6 +172,19 @@ class FakeLink:
             raise LinkError("the game's process is gone.")
         if loaded and self.world.stage is Stage.LOADING:
             raise LinkError("the game is loading.")
+
+
+class FakePicturedLink(FakeLink):
+    """A fake link that sees its game from above, unless it is `blind`."""
+
+    blind = False
+
+    def capture(self) -> Picture:
+        """Photograph the game's window, (90, 160, 3)."""
+        self._reach(loaded=False)
+        if self.blind:
+            raise LinkError("expected a picture of the game's window, found none.")
+        return self.world.simulator.render()
 
 
 class FakeTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import atan2, dist
+from math import atan2, dist, isfinite, nan
 
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import GameError
@@ -12,9 +12,12 @@ from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.placing import Pose, aim, place
 from soulsgraph_envs.live.plausibility import position
 from soulsgraph_envs.live.session import Session
+from soulsgraph_envs.live.speed import set_speed
 from soulsgraph_envs.scenario import Transition
 
-_LOADING_S, _PASSING_S, _TRANSITION_S = 90.0, 15.0, 30.0
+_LOADING_S, _ANSWER_S, _PASSING_S, _TRANSITION_S = 90.0, 3.0, 15.0, 30.0
+#: Beaten, met, its sword pulled: the bits of the boss's flags that are known.
+_BOSS_FLAGS = 0b1110_0000
 #: How close to where the fog gate leads counts as through it.
 _INSIDE_M = 1.0
 #: How far below the threshold the boss's HP is put for its second phase: SoulsGym takes 100 of 1037.
@@ -44,7 +47,7 @@ class World:
         stale_s = self._session.settings.reload_after_s
         stale = stale_s > 0.0 and self._session.clock.now() - self.loaded_s > stale_s
         beaten = float(reading["boss_hp"]) <= 0
-        if stale or beaten or self.phase > phase:
+        if stale or beaten or self._asleep(reading) or self.phase > phase:
             self.reload()
         elif not self.inside(reading):
             self.enter()
@@ -91,6 +94,7 @@ class World:
         session.operations.run("prevent_death", no_death=1.0)
         place(session, "player", Pose(*gate.outside_m, gate.outside_angle_rad))
         aim(session, atan2(-gate.camera[0], -gate.camera[1]), 0.0)
+        session.until("the fog gate to answer its key", self._answers, _ANSWER_S, self._interact)
         session.until("the player inside the fog gate", self._came_in, _PASSING_S, self._interact)
         session.until("the player idle inside the arena", self._idle, _PASSING_S)
 
@@ -101,10 +105,21 @@ class World:
             operations.run("set_boss_hp", boss_hp=self._below(self.arena.transition))
         operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
         operations.run("allow_death", no_death=0.0)
+        set_speed(self._session, 1.0)
+
+    def _asleep(self, reading: Reading) -> bool:
+        """Tell whether the game's flags say that the boss is yet to be woken, or beaten; a reload can set them."""
+        awake, found = self.arena.reload.get("boss_flags"), float(reading.get("boss_flags", nan))
+        if awake is None or not isfinite(found) or "boss_flags" not in self._session.link.writes:
+            return False
+        return bool((int(found) ^ int(awake)) & _BOSS_FLAGS)
 
     def _interact(self, _: Reading) -> None:
         self._session.pad.play(Control.INTERACT)
         self._session.wait(0.5)
+
+    def _answers(self, reading: Reading) -> bool:
+        return self._came_in(reading) or not self._idle(reading)
 
     def _came_in(self, reading: Reading) -> bool:
         gate = self.arena.entrance

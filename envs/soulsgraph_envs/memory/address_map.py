@@ -17,11 +17,12 @@ from typing import Annotated, NamedTuple
 from soulsgraph_envs.data_files import find, read_data
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.pattern import is_pattern
+from soulsgraph_envs.memory.values import SIZES
 from soulsgraph_envs.schema import Between, Where, read_table
 
 _Offset = Between(0, 2**31)
 #: Bytes of each type; texts say theirs themselves, a bit is one of a byte.
-TYPE_SIZES: Mapping[str, int] = {"i32": 4, "u32": 4, "f32": 4, "u8": 1, "bit": 1, "utf16": 0}
+TYPE_SIZES: Mapping[str, int] = {kind: SIZES[kind] for kind in ("i32", "u32", "f32", "u8", "bit")} | {"utf16": 0}
 #: Bytes of a displacement in a 64-bit instruction.
 DISPLACEMENT_SIZE = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.address_map import AddressMap, Base
 from soulsgraph_envs.memory.pattern import compile_pattern
 from soulsgraph_envs.memory.pe import file_version
@@ -41,7 +41,7 @@ def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> di
     """Find every base that is not for injected code alone.
 
     Raises:
-        LinkError: naming the bases that are nowhere to be found, and the version if it is another.
+        RefusedError: naming the bases that are nowhere to be found, and the version if it is another.
     """
     version = read_version(reader, module)
     other = bool(version and address_map.version) and version != address_map.version
@@ -52,7 +52,7 @@ def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> di
     lost = [name for name, resolved in found.items() if resolved is None]
     if lost:
         found_version = f" in version {version}" if version else ""
-        raise LinkError(
+        raise RefusedError(
             f"{address_map.name}: expected {address_map.game} {address_map.version}, found no {', '.join(lost)}"
             f"{found_version}; use that version of the game, or a map of this one."
         )

@@ -21,6 +21,7 @@ from soulsgraph_envs.memory.attaching import AttachedGame, OpenReader, attach_ga
 from soulsgraph_envs.memory.bases import notes
 from soulsgraph_envs.memory.game_memory import writable
 from soulsgraph_envs.memory.reader import NoPermissionError
+from soulsgraph_envs.pictures import Picture
 
 _LOG = logging.getLogger(__name__)
 #: Between two tries to attach.
@@ -107,6 +108,10 @@ class MemoryLink:
     def focused(self) -> bool:
         """Tell whether keys reach the game's window."""
         return self._on_window(lambda window: window.focused())
+
+    def capture(self) -> Picture:
+        """Photograph the game's window, which must lie wholly on the screen with nothing before it."""
+        return self._on_window(lambda window: window.capture())
 
     def close(self) -> None:
         """Let go of the game and its keys; a second call does nothing."""

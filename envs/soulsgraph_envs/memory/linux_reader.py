@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.memory.reader import (
     BadAddressError,
     Module,
@@ -60,7 +60,7 @@ class LinuxReader(Reader):
 
     @classmethod
     def named(cls, name: str) -> LinuxReader:
-        """Open the one process of a name; `ProcessNotFoundError` if there is none, or several."""
+        """Open the one process of a name; raises as `find_process` does."""
         return cls(find_process(name))
 
     def read(self, address: int, size: int) -> bytes:
@@ -101,7 +101,7 @@ class LinuxReader(Reader):
         """Find a mapped file by its name; of a Windows program only the header may come from the file."""
         own = [one for one in read_mappings(self.pid) if _basename(one.path) == name.lower()]
         if not own:
-            raise LinkError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
+            raise RefusedError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
         end = max(one.end for one in own if one.path == own[0].path)
         return self.sized(Module(name, own[0].start, end - own[0].start))
 
@@ -152,7 +152,8 @@ def find_process(name: str) -> int:
     """Find the one process that has a name: as its own or its command's, else as a program file it has mapped.
 
     Raises:
-        ProcessNotFoundError: if none has it, or several that a mapped file does not tell apart.
+        ProcessNotFoundError: if none has it.
+        RefusedError: if several have it that a mapped file does not tell apart.
     """
     living = [pid for pid in _process_ids() if is_running(pid)]
     named = [pid for pid in living if _is_named(pid, name)]
@@ -164,7 +165,7 @@ def find_process(name: str) -> int:
         )
     if len(named) > 1:
         listed = ", ".join(str(pid) for pid in named)
-        raise ProcessNotFoundError(f"process {name!r}: expected one, found {listed}; give the pid of the game.")
+        raise RefusedError(f"process {name!r}: expected one, found {listed}; give the pid of the game.")
     return named[0]
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.floating_point import restore_floating_point
 from soulsgraph_envs.memory.reader import (
     BadAddressError,
@@ -94,7 +94,7 @@ class PymeowReader(Reader):
         if not own:
             if not self.running():
                 raise ProcessGoneError(self.pid)
-            raise LinkError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
+            raise RefusedError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
         return self.sized(Module(name, int(own[0]["base"]), int(own[0]["size"])))
 
     def regions(self, module: Module) -> Sequence[Region]:
@@ -126,8 +126,10 @@ class PymeowReader(Reader):
         pids = [int(one["pid"]) for one in listed if str(one["name"]).lower() == name.lower()]
         if len(pids) == 1:
             return pids[0]
-        found = ", ".join(str(pid) for pid in pids) or "none"
-        raise ProcessNotFoundError(f"process {name!r}: expected one, found {found}; start the game, or give its pid.")
+        if pids:
+            several = ", ".join(map(str, pids))
+            raise RefusedError(f"process {name!r}: expected one, found {several}; give the pid of the game.")
+        raise ProcessNotFoundError(f"process {name!r}: expected it to run, found none; start the game.")
 
     def _check(self, address: int, size: int) -> None:
         if self._process is None:

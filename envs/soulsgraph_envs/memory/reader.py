@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.memory.pe import HEADER_SIZE, PeHeader, parse_header
-from soulsgraph_envs.memory.values import FORMATS, pack, unpack
+from soulsgraph_envs.memory.values import SIZES, pack, unpack
 
 #: Read at once in a scan, and kept of the piece before, so that no match is cut in two.
 _PIECE, _OVERLAP, _PAGE = 1 << 20, 256, 4096
-_SIZES = {"f32": 4, "i32": 4, "u32": 4, "u64": 8, "u8": 1}
 
 
 class ProcessNotFoundError(LinkError):
-    """No process has that name or id, or several have it."""
+    """No process has that name."""
 
 
 class _MadeOfError(LinkError):
@@ -47,7 +46,7 @@ class BadAddressError(_MadeOfError):
         super().__init__(text, address, what)
 
 
-class NoPermissionError(_MadeOfError):
+class NoPermissionError(_MadeOfError, RefusedError):
     """The process belongs to another, or the system forbids looking into it."""
 
     def __init__(self, pid: int, remedy: str) -> None:
@@ -108,11 +107,11 @@ class Reader(ABC):
 
     def read_value(self, address: int, kind: str) -> float:
         """Read one number of a type of `values.FORMATS`."""
-        return unpack(kind, self.read(address, _SIZES[kind]))
+        return unpack(kind, self.read(address, SIZES[kind]))
 
     def read_values(self, address: int, kinds: Sequence[str]) -> list[float]:
         """Read numbers that lie side by side, in one call."""
-        ends = [0, *accumulate(_SIZES[kind] for kind in kinds)]
+        ends = [0, *accumulate(SIZES[kind] for kind in kinds)]
         data = self.read(address, ends[-1])
         return [unpack(kind, data[a:b]) for kind, (a, b) in zip(kinds, pairwise(ends), strict=True)]
 
@@ -185,6 +184,3 @@ class Reader(ABC):
             return whole
         spans = [Region(module.base + s.rva, module.base + s.rva + s.size) for s in header.sections if s.executable]
         return spans or whole
-
-
-assert set(_SIZES) | {"bit"} == set(FORMATS)

@@ -10,6 +10,8 @@ from soulsgraph_envs.errors import GameError
 
 #: Format characters of the numeric types; of a bit, that of the byte it lies in.
 FORMATS: Mapping[str, str] = {"i32": "i", "u32": "I", "u64": "Q", "f32": "f", "u8": "B", "bit": "B"}
+#: Bytes of each.
+SIZES: Mapping[str, int] = {kind: struct.calcsize("<" + code) for kind, code in FORMATS.items()}
 _RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**64 - 1), "u8": (0, 255), "bit": (0, 1)}
 _LARGEST_F32 = 3.4028234663852886e38
 

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from soulsgraph_envs.controls import Control, Controls
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import ActiveLanes, Capabilities, LaneIndices
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, Lane, as_bytes, dtype_of
 from soulsgraph_envs.simulator.outside import AnimationNames, Cast, target
-from soulsgraph_envs.simulator.render import Picture, Scene, render
+from soulsgraph_envs.simulator.render import Scene, render
 from soulsgraph_envs.simulator.tables import Row, load_row, pack
 from soulsgraph_envs.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.streams import Seeds

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Arena
 from soulsgraph_envs.state import Raw
 
-#: (height, width, 3) uint8, red, green and blue.
-Picture = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Colour = tuple[int, int, int]
 

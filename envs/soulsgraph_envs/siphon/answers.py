@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.keys.windows import Picture
 from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.siphon.attributes import Attribute
 from soulsgraph_envs.siphon.protocol import messages
 

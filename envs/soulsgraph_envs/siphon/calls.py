@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.siphon.protocol import MESSAGE_LIMITS, REQUESTS, grpc, service
 from soulsgraph_envs.siphon.security import is_loopback, read_token, split_address, token_metadata
@@ -58,12 +59,13 @@ class SiphonCalls:
         """Wait for a call's answer.
 
         Raises:
-            LinkError: if the server cannot be reached, refuses the call or reports a failure.
+            RefusedError: if the server refuses the token.
+            LinkError: if the server cannot be reached, or reports a failure.
         """
         try:
             answer = pending.future.result()
         except grpc.RpcError as error:
-            raise LinkError(self._explain(pending.name, error)) from error
+            raise self._explained(pending.name, error) from error
         except grpc.FutureCancelledError as error:
             raise self._closed(pending.name) from error
         if not answer.success:
@@ -80,7 +82,7 @@ class SiphonCalls:
         try:
             yield from answers
         except grpc.RpcError as error:
-            raise LinkError(self._explain(name, error)) from error
+            raise self._explained(name, error) from error
         finally:
             answers.cancel()
 
@@ -91,13 +93,25 @@ class SiphonCalls:
     def _closed(self, name: str) -> LinkError:
         return LinkError(f"Siphon server {self.host}: expected an open link for {name}, found a closed one.")
 
-    def _explain(self, name: str, error: Any) -> str:
+    def _explained(self, name: str, error: Any) -> LinkError:
         code, place = error.code(), f"Siphon server {self.host}"
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return RefusedError(f"{place}: {name} failed: {error.details()}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            return f"{place}: expected it to answer, found nobody there; start it, or correct `host` in the settings."
+            return LinkError(f"{place}: {_unreached(error.details())}.")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"{place}: expected an answer to {name} in time, found none; see whether the game PC hangs."
-        return f"{place}: {name} failed: {error.details()}"
+            return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
+        return LinkError(f"{place}: {name} failed: {error.details()}")
+
+
+def _unreached(details: str) -> str:
+    """Say why a server does not answer; by gRPC's text alone its encryption is told from its absence."""
+    if "handshake" in details or "Verification" in details:
+        return (
+            "expected the certificate of the settings, made out to this host, found another or none; "
+            "copy the server's, or name the host as the certificate does"
+        )
+    return "expected it to answer, found nobody there; start it, or correct `host`, or `certificate` if it encrypts"
 
 
 def _open_channel(settings: GameSettings) -> Any:
@@ -106,6 +120,7 @@ def _open_channel(settings: GameSettings) -> Any:
     if not settings.certificate:
         return grpc.insecure_channel(settings.host, options)
     try:
+        ssl.create_default_context(cafile=settings.certificate)
         certificate = Path(settings.certificate).read_bytes()
     except OSError as error:
         raise GameError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from soulsgraph_envs.keys.names import MOUSE_BUTTONS
 from soulsgraph_envs.keys.x11 import open_display, raised_as
@@ -22,17 +21,19 @@ class DesktopInput:
 
     def __init__(self, display: str = "") -> None:
         self._lock = threading.Lock()
+        self._ending = threading.Event()
         self._display = open_display(display)
         self._device = XTestDevice(display)
 
     def move_mouse(self, right: int, down: int, steps: int) -> None:
-        """Move the mouse by pixels in so many steps, 10 ms apart."""
+        """Move the mouse by pixels in so many steps, 10 ms apart; `close` ends it."""
         from Xlib import X
         from Xlib.ext.xtest import fake_input
 
         x = y = 0
         for step in range(1, steps + 1):
-            time.sleep(_STEP_S if step > 1 else 0.0)
+            if self._ending.wait(_STEP_S if step > 1 else 0.0):
+                return
             to_x, to_y = right * step // steps, down * step // steps
             with self._lock, raised_as("mouse"):
                 # Detail 1: relative to where it is.
@@ -47,7 +48,8 @@ class DesktopInput:
         return [("MOUSE_" if key in MOUSE_BUTTONS else "") + to_siphon(key) for key in down]
 
     def close(self) -> None:
-        """Leave the display."""
+        """Leave the display; a second call does nothing."""
+        self._ending.set()
         with self._lock:
             self._device.close()
             self._display.close()

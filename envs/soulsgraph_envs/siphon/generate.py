@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.live.fields import FIELDS
@@ -24,13 +24,13 @@ from soulsgraph_envs.siphon.attributes import (
     displacement_at,
     load_attributes,
 )
-from soulsgraph_envs.siphon.dump import dump
 
 #: Siphon counts every displacement from here.
 _LENGTH = 7
 #: Fields that lie closer than this share a block: bytes cost nothing, calls do.
 _WIDEST_GAP = 0x200
 _NUMBERS: Mapping[str, str] = {"i32": "int", "u32": "int", "f32": "float"}
+_HEXADECIMAL = ("offsets", "items", "mask")
 
 
 class _Chain(NamedTuple):
@@ -183,6 +183,37 @@ def attributes_for(name_or_path: str) -> AttributeFile:
     if name_or_path not in names and name_or_path in shipped_names("address map"):
         return make_attributes(load_address_map(name_or_path))
     return load_attributes(name_or_path)
+
+
+def dump(file: AttributeFile) -> str:
+    """Write an attribute file as TOML, defaults left out, offsets in hexadecimal as in Siphon's own files."""
+    lines = [f'source = "{file.source}"', f'bindings = "{file.bindings}"']
+    tables: dict[str, Any] = {"process_info": file.process_info}
+    tables |= {f"attributes.{name}": attribute for name, attribute in file.attributes.items()}
+    tables |= {f"counts.{name}": count for name, count in file.counts.items()}
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *_lines(table)]
+    for key, layouts in (("reads", file.reads), ("writes", file.writes)):
+        for name, layout in layouts.items():
+            lines += ["", f"[{key}.{name}]", *(f"{field} = {_value(key, place)}" for field, place in layout.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(item: Any) -> list[str]:
+    """Give what differs from the defaults, a line each."""
+    specs = item.__dataclass_fields__.items()
+    changed = {key: getattr(item, key) for key, spec in specs if getattr(item, key) != spec.default}
+    return [f"{key} = {_value(key, value)}" for key, value in changed.items()]
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_value(key, each) for each in value) + "]"
+    if isinstance(value, int | float):
+        return f"0x{value:X}" if key in _HEXADECIMAL else str(value)
+    return "{ " + ", ".join(_lines(value)) + " }"
 
 
 if __name__ == "__main__":

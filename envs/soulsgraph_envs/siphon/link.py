@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.windows import Picture
 from soulsgraph_envs.live.fields import Reading
-from soulsgraph_envs.live.link import LinkError
+from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.values import unpack
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.siphon.answers import answer_bytes, attribute_message, picture_of, request_value, streamed_picture
 from soulsgraph_envs.siphon.attributes import MOST_BYTES, Attribute, AttributeFile, ItemList, ProcessInfo
 from soulsgraph_envs.siphon.calls import CALL_TIMEOUT_S, SiphonCalls
@@ -41,25 +41,36 @@ class SiphonLink:
     """
 
     def __init__(self, settings: GameSettings) -> None:
+        if settings.pid:
+            raise GameError(
+                f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
+                "leave pid out, or give it to the server."
+            )
         self._file = _with_process(attributes_for(settings.map), settings)
         self.calls = SiphonCalls(settings)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
         self._finders = {name: ItemFinder(name, count) for name, count in self._file.counts.items()}
         self.bindings = settings.bindings or self._file.bindings
+        self._capturing = False
         self.supplies = self._file.supplies
         self.writes = self._file.writable | self._finders.keys()
 
-    def attach(self, timeout_s: float) -> None:
-        """Configure the server and let it find the game, trying again ever more slowly.
+    def attach(self, timeout_s: float, process_id: int = 0) -> None:
+        """Configure the server and let it find the game by its name, trying again ever more slowly.
+
+        `process_id` changes nothing: which process is served is the server's affair.
 
         Raises:
+            RefusedError: if the server refuses the token.
             LinkError: if the game is not found in time.
         """
         give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
         while True:
             try:
                 return self._attach()
+            except RefusedError:
+                raise
             except LinkError:
                 if time.monotonic() + pause_s > give_up:
                     raise
@@ -100,12 +111,15 @@ class SiphonLink:
         return bool(self.calls.call("GetServerStatus").input_initialized)
 
     def capture(self) -> Picture:
-        """Photograph the game's window; raises `LinkError` if the server cannot."""
-        try:
-            return picture_of(self.calls.call("CaptureFrame"))
-        except LinkError:
+        """Photograph the game's window, which the server looks for at the first one after `attach`.
+
+        Raises:
+            LinkError: if the server cannot.
+        """
+        if not self._capturing:
             self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
-            return picture_of(self.calls.call("CaptureFrame"))
+            self._capturing = True
+        return picture_of(self.calls.call("CaptureFrame"))
 
     def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
         """Give the window's pictures as they come, packed as JPEG of a quality or not at all; close it to end.
@@ -124,6 +138,7 @@ class SiphonLink:
         self.calls.close()
 
     def _attach(self) -> None:
+        self._capturing = False
         self._check_server()
         self._attributes = dict(self._file.attributes)
         self._configure()

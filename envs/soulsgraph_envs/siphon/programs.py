@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from soulsgraph_envs.errors import GameError
 
 
-def run_program(program: Sequence[str], folder: str, timeout_s: float, capture: bool) -> dict[str, Any]:
+def run_program(
+    program: Sequence[str], folder: str, timeout_s: float, capture: bool, at_end: Callable[[Callable[[], None]], object]
+) -> dict[str, Any]:
     """Run a program to its end, without a shell, and give the values of ExecuteCommand's answer.
+
+    `at_end` takes what is to be done when nobody waits for the answer any more: the program is killed,
+    with the programs that it started.
 
     Raises:
         GameError: if it does not end in time; 0 waits for ever.
@@ -19,22 +27,27 @@ def run_program(program: Sequence[str], folder: str, timeout_s: float, capture: 
     """
     output = subprocess.PIPE if capture else subprocess.DEVNULL
     begun = time.perf_counter()
+    child = subprocess.Popen(
+        program, cwd=folder or None, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+    at_end(lambda: _kill(child))
     try:
-        done = subprocess.run(
-            program,
-            cwd=folder or None,
-            timeout=timeout_s or None,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            check=False,
-        )
+        written, told = child.communicate(timeout=timeout_s or None)
     except subprocess.TimeoutExpired as error:
+        _kill(child)
+        child.communicate()
         raise GameError(f"{program[0]}: expected it to end within {timeout_s:g} s, it did not; allow more.") from error
     return {
-        "success": done.returncode == 0,
-        "exit_code": done.returncode,
-        "stdout_output": (done.stdout or b"").decode(errors="replace"),
-        "stderr_output": (done.stderr or b"").decode(errors="replace"),
+        "success": child.returncode == 0,
+        "exit_code": child.returncode,
+        "stdout_output": (written or b"").decode(errors="replace"),
+        "stderr_output": (told or b"").decode(errors="replace"),
         "execution_time_ms": round((time.perf_counter() - begun) * 1000),
     }
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a program that runs, and its session; of one that has ended the number may be another's now."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)

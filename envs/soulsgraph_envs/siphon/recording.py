@@ -15,6 +15,8 @@ from soulsgraph_envs.siphon.recording_file import KEY_COLUMNS, RecordingTable, i
 from soulsgraph_envs.siphon.served_window import Bgra
 
 FRAMES_HZ = 30
+#: At once: each writes more than 40 MB a second.
+_MOST_RECORDINGS = 4
 _PIECE = 1 << 20
 
 
@@ -106,9 +108,12 @@ class Recordings:
         """Begin a recording in a folder below the server's and give its id.
 
         Raises:
-            GameError: if h5py is not installed, the folder is another, or an attribute cannot be read.
+            GameError: if h5py is not installed, the folder is another, an attribute cannot be read, or too
+                many recordings run.
         """
         import_h5py()
+        if sum(each.running for each in self._sessions.values()) >= _MOST_RECORDINGS:
+            raise GameError(f"recording: expected at most {_MOST_RECORDINGS} at once, found one more; stop another.")
         folder = (self._folder / where).resolve()
         if not folder.is_relative_to(self._folder.resolve()):
             raise GameError(

@@ -50,21 +50,24 @@ class ServedGame:
 
     @property
     def pid(self) -> int:
-        """Give the id of the process that is read; 0 before `attach`."""
-        return self._reader.pid if self._reader is not None else 0
+        """Give the id of the process that is read; 0 before `attach`, and when it has ended."""
+        return self._reader.pid if self._reader is not None and self._reader.running() else 0
 
     def configure(self, process_name: str, attributes: Mapping[str, Attribute]) -> None:
         """Take a client's attributes along with those of others; of one name, the latest counts.
 
         Raises:
-            GameError: for a process without a name, an attribute that no server could find, or too many.
+            GameError: for a process without a name or another than is served already, an attribute that no
+                server could find, or too many.
         """
         if not process_name:
             raise GameError("Siphon: expected the name of the process in the configuration, found none; give it.")
         for name, attribute in attributes.items():
             check_attribute(attribute, Where("the configuration", f"attributes.{name}"))
         with self._lock:
-            if process_name != self.process_name:
+            if process_name.lower() != self.process_name.lower():
+                if self._module.size:
+                    raise GameError(f"Siphon: expected {self.process_name}, served here, found {process_name!r}.")
                 self._attributes = {}
             if len(self._attributes.keys() | attributes.keys()) > _MOST_ATTRIBUTES:
                 raise GameError(f"Siphon: expected at most {_MOST_ATTRIBUTES} attributes, found more; name fewer.")
@@ -113,7 +116,8 @@ class ServedGame:
         """
         attribute, reader = self._attribute(name), self._attached()
         if type(value) is not {"int": int, "float": float, "bool": bool, "array": bytes}[attribute.type]:
-            raise GameError(f"{name}: expected a value of type {attribute.type}, found {value!r}; send that.")
+            found = type(value).__name__
+            raise GameError(f"{name}: expected a value of type {attribute.type}, found {found}; send that.")
         address = self._address(name, attribute, reader)
         reader.write(address, self._encode(name, attribute, value, reader, address))
 

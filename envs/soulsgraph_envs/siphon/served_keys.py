@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
@@ -31,8 +30,7 @@ class ServedKeys:
         """Send a key down for a client; raises `GameError` if there is no such key."""
         with self._lock:
             self._device.check(key)
-            if self._ending.is_set():
-                raise GameError(f"key {key!r}: expected a server that runs, found it ending.")
+            self._wait(0.0)
             # Counted first: what fails halfway must come up too.
             holders = self._held.setdefault(key, set())
             holders.add(client)
@@ -42,21 +40,26 @@ class ServedKeys:
     def release(self, client: str, key: str) -> None:
         """Send a key up for a client, unless another one holds it."""
         with self._lock:
-            self._device.check(key)
-            self._let_go(client, key)
+            if not self._ending.is_set():
+                self._device.check(key)
+                self._let_go(client, key)
 
     def tap(self, client: str, keys: Sequence[str], hold_s: float, delay_s: float) -> None:
-        """Press keys in turn, `delay_s` apart, hold them, and release them the other way round."""
+        """Press keys in turn, `delay_s` apart, hold them, and release them the other way round.
+
+        Raises:
+            GameError: if there is no such key, or the server ends meanwhile.
+        """
         pressed: list[str] = []
         try:
             for key in keys:
-                time.sleep(delay_s if pressed else 0.0)
+                self._wait(delay_s if pressed else 0.0)
                 self.press(client, key)
                 pressed.append(key)
-            time.sleep(hold_s)
+            self._wait(hold_s)
         finally:
             for number, key in enumerate(reversed(pressed)):
-                time.sleep(delay_s if number else 0.0)
+                self._ending.wait(delay_s if number else 0.0)
                 self.release(client, key)
 
     def close(self) -> None:
@@ -68,6 +71,10 @@ class ServedKeys:
                 with suppress(GameError):
                     self._let_go(client, key)
             self._device.close()
+
+    def _wait(self, seconds: float) -> None:
+        if self._ending.wait(seconds):
+            raise GameError("keys: expected a server that runs, found it ending.")
 
     def _let_go(self, client: str, key: str) -> None:
         holders = self._held.get(key, set())

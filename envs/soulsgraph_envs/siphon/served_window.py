@@ -1,11 +1,13 @@
-"""The window of the served game, which several threads ask."""
+"""The window of the served game and its pictures, which several threads ask for."""
 
 from __future__ import annotations
 
+import io
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,9 @@ from soulsgraph_envs.keys.windows import Geometry, Window, find_window
 Bgra = npt.NDArray[np.uint8]
 #: A picture younger than this serves several who ask.
 _FRESH_S = 1 / 120
+_STREAM_HZ = 30
+#: Each keeps one of the server's threads.
+_MOST_STREAMS = 4
 
 
 class ServedWindow:
@@ -94,3 +99,51 @@ class ServedWindow:
             with suppress(GameError):
                 self._window.close()
             self._window = None
+
+
+class FrameStreams:
+    """Give streams of pictures, a few at once."""
+
+    def __init__(self, capture: Callable[[], Bgra]) -> None:
+        self._capture = capture
+        self._free = threading.Semaphore(_MOST_STREAMS)
+
+    def stream(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """Give the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), for as long as they are `wanted`.
+
+        Raises:
+            GameError: for another kind, too many streams, or a window that cannot be photographed.
+        """
+        if kind not in ("jpeg", "raw"):
+            raise GameError(f"StreamFrames: expected the format jpeg or raw, found {kind!r}; choose one of them.")
+        if not self._free.acquire(blocking=False):
+            raise GameError(f"StreamFrames: expected at most {_MOST_STREAMS} streams, found one more; end another.")
+        try:
+            yield from self._frames(kind, quality, wanted)
+        finally:
+            self._free.release()
+
+    def _frames(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        number, due = 0, time.monotonic()
+        while wanted():
+            picture = self._capture()
+            number += 1
+            yield {
+                "data": picture.tobytes() if kind == "raw" else _jpeg(picture, quality),
+                "timestamp_us": time.time_ns() // 1000,
+                "width": picture.shape[1],
+                "height": picture.shape[0],
+                "frame_number": number,
+                "format": kind,
+            }
+            now = time.monotonic()
+            due = max(due + 1 / _STREAM_HZ, now)
+            time.sleep(due - now)
+
+
+def _jpeg(picture: Bgra, quality: int) -> bytes:
+    from PIL import Image
+
+    packed = io.BytesIO()
+    Image.fromarray(picture[:, :, 2::-1]).save(packed, "JPEG", quality=min(max(quality, 1), 95))
+    return packed.getvalue()

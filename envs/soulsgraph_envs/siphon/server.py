@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
+import ssl
 import struct
 import sys
 from collections.abc import Callable
@@ -15,13 +17,12 @@ from soulsgraph_envs.siphon.connections import connected_clients
 from soulsgraph_envs.siphon.desktop_input import DesktopInput
 from soulsgraph_envs.siphon.protocol import MESSAGE_LIMITS, grpc, service
 from soulsgraph_envs.siphon.recording import Recordings, Sources
-from soulsgraph_envs.siphon.security import read_or_create_token
+from soulsgraph_envs.siphon.security import TOKEN_KEY, bearer, read_or_create_token
 from soulsgraph_envs.siphon.served_game import ServedGame
 from soulsgraph_envs.siphon.served_keys import ServedKeys
 from soulsgraph_envs.siphon.served_window import ServedWindow
 from soulsgraph_envs.siphon.service import Parts, SiphonService
 from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.token_check import TokenCheck
 
 _LOG = logging.getLogger(__name__)
 #: More than streams, taps and mouse moves can keep, so that reads are always answered.
@@ -70,11 +71,15 @@ class SiphonServer:
 
     def close(self) -> None:
         """End: no call goes on, every key is up, every recording whole. A second call does nothing."""
-        self._server.stop(grace=0.5).wait()
+        stopped = self._server.stop(grace=0.5)
+        # Taps, moves of the mouse and recordings under way end by this, and the calls with them.
         self._keys.close()
         self._recordings.close()
-        for part in (self._window, self._camera, self._desktop, self._game):
-            part.close()
+        self._desktop.close()
+        stopped.wait()
+        self._window.close()
+        self._camera.close()
+        self._game.close()
 
     def _listen(self, address: str, credentials: Any) -> int:
         try:
@@ -97,6 +102,27 @@ class SiphonServer:
         return struct.unpack("<f", value[:4].ljust(4, b"\0"))[0] if isinstance(value, bytes) else float(value)
 
 
+class TokenCheck(grpc.ServerInterceptor):
+    """Refuse every call that does not carry the token."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = bearer(token).encode()
+        self._refuse = grpc.unary_unary_rpc_method_handler(_refuse)
+
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        """Let a call through, or answer it UNAUTHENTICATED."""
+        given = next((value for key, value in details.invocation_metadata if key == TOKEN_KEY), "")
+        return continuation(details) if hmac.compare_digest(given.encode(), self._expected) else self._refuse
+
+
+def _refuse(request: object, context: Any) -> None:
+    context.abort(
+        grpc.StatusCode.UNAUTHENTICATED,
+        "this server asks for its token: name a copy of its token file as token_file, or come through a tunnel "
+        "to a server that listens on 127.0.0.1",
+    )
+
+
 def _token_check(serving: Serving) -> list[TokenCheck]:
     return [] if serving.token_file is None else [TokenCheck(read_or_create_token(serving.token_file))]
 
@@ -107,7 +133,11 @@ def _credentials(serving: Serving) -> Any:
             _LOG.warning("serve-siphon: the token can be read on its way to %s; add --certificate.", serving.address)
         return None
     try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(serving.certificate, serving.key)
         pair = (serving.key.read_bytes(), serving.certificate.read_bytes())
     except OSError as error:
-        raise GameError(f"serve-siphon: expected a readable certificate and key, found {error}.") from error
+        raise GameError(
+            f"serve-siphon: expected {serving.certificate} and its key {serving.key}, found {error}; "
+            "give a certificate and its own key, both as PEM."
+        ) from error
     return grpc.ssl_server_credentials([pair])

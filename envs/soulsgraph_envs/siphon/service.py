@@ -13,18 +13,17 @@ from soulsgraph_envs.errors import GameError, SoulsGraphError
 from soulsgraph_envs.siphon.attributes import Attribute
 from soulsgraph_envs.siphon.connections import client_name
 from soulsgraph_envs.siphon.desktop_input import DesktopInput
-from soulsgraph_envs.siphon.frame_streams import FrameStreams
 from soulsgraph_envs.siphon.key_names import from_siphon
 from soulsgraph_envs.siphon.programs import run_program
 from soulsgraph_envs.siphon.protocol import ANSWERS, SERVER_NAME, grpc, messages, service
 from soulsgraph_envs.siphon.recording import Recordings
 from soulsgraph_envs.siphon.served_game import ServedGame
 from soulsgraph_envs.siphon.served_keys import ServedKeys
-from soulsgraph_envs.siphon.served_window import ServedWindow
+from soulsgraph_envs.siphon.served_window import FrameStreams, ServedWindow
 
 #: A tap keeps one of the server's threads for no longer than this.
 _LONGEST_TAP_S = 10.0
-_MOST_MOUSE_STEPS = 1000
+_MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
 Method = Callable[[Any, Any, Any], Any]
 
@@ -49,7 +48,8 @@ def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
     def call(self: Any, request: Any, context: Any) -> Any:
         try:
             return answer(**({"success": True, "message": "done"} | method(self, request, context)))
-        except (SoulsGraphError, OSError) as error:
+        # Python's own word for what a client must not send, such as a path with a zero in it.
+        except (SoulsGraphError, OSError, ValueError) as error:
             return answer(success=False, message=str(error))
 
     return call
@@ -142,6 +142,8 @@ class SiphonService(service.SiphonServiceServicer):
         """Move the mouse by pixels."""
         if not 1 <= request.steps <= _MOST_MOUSE_STEPS:
             raise GameError(f"MoveMouse: expected 1 to {_MOST_MOUSE_STEPS} steps, found {request.steps}.")
+        if max(abs(request.delta_x), abs(request.delta_y)) > _MOST_PIXELS:
+            raise GameError(f"MoveMouse: expected at most {_MOST_PIXELS} pixels, found more; move in parts.")
         self._parts.desktop.move_mouse(request.delta_x, request.delta_y, request.steps)
         return {}
 
@@ -165,7 +167,8 @@ class SiphonService(service.SiphonServiceServicer):
         if not self._allow_commands:
             raise GameError("ExecuteCommand: refused; only a server started with --allow-commands runs commands.")
         program = [request.command, *request.args]
-        return run_program(program, request.working_directory, request.timeout_seconds, request.capture_output)
+        folder, timeout_s, capture = request.working_directory, request.timeout_seconds, request.capture_output
+        return run_program(program, folder, timeout_s, capture, at_end=context.add_callback)
 
     @_answers
     def StartRecording(self, request: Any, context: Any) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""How a Siphon server is started, and the games file that leads clients to it."""
+"""How a Siphon server is started, and the settings that lead clients to it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.siphon.security import is_loopback, split_address
 
 
@@ -50,20 +50,16 @@ class Serving:
 DEFAULT_SERVING = Serving()
 
 
-def write_settings(path: Path, serving: Serving, address: str, address_map: str, speed: float) -> None:
-    """Write the games file with which the other commands reach a server that listens at `address`."""
-    values = {
-        "driver": "siphon",
-        "map": address_map,
-        "host": address,
-        "speed": speed,
-        "token_file": _absolute(serving.token_file),
-        "certificate": _absolute(serving.certificate),
-    }
-    text = "[[games]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
+    """Give the settings with which the other commands reach a server that listens at `address`."""
+    return GameSettings(
+        driver="siphon",
+        map=address_map,
+        host=address,
+        speed=speed,
+        token_file=_absolute(serving.token_file),
+        certificate=_absolute(serving.certificate),
+    )
 
 
 def _absolute(path: Path | None) -> str:

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.siphon.lasting_stand_in import LastingStandIn
 from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.stand_in_process import StandInProcess
 from soulsgraph_envs.standin.options import StandInOptions
 
 
 class Served(NamedTuple):
     """A stand-in, how it is served and by whom, and the settings of a link to it."""
 
-    game: StandInProcess
+    game: LastingStandIn
     serving: Serving
     server: SiphonServer
     settings: GameSettings
@@ -25,7 +25,7 @@ class Served(NamedTuple):
 @contextmanager
 def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
     """Run a stand-in and serve it."""
-    with StandInProcess(options) as game:
+    with LastingStandIn(options) as game:
         server = SiphonServer(serving, game.pid, captured_slots=True)
         try:
             settings = GameSettings(driver="siphon", host=server.address, map=options.map)

@@ -77,16 +77,14 @@ class BossEnv(SoulsEnv):
             ResetError: if that failed three times, for the reason of the last.
         """
         super().reset(seed=seed)
-        for attempt in range(1, _ATTEMPTS + 1):
+        failure: GameError | SoulsGymException | None = None
+        for _ in range(_ATTEMPTS):
             try:
                 self._begin()
+                return self.obs, self.info
             except (GameError, SoulsGymException) as error:
-                self._state = None
-                if attempt == _ATTEMPTS:
-                    raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {error}") from error
-            else:
-                break
-        return self.obs, self.info
+                self._state, failure = None, error
+        raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
 
     def _begin(self) -> None:
         starts = self._fight.player_starts

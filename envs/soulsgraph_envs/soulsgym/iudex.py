@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from gymnasium.spaces import Box
 
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.simulator.render import is_size
 from soulsgraph_envs.soulsgym.boss_env import BossEnv, checked_phase
 from soulsgraph_envs.soulsgym.data import load_fight
@@ -14,7 +15,6 @@ from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.soulsgym.game_state import GameState
 from soulsgraph_envs.soulsgym.reward import fight_reward
 from soulsgraph_envs.soulsgym.souls_env import Options, SoulsEnvDemo
-from soulsgraph_envs.soulsgym.world import Frame
 
 
 class _Iudex(BossEnv):
@@ -55,8 +55,8 @@ class IudexImgEnv(IudexEnv):
     """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8.
 
     Raises:
-        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, a running game, of which
-            there are no frames, and as `IudexEnv`.
+        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, a running game whose
+            link takes no pictures, and as `IudexEnv`.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class IudexImgEnv(IudexEnv):
         self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)
 
     @property
-    def obs(self) -> Frame:
+    def obs(self) -> Picture:
         """Draw the present state in the environment's resolution."""
-        return self.world.frame(*self.resolution)
+        return self._frame(self.resolution)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from soulsgraph_envs.live.link import Link, LinkError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.live.start import draw_start
 from soulsgraph_envs.live.translation import Row
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.soulsgym.data import Fight, Pose, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.soulsgym.game_state import AnimationClock, Floats, GameState
-from soulsgraph_envs.soulsgym.world import Frame
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import Seeds, derive_seeds
 
@@ -52,8 +52,7 @@ class LiveWorld:
         InvalidGameSettings: if the link lacks something that SoulsGym's agents are shown.
     """
 
-    #: No driver of a running game captures its window.
-    repeatable = draws = False
+    repeatable = False
 
     def __init__(self, link: Link, settings: GameSettings, refills: bool, clock: Clock | None = None) -> None:
         if missing := sorted(_NEEDED - link.supplies):
@@ -62,6 +61,7 @@ class LiveWorld:
                 "not: take another map."
             )
         self._game = LiveGame(link, settings, clock, draw=self._draw)
+        self.draws = self._game.capabilities.can_render
         self._refills = refills
         self.step_s = self._game.tick_s
         self._hp: dict[str, float] = {}
@@ -102,9 +102,9 @@ class LiveWorld:
             self._count(who, self._game.reading)
         return self._look(self._game.reading)
 
-    def frame(self, height: int, width: int) -> Frame:
-        """Refuse, with `InvalidGameSettings`."""
-        raise InvalidGameSettings(f"a frame of {height} x {width}: expected a world that draws, found a running game.")
+    def frame(self, height: int, width: int) -> Picture:
+        """Photograph the game's window, which shows what the game last drew."""
+        return self._game.render(0, (height, width))
 
     def close(self) -> None:
         """Let the game's clock run, release every key and let go of the game."""

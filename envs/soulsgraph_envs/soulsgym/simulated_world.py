@@ -6,12 +6,12 @@ import numpy as np
 
 from soulsgraph_envs.catalogue import load_player, supported_controls
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.soulsgym.data import Fight, Pose, frost_of, player_table
 from soulsgraph_envs.soulsgym.game_state import AnimationClock, Floats, GameState
-from soulsgraph_envs.soulsgym.world import Frame
 from soulsgraph_envs.state import RAW_SIZE, Raw
 from soulsgraph_envs.streams import derive_seeds
 
@@ -57,7 +57,7 @@ class SimulatedWorld:
         self._step(controls)
         return self._look()
 
-    def frame(self, height: int, width: int) -> Frame:
+    def frame(self, height: int, width: int) -> Picture:
         """Draw the fight."""
         return self.game.render(0, (height, width))
 

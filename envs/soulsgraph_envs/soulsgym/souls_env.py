@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -15,12 +17,13 @@ import numpy as np
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.games import SIMULATOR
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.soulsgym.actions import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS
 from soulsgraph_envs.soulsgym.data import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetNeeded
 from soulsgraph_envs.soulsgym.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.lock_on import LockOn
-from soulsgraph_envs.soulsgym.world import Frame, World
+from soulsgraph_envs.soulsgym.world import World
 from soulsgraph_envs.soulsgym.worlds import make_world
 
 #: The game has no lock during a throw.
@@ -123,6 +126,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
         Raises:
             ResetNeeded: before the first reset, and after an episode's end.
+            UnknownNameError: for any other action.
             GameStateError: if the game broke the episode off; nothing of this step is to be learned from.
         """
         before = self.game_state
@@ -159,9 +163,9 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         super().reset(seed=seed)
         return [self.np_random_seed]
 
-    def render(self) -> Frame | None:  # type: ignore[override]
-        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `game_state` does."""
-        return self.world.frame(*_RENDERED) if self.render_mode and self.game_state else None
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `step` does."""
+        return self._frame(_RENDERED) if self.render_mode and self.game_state else None
 
     def close(self) -> None:
         """Leave the game playable; a second call does nothing."""
@@ -169,17 +173,29 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def _demand_frames(self) -> None:
         if not self.world.draws:
-            raise InvalidGameSettings("frames: expected the simulator, found a running game: take driver='simulator'.")
+            raise InvalidGameSettings(
+                "frames: expected a driver that takes pictures of its game, found one that does not: take another."
+            )
+
+    def _frame(self, size: tuple[int, int]) -> Picture:
+        with self._losing():
+            return self.world.frame(*size)
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Call an episode lost that the world breaks off."""
+        try:
+            yield
+        except GameError as lost:
+            self.terminated = True
+            raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
 
     def _advance(self, action: int) -> None:
         """Move the world on by one step."""
         keys = self._queued | self._apply_action(action)
         self._queued = Control.NONE
-        try:
+        with self._losing():
             self._state = self.world.advance(keys)
-        except GameError as lost:
-            self.terminated = True
-            raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
         self.terminated = self._state.player_hp <= 0 or self._state.boss_hp <= 0
         if not self._state.lock_on:
             self._lock_on()

@@ -10,10 +10,10 @@ import numpy as np
 
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.errors import GameError
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.soulsgym.data import Fight, Pose
 from soulsgraph_envs.soulsgym.game_state import GameState
-from soulsgraph_envs.soulsgym.world import Frame
 
 
 def standing(**values: Any) -> GameState:
@@ -74,7 +74,7 @@ class FakeWorld:
         self._place = min(self._place + 1, len(self._script) - 1)
         return self._show()
 
-    def frame(self, height: int, width: int) -> Frame:
+    def frame(self, height: int, width: int) -> Picture:
         """Draw nothing, in the size asked for."""
         return np.zeros((height, width, 3), np.uint8)
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.soulsgym.data import Fight, Pose
 from soulsgraph_envs.soulsgym.game_state import GameState
-
-#: A frame, (height, width, 3): red, green, blue.
-Frame = npt.NDArray[np.uint8]
 
 
 class World(Protocol):
@@ -39,7 +34,7 @@ class World(Protocol):
         """Hold and press `controls` for one step; give the state at its end."""
         ...
 
-    def frame(self, height: int, width: int) -> Frame:
+    def frame(self, height: int, width: int) -> Picture:
         """Draw the fight, if the world `draws`."""
         ...
 

@@ -46,6 +46,11 @@ class StandInProcess:
         """Its process id."""
         return self._child.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._child.poll() is None
+
     def tell(self, command: str) -> None:
         """Give it a command of its standard input, such as "crash" or "freeze 3"."""
         assert self._child.stdin is not None
@@ -53,7 +58,7 @@ class StandInProcess:
             self._child.stdin.write(f"{command}\n")
             self._child.stdin.flush()
         except BrokenPipeError as error:
-            raise GameError(f"the stand-in: expected it to run, found it gone ({self._complaint.strip()}).") from error
+            raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
     def state(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Ask what truly is, whatever its memory shows."""
@@ -77,7 +82,7 @@ class StandInProcess:
                 return said
             if said["event"] == "ended":
                 self._listeners[1].join()
-                raise GameError(f"the stand-in: expected {event!r}, found it ended: {self._complaint.strip()}")
+                raise GameError(f"the stand-in: expected {event!r}, found it ended: {self._last_words}")
 
     def wait(self, timeout_s: float) -> int:
         """Wait for its end and give its exit code, negative for the signal that ended it.
@@ -111,6 +116,10 @@ class StandInProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def _last_words(self) -> str:
+        return self._complaint.strip().removeprefix("error: ")
 
     def _listen(self) -> None:
         assert self._child.stdout is not None

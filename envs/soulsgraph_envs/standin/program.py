@@ -9,6 +9,7 @@ from pathlib import Path
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.keys.bindings import load_bindings
+from soulsgraph_envs.live.settings import save_game
 from soulsgraph_envs.memory.address_map import AddressMap, load_address_map
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.standin.commands import Commands
@@ -18,7 +19,7 @@ from soulsgraph_envs.standin.misbehaviour import Schedule, crash, hang, parse_mi
 from soulsgraph_envs.standin.native import name_process
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.readings import Readings
-from soulsgraph_envs.standin.starting import ended_by_signals, own_folder, write_settings
+from soulsgraph_envs.standin.starting import ended_by_signals, own_folder, settings_of
 from soulsgraph_envs.standin.surroundings import load_surroundings, surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow
 from soulsgraph_envs.standin.world import Stage, World
@@ -48,7 +49,7 @@ def run(options: StandInOptions) -> None:
         stand_in = StandIn(world, memory, window, Keyboard(load_bindings(address_map.bindings)))
         commands = Commands(options)
         if options.settings:
-            write_settings(options, options.settings, address_map.window)
+            save_game(options.settings, settings_of(options, address_map.window))
         commands.say("ready", pid=os.getpid(), map=address_map.name, base=memory.base)
         stand_in.play(Schedule(schedule), commands, folder)
 

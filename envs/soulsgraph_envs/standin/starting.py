@@ -1,8 +1,7 @@
-"""What surrounds a stand-in's run: a folder of its own, a clean end, the games file for other commands."""
+"""What surrounds a stand-in's run: a folder of its own, a clean end, settings for other commands."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.standin.options import StandInOptions
 
 _FOLDER = "soulsgraph-standin-"
@@ -49,10 +49,10 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def write_settings(options: StandInOptions, file: Path, window: str) -> None:
-    """Write the games file (see `live.settings`) by which other commands find this stand-in, whole at once.
+def settings_of(options: StandInOptions, window: str) -> GameSettings:
+    """Give the settings by which other commands find this stand-in.
 
-    Its launch command starts it again as it was, but well behaved and on its own.
+    Their launch command starts it again as it was, but well behaved and on its own.
     """
     again = replace(
         options,
@@ -63,19 +63,14 @@ def write_settings(options: StandInOptions, file: Path, window: str) -> None:
         misbehave=(),
         until_eof=False,
     )
-    values = {
-        "driver": "memory",
-        "map": again.map,
-        "pid": os.getpid(),
-        "display": again.display,
-        "window": window,
-        "speed": options.speed,
-        "launch": [sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()],
-    }
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
-    partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")
-    partial.replace(file)
+    return GameSettings(
+        map=again.map,
+        pid=os.getpid(),
+        display=again.display,
+        window=window,
+        speed=options.speed,
+        launch=(sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()),
+    )
 
 
 def _lasting(name_or_path: str) -> str:

@@ -16,7 +16,7 @@ from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.live.settings import load_games
+from soulsgraph_envs.live.settings import check_side_by_side, load_games
 
 if TYPE_CHECKING:
     from soulsgraph.training import Workplace
@@ -97,4 +97,6 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         connect(session.address) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
     ):
+        if joined.local:
+            check_side_by_side(games)
         yield Workplace(run, joined, board, display_of(session), games=games)

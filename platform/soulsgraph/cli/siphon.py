@@ -10,7 +10,8 @@ from pathlib import Path
 from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.place import make_console
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.siphon.serving import DEFAULT_SERVING, Serving, write_settings
+from soulsgraph_envs.live.settings import save_game
+from soulsgraph_envs.siphon.serving import DEFAULT_SERVING, Serving, settings_of
 
 
 def serve_siphon(
@@ -36,15 +37,16 @@ def serve_siphon(
     """
     serving.check()
     from soulsgraph_envs.siphon.server import SiphonServer
+    from soulsgraph_envs.standin.starting import ended_by_signals
 
     if pid and process:
         raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; give one.")
     game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
-    with game as find_pid:
+    with ended_by_signals(), game as find_pid:
         server = SiphonServer(serving, find_pid, captured_slots=not (pid or process))
         try:
             if settings is not None:
-                write_settings(settings, serving, server.address, map, speed)
+                save_game(settings, settings_of(serving, server.address, map, speed))
             _announce(output, server.address, find_pid())
             server.wait()
         finally:
@@ -60,10 +62,10 @@ def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.siphon.stand_in_process import StandInProcess
+    from soulsgraph_envs.siphon.lasting_stand_in import LastingStandIn
     from soulsgraph_envs.standin.options import StandInOptions
 
-    with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
+    with LastingStandIn(StandInOptions(map=map, speed=speed, display=display)) as process:
         yield process.pid
 
 

@@ -12,8 +12,8 @@ from gymnasium.spaces import Box, Dict
 
 from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.options import check_at_least
-from soulsgraph_envs.eldengym.pictures import scaled
 from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.pictures import scaled
 
 AnyEnv = gymnasium.Env[Any, Any]
 Shape = tuple[int, ...]
