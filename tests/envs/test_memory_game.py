@@ -74,6 +74,26 @@ def character(heap, at, name, hp, place):
     return body
 
 
+def lay_out_code(module):
+    """Put each pattern's instruction where it leads to its global."""
+    for number, (text, rva) in enumerate(CODE.values()):
+        at, code = 0x1000 * (number + 1), bytearray(bytes.fromhex(text))
+        struct.pack_into("<i", code, 3, rva - (at + 7))
+        module[at : at + len(code)] = code
+
+
+def lay_out_blocks(heap):
+    """Load three blocks: one is empty, the boss is the third entry of the last."""
+    heap.put(WORLD + 0xC0, "i", 3)
+    for number, entries in ((0, [OTHER]), (2, [0, OTHER, BOSS])):
+        block, table = heap.new(0x250000000 + number * 0x1000000), heap.new(0x258000000 + number * 0x1000000)
+        heap.point(WORLD + 0xC8 + 8 * number, block)
+        heap.put(block + 0x80, "I", len(entries))
+        heap.point(block + 0x88, table)
+        for index, one in enumerate(entries):
+            heap.point(table + 0x38 * index, one)
+
+
 def laid_out(*, moved=0, version="1.15.2"):
     """Lay a whole game out by hand: x, up, y of the player 1, 2, 3, of the boss 4, 5, 6."""
     heap = Heap()
@@ -82,10 +102,7 @@ def laid_out(*, moved=0, version="1.15.2"):
     heap.objects[base][:PAGE] = write_header(Sections(PAGE, 16 * PAGE, SIZE - PAGE, SIZE))
     resources = write_resources(version, SIZE - PAGE)
     heap.objects[base][SIZE - PAGE : SIZE - PAGE + len(resources)] = resources
-    for number, (text, rva) in enumerate(CODE.values()):
-        at, code = 0x1000 * (number + 1), bytearray(bytes.fromhex(text))
-        struct.pack_into("<i", code, 3, rva - (at + 7))
-        heap.objects[base][at : at + len(code)] = code
+    lay_out_code(heap.objects[base])
     heap.new(WORLD)
     heap.point(base + 0x477FDB8, WORLD)
     body = character(heap, PLAYER, "c0000", 400, (1.0, 2.0, 3.0))
@@ -101,15 +118,7 @@ def laid_out(*, moved=0, version="1.15.2"):
     heap.point(mind + 0x320, acts)
     heap.put(acts + 0x7428, "i", -1)
     heap.put(acts + 0x7438, "i", 3007)
-    # Three blocks are loaded: one is empty, the boss is the third entry of the last.
-    heap.put(WORLD + 0xC0, "i", 3)
-    for number, entries in ((0, [OTHER]), (2, [0, OTHER, BOSS])):
-        block, table = heap.new(0x250000000 + number * 0x1000000), heap.new(0x258000000 + number * 0x1000000)
-        heap.point(WORLD + 0xC8 + 8 * number, block)
-        heap.put(block + 0x80, "I", len(entries))
-        heap.point(block + 0x88, table)
-        for index, one in enumerate(entries):
-            heap.point(table + 0x38 * index, one)
+    lay_out_blocks(heap)
     roots = [heap.new(0x260000000 + number * 0x1000000, 0x25000) for number in range(8)]
     game_data, game, flags, lock, window, camera, view, ceremony = roots
     for rva, root in zip((0x47572B8, 0x475AC00, 0x4752F68, 0x4766CD0, 0x4760000, 0x4796298), roots, strict=False):

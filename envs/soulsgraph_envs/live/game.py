@@ -41,8 +41,8 @@ _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("
 _TRIES = 2
 #: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
 _PROMPT_S, _PATIENCE_S = 0.5, 3.0
-#: Values must stand still for so long, looked at frame by frame: a busy machine may keep a game waiting.
-_STILL_S, _FRAME_S = 0.3, 1.0 / 60.0
+#: Values must stand still for so long, looked at again and again: a busy machine may keep a game waiting.
+_STILL_S, _POLL_S = 0.3, 0.002
 
 
 class LiveGame:
@@ -234,7 +234,7 @@ class LiveGame:
         link, clock = self._session.link, self._session.clock
         reading, end_s = link.read(), clock.now() + _STILL_S
         while episode.stands_still(reading) and clock.now() < end_s:
-            clock.sleep(_FRAME_S)
+            clock.sleep(_POLL_S)
             reading = link.read()
         return reading
 
