@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from soulsgraph_envs.eldengym import EldenGymEnv
+from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.keys import load_keys
 from soulsgraph_envs.eldengym.simulated_world import SimulatedWorld
 
