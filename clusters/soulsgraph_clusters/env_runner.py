@@ -65,7 +65,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         if settings is None:
             self._sampler = sampler(make_game(task.lanes))
         else:
-            self._sampler = RealTimeSampling(sampler(open_live_game(settings)), rehearsal=sampler(make_game()))
+            self._sampler = RealTimeSampling(lambda: sampler(open_live_game(settings)), sampler(make_game()))
 
     def weights_changed(self, skills: Collection[str]) -> None:
         """Play `skills` by their modules' weights from now on."""

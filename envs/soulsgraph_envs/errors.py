@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 #: Names that a message lists at most.
 _MOST_LISTED = 8
@@ -13,6 +14,17 @@ MOST_DOUBTFUL_TICKS = 30
 
 class SoulsGraphError(Exception):
     """Tell what was expected, what was found and what to do, in one line."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Ray carries errors between processes; a subclass may be made from other arguments than its message.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[SoulsGraphError], args: tuple[object, ...], state: dict[str, Any]) -> SoulsGraphError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class DataError(SoulsGraphError):
@@ -54,6 +66,3 @@ class EpisodeLostError(GameError):
     def __init__(self, reason: str, doubtful_ticks: int = 0) -> None:
         super().__init__(reason)
         self.reason, self.doubtful_ticks = reason, doubtful_ticks
-
-    def __reduce__(self) -> tuple[type[EpisodeLostError], tuple[str, int]]:
-        return type(self), (self.reason, self.doubtful_ticks)

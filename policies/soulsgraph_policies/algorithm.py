@@ -14,7 +14,6 @@ from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
-from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_envs.errors import SoulsGraphError
@@ -87,7 +86,7 @@ class SkillDQN(DQN):
         self._figures = _Figures()
         self._iteration_end = 0
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
-        self._last_note = ""
+        self._last_note, self._played = "", False
         self._live_runners = int(config.num_env_runners)
         super().setup(config)
         observation = config.skills[-1].observation
@@ -165,19 +164,16 @@ class SkillDQN(DQN):
             self._figures = _Figures()
 
     def _sample(self) -> list[Chunk]:
-        chunks: list[Chunk] = synchronous_parallel_sample(
-            worker_set=self.env_runner_group,
-            concat=True,
-            sample_timeout_s=self.config.sample_timeout_s,
-            _uses_new_env_runners=True,
+        # RLlib's own sampling asks on and on until there is a step: a real-time game in trouble has none to give.
+        sampled: list[list[Chunk]] = self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.sample(), local_env_runner=False, timeout_seconds=self.config.sample_timeout_s
         )
+        chunks = [chunk for gathered in sampled for chunk in gathered]
         now = time.monotonic()
         self._tell_of_runners()
-        for note in (note for chunk in chunks for note in chunk.notes):
-            self._last_note = note
-            _logger.warning("%s: %s", self.config.trained, note)
+        self._tell_of_games(chunks)
         if any(len(chunk.transitions) for chunk in chunks):
-            self._last_chunk_s = now
+            self._last_chunk_s, self._played = now, True
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             raise SoulsGraphError(
                 f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s"
@@ -199,6 +195,16 @@ class SkillDQN(DQN):
             _logger.warning("%s: %s, %d of %d play", self.config.trained, told, live, self.config.num_env_runners)
         self._live_runners = live
 
+    def _tell_of_games(self, chunks: Sequence[Chunk]) -> None:
+        """Tell of real-time games' troubles; one that cannot be opened ends a stage that has not begun to play."""
+        for chunk in chunks:
+            for note in (*chunk.notes, chunk.failure):
+                if note:
+                    self._last_note = note
+                    _logger.warning("%s: %s", self.config.trained, note)
+            if chunk.failure and not self._played:
+                raise SoulsGraphError(chunk.failure)
+
     def _receive(self, chunks: Sequence[Chunk]) -> int:
         """Take over chunks up to the budget, the surplus of the last one dropped; give the count."""
         received = 0
@@ -217,7 +223,7 @@ class SkillDQN(DQN):
 
     def _require_size(self, chunk: Chunk) -> None:
         count, most = len(chunk.transitions), self.config.decisions_per_sample
-        if not (1 <= count <= most or (chunk.notes and not count)):
+        if not (1 <= count <= most or (not count and (chunk.notes or chunk.failure))):
             raise SoulsGraphError(
                 f"env runner: expected 1 to {most} transitions a sample, found {count}; "
                 "use no more lanes than decisions in a round."

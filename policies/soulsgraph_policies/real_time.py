@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
@@ -36,11 +36,14 @@ class RealTimeSampling:
 
     `notes` of the chunks tell which episodes were lost and why, and when the game could not be reset.
     The `rehearsal`, a sampler of the simulator, plays first: what is compiled at its first use must not
-    hold up a running fight.
+    hold up a running fight. Only then `open_sampler` opens the game; while it cannot, chunks have a `failure`.
     """
 
-    def __init__(self, sampler: Sampler, rehearsal: Sampler | None = None) -> None:
-        self._sampler, self._rehearsal = sampler, rehearsal
+    def __init__(self, open_sampler: Callable[[], Sampler], rehearsal: Sampler) -> None:
+        self._open, self._rehearsal = open_sampler, rehearsal
+        self._sampler: Sampler | None = None
+        self._decisions, self._failure = 0, ""
+        self._networks: dict[str, FrozenNetwork] = {}
         self._young: deque[_Collected] = deque()
         self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
         self._notes: list[str] = []
@@ -53,11 +56,13 @@ class RealTimeSampling:
     @property
     def decisions(self) -> int:
         """Decisions that drive the exploration: the thread counts on from what was set last."""
-        return self._sampler.decisions
+        return self._decisions if self._sampler is None else self._sampler.decisions
 
     @decisions.setter
     def decisions(self, count: int) -> None:
-        self._sampler.decisions = count
+        self._decisions = count
+        if self._sampler is not None:
+            self._sampler.decisions = count
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
         """Play skills by these networks from their next decision on; the first call begins the fight."""
@@ -69,7 +74,7 @@ class RealTimeSampling:
     def sample(self, max_transitions: int, timeout_s: float) -> Chunk | None:
         """Give up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._notes or self._defect, timeout_s)
+            self._changed.wait_for(lambda: self._ready or self._notes or self._failure or self._defect, timeout_s)
             if self._defect is not None:
                 raise self._defect
             parts, count = [], 0
@@ -77,74 +82,90 @@ class RealTimeSampling:
                 parts.append(self._ready.popleft())
                 count += len(parts[-1].transitions)
             notes, self._notes = tuple(self._notes), []
-        if not parts and not notes:
+            failure, self._failure = self._failure, ""
+        if not parts and not notes and not failure:
             return None
-        return self._joined(parts, notes)
+        return self._joined(parts, notes, failure)
 
     def close(self) -> None:
         """Stop the thread after its tick and close the game."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._sampler.close()
+        if self._sampler is not None:
+            self._sampler.close()
 
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._take_up_networks()
-                self._play()
+                networks = self._new_networks()
+                if self._sampler is None:
+                    self._open_game(networks)
+                else:
+                    self._sampler.set_networks(networks)
+                    self._play(self._sampler)
         except Exception as defect:
             with self._changed:
                 self._defect = defect
                 self._changed.notify()
 
-    def _take_up_networks(self) -> None:
+    def _new_networks(self) -> list[FrozenNetwork]:
         with self._changed:
             networks, self._pending = list(self._pending.values()), {}
-        if not networks:
-            return
-        if self._rehearsal is not None:
-            self._rehearsal.set_networks(networks)
-            self._rehearsal.sample(1)
-            self._rehearsal = None
-        self._sampler.set_networks(networks)
+        return networks
 
-    def _play(self) -> None:
+    def _open_game(self, networks: Sequence[FrozenNetwork]) -> None:
+        """Rehearse and open the game; one that cannot be opened is tried again in a while."""
+        self._networks |= {network.skill: network for network in networks}
+        every = list(self._networks.values())
+        self._rehearsal.set_networks(every)
+        self._rehearsal.sample(1)
         try:
-            self._keep(self._sampler.sample(1))
-        except EpisodeLostError as loss:
-            self._lose(f"episode lost: {loss.reason}", loss.doubtful_ticks)
+            sampler = self._open()
         except SoulsGraphError as error:
-            self._lose(f"game not ready, trying again: {error}", MOST_DOUBTFUL_TICKS)
+            with self._changed:
+                self._failure = str(error)
+                self._changed.notify()
+            self._stopping.wait(RETRY_AFTER_S)
+            return
+        sampler.set_networks(every)
+        sampler.decisions = self._decisions
+        self._sampler = sampler
+
+    def _play(self, sampler: Sampler) -> None:
+        try:
+            self._keep(sampler.sample(1), sampler.ticks)
+        except EpisodeLostError as loss:
+            self._lose(sampler, f"episode lost: {loss.reason}", loss.doubtful_ticks)
+        except SoulsGraphError as error:
+            self._lose(sampler, f"game not ready, trying again: {error}", MOST_DOUBTFUL_TICKS)
             self._stopping.wait(RETRY_AFTER_S)
 
-    def _keep(self, chunk: Chunk) -> None:
-        """Hold a chunk back until it is too old to be doubted."""
-        now = self._sampler.ticks
+    def _keep(self, chunk: Chunk, now: int) -> None:
+        """Hold a chunk back until it is too old to be doubted; ticks are counted from the first on."""
         self._young.append(_Collected(now, chunk))
         with self._changed:
             while self._young and now - self._young[0].ended >= MOST_DOUBTFUL_TICKS:
                 self._ready.append(self._young.popleft().chunk)
             self._changed.notify()
 
-    def _lose(self, note: str, doubtful_ticks: int) -> None:
-        since = self._sampler.ticks - doubtful_ticks
+    def _lose(self, sampler: Sampler, note: str, doubtful_ticks: int) -> None:
+        since = sampler.ticks - doubtful_ticks
         while self._young and self._young[-1].ended > since:
             self._young.pop()
-        self._sampler.abandon_episodes()
+        sampler.abandon_episodes()
         with self._changed:
             if not self._notes or self._notes[-1] != note:
                 self._notes.append(note)
             self._changed.notify()
 
-    def _joined(self, parts: Sequence[Chunk], notes: tuple[str, ...]) -> Chunk:
-        if not parts:
-            skill = self._sampler.skill
-            none = Transitions.none(skill.observation.size)
-            return Chunk(none, Episodes.none(len(skill.reward.terms)), 0, notes)
+    def _joined(self, parts: Sequence[Chunk], notes: tuple[str, ...], failure: str) -> Chunk:
+        skill = self._rehearsal.skill
+        none = Transitions.none(skill.observation.size), Episodes.none(len(skill.reward.terms))
         return Chunk(
-            Transitions.join([part.transitions for part in parts]),
-            Episodes.join([part.episodes for part in parts]),
+            Transitions.join([part.transitions for part in parts] or [none[0]]),
+            Episodes.join([part.episodes for part in parts] or [none[1]]),
             sum(part.lane_ticks for part in parts),
             notes,
+            failure,
         )

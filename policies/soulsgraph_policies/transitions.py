@@ -58,13 +58,14 @@ class Chunk:
     """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile.
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` tell of a real-time
-    game's troubles. Only with a note may there be no transition.
+    game's troubles, `failure` why it cannot be opened. Only with one of them may there be no transition.
     """
 
     transitions: Transitions
     episodes: Episodes
     lane_ticks: int
     notes: tuple[str, ...] = ()
+    failure: str = ""
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of the trained skill."""

@@ -57,3 +57,13 @@ def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, tw
         device = XTestDevice(display)
         assert not device.down()
         device.close()
+
+
+def test_a_game_that_cannot_be_opened_ends_a_stage_with_one_line(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    games = tmp_path / "games.toml"
+    games.write_text('[[games]]\ndriver = "memory"\n')
+    failed = soulsgraph("train", "camera", "--run", tmp_path / "run", "--games", games)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith("error: X display: expected one named by DISPLAY")

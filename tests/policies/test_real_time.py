@@ -7,7 +7,7 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
+from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import make_skill
@@ -35,6 +35,10 @@ def make_sampler(losses=None, failures=(), exploration=0.0):
     return Sampler(combat, 7, lambda _: exploration), game
 
 
+def threaded(sampler: Sampler) -> RealTimeSampling:
+    return RealTimeSampling(lambda: sampler, make_sampler()[0])
+
+
 def play(sampling: RealTimeSampling, wanted: int, most: int = 64):
     chunks, count = [], 0
     while count < wanted:
@@ -51,25 +55,25 @@ def column(chunks, name):
 
 def test_the_thread_collects_what_the_plain_loop_would():
     sampler, game = make_sampler(exploration=0.4)
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
-    threaded = play(sampling, 300)
+    collected = play(sampling, 300)
     sampling.close()
     assert game.closed
     plain, _ = make_sampler(exploration=0.4)
     plain.set_networks([network()])
     expected = plain.sample(400).transitions
     for name in ("observations", "actions", "rewards", "next_observations", "episodes"):
-        found = column(threaded, name)
+        found = column(collected, name)
         assert np.array_equal(found, getattr(expected, name)[: len(found)])
-    assert all(len(chunk.transitions) <= 64 for chunk in threaded)
+    assert all(len(chunk.transitions) <= 64 for chunk in collected)
 
 
 @pytest.mark.parametrize("doubtful", [0, 1, 9, MOST_DOUBTFUL_TICKS])
 def test_doubtful_transitions_never_reach_the_learner(doubtful):
     lost_at = 50
     sampler, _ = make_sampler({lost_at: EpisodeLostError("frozen", doubtful)})
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     chunks = play(sampling, 120)
     sampling.close()
@@ -81,7 +85,7 @@ def test_doubtful_transitions_never_reach_the_learner(doubtful):
 
 def test_what_a_reset_puts_in_doubt_never_reaches_the_learner_either():
     sampler, _ = make_sampler(failures=[EpisodeLostError("keys were dead", 8)])
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     chunks = play(sampling, 2 * CAMERA.horizon)
     sampling.close()
@@ -91,7 +95,7 @@ def test_what_a_reset_puts_in_doubt_never_reaches_the_learner_either():
 
 def test_a_lost_episode_is_not_counted_as_an_episode():
     sampler, _ = make_sampler({10: EpisodeLostError("gone")})
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     chunks = play(sampling, 2 * CAMERA.horizon)
     sampling.close()
@@ -103,7 +107,7 @@ def test_a_lost_episode_is_not_counted_as_an_episode():
 def test_a_game_that_is_not_ready_is_tried_again_and_told_of(monkeypatch):
     monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
     sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, [GameError("loading") for _ in range(3)])
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     chunks = play(sampling, 60)
     sampling.close()
@@ -115,7 +119,7 @@ def test_a_game_that_is_not_ready_is_tried_again_and_told_of(monkeypatch):
 
 def test_the_game_goes_on_while_nobody_drains():
     sampler, game = make_sampler()
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     play(sampling, 1)
     before = game.steps
@@ -128,7 +132,7 @@ def test_the_game_goes_on_while_nobody_drains():
 
 def test_new_networks_are_played_while_the_game_goes_on():
     sampler, _ = make_sampler()
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network(0)])
     first = play(sampling, 10)
     sampling.set_networks([network(3)])
@@ -143,8 +147,34 @@ def test_new_networks_are_played_while_the_game_goes_on():
 def test_a_defect_in_the_thread_reaches_the_caller():
     sampler, game = make_sampler()
     game.step = None
-    sampling = RealTimeSampling(sampler)
+    sampling = threaded(sampler)
     sampling.set_networks([network()])
     with pytest.raises(TypeError):
         play(sampling, 1)
+    sampling.close()
+
+
+def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
+    monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
+    refusals = [UnknownNameError("driver", "memry", ["memory"]), GameError("no display")]
+
+    def open_sampler():
+        if refusals:
+            raise refusals.pop(0)
+        return make_sampler()[0]
+
+    sampling = RealTimeSampling(open_sampler, make_sampler()[0])
+    sampling.decisions = 900
+    sampling.set_networks([network()])
+    first = sampling.sample(64, 20.0)
+    assert "found 'memry'" in first.failure
+    assert (len(first.transitions), first.transitions.observations.shape[1]) == (0, CAMERA.observation.size)
+    chunks = play(sampling, 20)
+    assert sampling.decisions > 900
+    sampling.close()
+    assert not chunks[-1].failure
+
+
+def test_a_game_that_was_never_opened_can_be_closed():
+    sampling = RealTimeSampling(lambda: make_sampler()[0], make_sampler()[0])
     sampling.close()
