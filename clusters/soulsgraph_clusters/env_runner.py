@@ -11,6 +11,7 @@ import numpy as np
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.game import Game
 from soulsgraph_envs.games import make_game, open_live_game
+from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill
@@ -65,7 +66,9 @@ class SkillGraphEnvRunner(ChunkRunner):
         if settings is None:
             self._sampler = sampler(make_game(task.lanes))
         else:
-            self._sampler = RealTimeSampling(lambda: sampler(open_live_game(settings)), sampler(make_game()))
+            self._sampler = RealTimeSampling(
+                lambda stop: sampler(open_live_game(settings, stoppable(stop))), sampler(make_game())
+            )
 
     def weights_changed(self, skills: Collection[str]) -> None:
         """Play `skills` by their modules' weights from now on."""
@@ -77,7 +80,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         return FrozenNetwork.of(skill, self._scenario, self.weights(skill.name), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Give one chunk, in a list because RLlib concatenates the lists of its runners."""
+        """Give one chunk in a list, or none where a real-time game had nothing to give for a while."""
         most = self.config.decisions_per_sample
         if isinstance(self._sampler, Sampler):
             return [self._sampler.sample(most)]

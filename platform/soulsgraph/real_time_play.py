@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ import numpy as np
 
 from soulsgraph.judging import Match, OnFinished
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.games import make_game, open_live_game
-from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.live.cycle_timer import CycleReport
 from soulsgraph_envs.live.settings import GameSettings, check_side_by_side
 from soulsgraph_envs.streams import Seeds
@@ -42,21 +40,6 @@ class PlayedGame:
     def __str__(self) -> str:
         unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
         return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
-
-
-class _StoppedError(SoulsGraphError):
-    """Another game failed, or a person stopped the judging."""
-
-
-def _stoppable(stop: threading.Event) -> Clock:
-    """Give a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load."""
-
-    def sleep(seconds: float) -> None:
-        time.sleep(seconds)
-        if stop.is_set():
-            raise _StoppedError("judging was stopped.")
-
-    return Clock(sleep=sleep)
 
 
 def play_in_games(
@@ -102,7 +85,7 @@ def _warm_up(match: Match) -> None:
 def _play(
     match: Match, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
 ) -> tuple[Episodes, PlayedGame]:
-    game = open_live_game(settings, _stoppable(stop))
+    game = open_live_game(settings, stoppable(stop))
     try:
         last = match.skills[-1]
         combat = Combat(game, match.skills, match.scenario, Horizon(last.name, last.horizon))

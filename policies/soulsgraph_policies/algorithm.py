@@ -173,7 +173,7 @@ class SkillDQN(DQN):
         self._tell_of_runners()
         self._tell_of_games(chunks)
         if any(len(chunk.transitions) for chunk in chunks):
-            self._last_chunk_s, self._played = now, True
+            self._last_chunk_s, self._played, self._last_note = now, True, ""
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             raise SoulsGraphError(
                 f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s"
@@ -199,7 +199,7 @@ class SkillDQN(DQN):
         """Tell of real-time games' troubles; one that cannot be opened ends a stage that has not begun to play."""
         for chunk in chunks:
             for note in (*chunk.notes, chunk.failure):
-                if note:
+                if note and note != self._last_note:
                     self._last_note = note
                     _logger.warning("%s: %s", self.config.trained, note)
             if chunk.failure and not self._played:

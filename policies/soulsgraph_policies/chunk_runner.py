@@ -52,7 +52,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:
-        """Give one chunk of 1 to `config.decisions_per_sample` transitions, in a list as RLlib wants it.
+        """Give one chunk of 1 to `config.decisions_per_sample` transitions, in a list.
 
         A real-time game may give none for a while: then an empty list, or a chunk that notes why.
         """

@@ -36,10 +36,11 @@ class RealTimeSampling:
 
     `notes` of the chunks tell which episodes were lost and why, and when the game could not be reset.
     The `rehearsal`, a sampler of the simulator, plays first: what is compiled at its first use must not
-    hold up a running fight. Only then `open_sampler` opens the game; while it cannot, chunks have a `failure`.
+    hold up a running fight. Only then `open_sampler` opens the game, given the event that
+    ends its waiting; while it cannot, chunks have a `failure`.
     """
 
-    def __init__(self, open_sampler: Callable[[], Sampler], rehearsal: Sampler) -> None:
+    def __init__(self, open_sampler: Callable[[threading.Event], Sampler], rehearsal: Sampler) -> None:
         self._open, self._rehearsal = open_sampler, rehearsal
         self._sampler: Sampler | None = None
         self._decisions, self._failure = 0, ""
@@ -88,7 +89,7 @@ class RealTimeSampling:
         return self._joined(parts, notes, failure)
 
     def close(self) -> None:
-        """Stop the thread after its tick and close the game."""
+        """Stop the thread, wherever it waits, and close the game."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,7 +122,7 @@ class RealTimeSampling:
         self._rehearsal.set_networks(every)
         self._rehearsal.sample(1)
         try:
-            sampler = self._open()
+            sampler = self._open(self._stopping)
         except SoulsGraphError as error:
             with self._changed:
                 self._failure = str(error)

@@ -16,7 +16,6 @@ import pytest
 from pysiphon import SiphonClient
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.live.link import Link, LinkError, RefusedError
 from soulsgraph_envs.live.settings import GameSettings
@@ -26,12 +25,6 @@ from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.siphon.testing import Served, served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
-
-
-@pytest.fixture(scope="module")
-def screen() -> Iterator[str]:
-    with virtual_screen() as display:
-        yield display
 
 
 @pytest.fixture(scope="module")

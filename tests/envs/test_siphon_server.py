@@ -17,7 +17,6 @@ from pysiphon import SiphonClient
 
 from soulsgraph_envs.data_files import find
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.memory.linux_reader import is_running
 from soulsgraph_envs.siphon.link import SiphonLink
@@ -28,12 +27,6 @@ from soulsgraph_envs.standin.options import StandInOptions
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")
-
-
-@pytest.fixture(scope="module")
-def screen() -> Iterator[str]:
-    with virtual_screen() as display:
-        yield display
 
 
 @pytest.fixture(scope="module")

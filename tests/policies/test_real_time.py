@@ -1,5 +1,6 @@
 """Sampling in a thread of its own: nothing a lost game gave last is learned from, and nothing else is lost."""
 
+import threading
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
+from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import make_skill
@@ -36,7 +38,7 @@ def make_sampler(losses=None, failures=(), exploration=0.0):
 
 
 def threaded(sampler: Sampler) -> RealTimeSampling:
-    return RealTimeSampling(lambda: sampler, make_sampler()[0])
+    return RealTimeSampling(lambda _: sampler, make_sampler()[0])
 
 
 def play(sampling: RealTimeSampling, wanted: int, most: int = 64):
@@ -158,7 +160,7 @@ def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
     monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
     refusals = [UnknownNameError("driver", "memry", ["memory"]), GameError("no display")]
 
-    def open_sampler():
+    def open_sampler(_):
         if refusals:
             raise refusals.pop(0)
         return make_sampler()[0]
@@ -176,5 +178,21 @@ def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
 
 
 def test_a_game_that_was_never_opened_can_be_closed():
-    sampling = RealTimeSampling(lambda: make_sampler()[0], make_sampler()[0])
+    sampling = RealTimeSampling(lambda _: make_sampler()[0], make_sampler()[0])
     sampling.close()
+
+
+def test_closing_does_not_wait_for_a_game_that_loads():
+    def open_sampler(stop):
+        loading.set()
+        while True:
+            stoppable(stop).sleep(0.01)
+
+    loading = threading.Event()
+    sampling = RealTimeSampling(open_sampler, make_sampler()[0])
+    sampling.set_networks([network()])
+    assert loading.wait(30.0)
+    closing = threading.Thread(target=sampling.close)
+    closing.start()
+    closing.join(10.0)
+    assert not closing.is_alive()

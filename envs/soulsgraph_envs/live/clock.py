@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from soulsgraph_envs.errors import SoulsGraphError
 
 
 class Clock(NamedTuple):
@@ -12,3 +15,21 @@ class Clock(NamedTuple):
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+
+class StoppedError(SoulsGraphError):
+    """Somebody who no longer needs the game told its driver to stop waiting."""
+
+
+def stoppable(stop: threading.Event) -> Clock:
+    """Give a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load.
+
+    Its `sleep` raises `StoppedError` then.
+    """
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if stop.is_set():
+            raise StoppedError("playing was stopped.")
+
+    return Clock(sleep=sleep)

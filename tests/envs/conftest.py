@@ -1,0 +1,14 @@
+"""Fixtures of several test files."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from soulsgraph_envs.keys.testing import virtual_screen
+
+
+@pytest.fixture(scope="module")
+def screen() -> Iterator[str]:
+    """Give the name of a display without a monitor."""
+    with virtual_screen() as display:
+        yield display
