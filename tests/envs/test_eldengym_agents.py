@@ -100,4 +100,5 @@ def test_stable_baselines_learns_from_it(algorithm: str, policy: str, options: d
 def test_stable_baselines_learns_from_attributes() -> None:
     sb3 = pytest.importorskip("stable_baselines3")
     env = eldengym.make("Margit-v0", driver="simulator", number_shape=(1,))
-    sb3.PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, seed=0, device="cpu").learn(16)
+    agent = sb3.PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, seed=0, device="cpu").learn(16)
+    assert env.action_space.contains(agent.predict(env.reset(seed=0)[0])[0])

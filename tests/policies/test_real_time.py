@@ -177,9 +177,12 @@ def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
     assert not chunks[-1].failure
 
 
-def test_a_game_that_was_never_opened_can_be_closed():
-    sampling = RealTimeSampling(lambda _: make_sampler()[0], make_sampler()[0])
+def test_a_runner_that_was_given_no_networks_opens_no_game_and_can_be_closed():
+    opened = []
+    sampling = RealTimeSampling(opened.append, make_sampler()[0])
+    assert sampling.sample(64, 0.1) is None
     sampling.close()
+    assert not opened
 
 
 def test_closing_does_not_wait_for_a_game_that_loads():
