@@ -185,6 +185,11 @@ class Combat:
         """Whether each lane's episode ended with the last tick, (lanes,)."""
         return self.terminated | self.truncated
 
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """Game time of each lane's episode so far, (lanes,)."""
+        return np.asarray(self.ticks * self.game.tick_s, np.float64)
+
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Begin new episodes in `lanes` (n,) from `seeds` (n,), each skill at a random phase of its clock."""
         self.raw = self.game.reset(lanes, self.scenario, seeds)

@@ -94,7 +94,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         return self.task.observations[0], {}
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """Carry out one decision; `info` holds each reward term, and `won` and `died` at an end."""
+        """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time."""
         outcome = self.task.decide(np.asarray([action]))
         info = _info(self.task.skill, outcome, 0)
         ended = bool(outcome.terminated[0]), bool(outcome.truncated[0])
@@ -161,7 +161,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
             info["_final_obs"][ended] = True
             for lane in ended:
                 info["final_obs"][lane] = observations[lane]
-            info["won"], info["died"] = outcome.won, outcome.died
+            info["won"], info["died"], info["seconds"] = outcome.won, outcome.died, outcome.seconds
             self._begin(ended)
             observations = self.task.observations
         return observations, outcome.rewards, outcome.terminated, outcome.truncated, info
@@ -182,4 +182,5 @@ def _info(skill: Skill, outcome: Outcome, lane: int) -> dict[str, Any]:
     }
     if outcome.terminated[lane] or outcome.truncated[lane]:
         info["won"], info["died"] = bool(outcome.won[lane]), bool(outcome.died[lane])
+        info["seconds"] = float(outcome.seconds[lane])
     return info

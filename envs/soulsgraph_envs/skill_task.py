@@ -35,6 +35,8 @@ class Outcome:
     truncated: Booleans
     won: Booleans
     died: Booleans
+    #: Game time of each lane's episode so far, (lanes,).
+    seconds: npt.NDArray[np.float64]
 
 
 class SkillTask:
@@ -88,7 +90,7 @@ class SkillTask:
                 for name, flags in ended.items():
                     flags[over] = getattr(self.combat, name)[over]
                 waiting[over] = False
-        return Outcome(self.observations, terms.sum(axis=1), terms, **ended)
+        return Outcome(self.observations, terms.sum(axis=1), terms, **ended, seconds=self.combat.seconds)
 
     def _begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         self.combat.begin(lanes, seeds)

@@ -55,12 +55,13 @@ class CurvePoint:
     low: float
     high: float
     length: float
+    seconds: float
     win_rate: float
 
     @property
     def figures(self) -> dict[str, float]:
         """The point's figures by the names that a run's curves have for them."""
-        names = ("low", "high", "length", "win_rate")
+        names = ("low", "high", "length", "seconds", "win_rate")
         return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
 
 
@@ -87,6 +88,7 @@ def evaluate_checkpoints(task: CurveTask, checkpoints: Sequence[tuple[int, Weigh
                 low=low,
                 high=high,
                 length=float(episodes.lengths[rows].mean()),
+                seconds=float(episodes.seconds[rows].mean()),
                 win_rate=float(episodes.won[rows].mean()),
             )
         )

@@ -60,7 +60,7 @@ class StageRecords:
         """Figures of the last checkpoint on the stage's learning curve; none where it was too short for one."""
         points = [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
         last = max(points, key=lambda row: int(row["step"] or 0), default=None)
-        names = ("step", "return", "low", "high", "length", "win_rate")
+        names = ("step", "return", "low", "high", "length", "seconds", "win_rate")
         return {} if last is None else {"episodes": EPISODES, **{name: float(last[name] or 0.0) for name in names}}
 
     def finish(self) -> None:
@@ -88,6 +88,7 @@ class StageRecords:
         return {
             "return": float(episodes.returns.mean()),
             "length": float(episodes.lengths.mean()),
+            "seconds": float(episodes.seconds.mean()),
             "win_rate": float(episodes.won.mean()),
             **{f"reward/{name}": float(value) for name, value in terms},
         }

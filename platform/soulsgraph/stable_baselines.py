@@ -40,6 +40,7 @@ class SkillVecEnv(VecEnv):
                 "terminal_observation": info["final_obs"][lane],
                 "TimeLimit.truncated": bool(truncated[lane]),
                 "won": bool(info["won"][lane]),
+                "seconds": float(info["seconds"][lane]),
             }
         return observations, rewards, ended, infos
 

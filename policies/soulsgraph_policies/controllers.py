@@ -1,4 +1,4 @@
-"""Who decides at run time: trained networks, uniform chance, and both in one agent."""
+"""Who decides at run time: trained networks, a random or an idle policy, and several in one agent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from soulsgraph_envs.combat import Combat, Controller
 from soulsgraph_envs.composition import Actions
+from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.oracles import ScriptedPlay, Uniform
 from soulsgraph_envs.skills import Skill
@@ -32,6 +33,29 @@ class RandomController(ScriptedPlay):
 
     def __init__(self, skill: Skill, position: int, lanes: int) -> None:
         super().__init__({skill.name: Uniform(skill, lanes, stream=position)})
+
+
+class IdleController:
+    """Play one skill by its idle action: it holds and presses nothing.
+
+    Raises:
+        SoulsGraphError: if the skill has no such action.
+    """
+
+    def __init__(self, skill: Skill, position: int) -> None:
+        idle = [i for i, action in enumerate(skill.actions) if not (action.holds | action.presses)]
+        if not idle:
+            raise SoulsGraphError(
+                f"skill {skill.name}: expected an action that does nothing, found none; replace it by random instead."
+            )
+        self._position, self._action = position, idle[0]
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Have nothing to remember."""
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Idle in every lane."""
+        actions[:, self._position] = self._action
 
 
 class Agent:

@@ -20,13 +20,13 @@ Floats = npt.NDArray[np.float32]
 class Episodes:
     """Finished episodes of one judged skill; every field has one row an episode.
 
-    `lengths` counts decisions of the judged skill, `ticks` control ticks; `terms` (n, terms) sums
+    `lengths` counts decisions of the judged skill, `seconds` game time; `terms` (n, terms) sums
     each reward term; `boss_hp` and `player_hp` are the State's ratios at the end.
     """
 
     lanes: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
-    ticks: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.float64]
     won: npt.NDArray[np.bool_]
     died: npt.NDArray[np.bool_]
     boss_hp: Floats
@@ -51,8 +51,9 @@ class Episodes:
     @classmethod
     def none(cls, terms: int) -> Episodes:
         """No episode at all, of a skill with so many reward terms."""
-        counts, flags, ratios = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.float32)
-        return cls(counts, counts, counts, flags, flags, ratios, ratios, np.zeros((0, terms), np.float32))
+        counts, times = np.zeros(0, np.int64), np.zeros(0)
+        flags, ratios = np.zeros(0, np.bool_), np.zeros(0, np.float32)
+        return cls(counts, counts, times, flags, flags, ratios, ratios, np.zeros((0, terms), np.float32))
 
 
 @njit(cache=True)
@@ -80,7 +81,7 @@ class EpisodeTally:
             Episodes(
                 lanes=lanes,
                 lengths=combat.decisions[lanes, self._position],
-                ticks=combat.ticks[lanes],
+                seconds=combat.seconds[lanes],
                 won=combat.won[lanes],
                 died=combat.died[lanes],
                 boss_hp=combat.rows[lanes, Column.BOSS_HP],

@@ -106,7 +106,7 @@ class LinearRunner(ChunkRunner):
         episodes = Episodes(
             lanes=ended,
             lengths=self._lengths[ended],
-            ticks=self._lengths[ended],
+            seconds=self._lengths[ended].astype(np.float64),
             won=np.zeros(len(ended), np.bool_),
             died=died[ended],
             boss_hp=ratios,

@@ -83,11 +83,27 @@ def test_a_gain_is_a_share_of_the_scripted_policys(trained, inside):
     assert verdict.inside is inside
 
 
-def test_dodge_is_judged_by_lengths_and_their_ratio():
-    verdicts = _verdicts(_reproduction({}, measures=[("dodge length random", 100.0), ("dodge length trained", 250.0)]))
+def test_dodge_is_judged_by_lengths_and_by_seconds_survived():
+    lengths = [("dodge length random", 100.0), ("dodge length trained", 250.0)]
+    seconds = [("dodge seconds random", 25.0), ("dodge seconds trained", 20.0)]
+    verdicts = _verdicts(_reproduction({}, measures=lengths + seconds))
     assert verdicts["dodge: episode length, random"].inside is False
     assert verdicts["dodge: episode length, trained"].inside is True
-    assert verdicts["dodge: episode length, trained over random"].found == "2.50"
+    survived = verdicts["dodge: seconds survived, trained over random"]
+    assert (survived.found, survived.inside) == ("0.80", False), "more decisions are no longer life"
+
+
+@pytest.mark.parametrize(("end", "inside"), [(12.0, True), (30.0, False)])
+def test_a_baseline_that_learns_to_survive_is_not_the_papers(end, inside):
+    place = {"preset": "paper", "unit": "end_to_end", "skill": "end_to_end", "scenario": "iudex-phase1"}
+    training = [
+        {**place, "seed": seed, "step": step, "episode_seconds": 10.0 if step <= 100 else end}
+        for seed in (0, 1)
+        for step in range(50, 1001, 50)
+    ]
+    reproduction = Reproduction("paper", {"plan": {"preset": "paper"}}, training=training)
+    verdict = _verdicts(reproduction)["end-to-end: seconds of an episode, end over beginning of training"]
+    assert (verdict.found, verdict.inside) == (f"{end / 10.0:.2f}", inside)
 
 
 def test_best_is_judged_by_the_oracle_and_the_scatter_of_its_seeds():
@@ -123,5 +139,5 @@ def test_the_oracle_is_judged_in_every_fight_and_the_restricted_one_where_the_ba
 def test_what_was_not_recorded_is_told_as_not_measured():
     verdicts = judge_reproduction(_reproduction({BOTH: [40]}))
     undecided = [verdict for verdict in verdicts if verdict.subject != BOTH]
-    assert len(undecided) == len(ROW_BANDS) - 1 + 3 + 3 + 3
+    assert len(undecided) == len(ROW_BANDS) - 1 + 3 + 3 + 1 + 3
     assert {(verdict.found, verdict.inside) for verdict in undecided} == {("not measured", None)}

@@ -25,7 +25,7 @@ def test_episodes_do_not_depend_on_the_number_of_lanes(monkeypatch, randomize):
     together = play_match(match(randomize), seeds)
     monkeypatch.setattr(judging, "LANES", 3)
     apart = play_match(match(randomize), seeds)
-    for name in ("lengths", "ticks", "won", "died", "boss_hp", "player_hp", "terms"):
+    for name in ("lengths", "seconds", "won", "died", "boss_hp", "player_hp", "terms"):
         assert np.array_equal(getattr(together, name), getattr(apart, name)), name
 
 
@@ -41,7 +41,7 @@ def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
 
 def test_randomising_changes_the_play_and_only_skills_that_take_part_can_be_named():
     seeds = evaluation_seeds(1, 30)
-    assert not np.array_equal(play_match(match(), seeds).ticks, play_match(match(("dodge",)), seeds).ticks)
+    assert not np.array_equal(play_match(match(), seeds).seconds, play_match(match(("dodge",)), seeds).seconds)
     with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
         match(("doge",))
 

@@ -44,7 +44,7 @@ def test_episodes_keep_each_reward_term(tmp_path):
     episodes = Episodes(
         lanes=np.array([3, 0]),
         lengths=np.array([10, 20]),
-        ticks=np.array([50, 70]),
+        seconds=np.array([5.0, 7.0]),
         won=np.array([True, False]),
         died=np.array([False, True]),
         boss_hp=np.array([0.5, 0.75], np.float32),

@@ -46,7 +46,9 @@ def test_every_row_of_table_1_is_recorded_for_the_seed(finished):
 def test_measures_and_learning_are_recorded(finished):
     measures = {row["name"]: row["value"] for row in records(finished, "measures")}
     assert {f"{skill} return scripted" for skill in ("camera", "lock_on", "movement")} <= measures.keys()
-    assert measures["dodge length random"] > 0
+    for policy in ("random", "trained", "idle"):
+        assert 0.1 <= measures[f"dodge seconds {policy}"] / measures[f"dodge length {policy}"] <= 0.5
+    assert measures["dodge seconds idle"] == pytest.approx(0.1 * measures["dodge length idle"], abs=0.05)
     assert sum(value for name, value in measures.items() if name.startswith("share of ")) == pytest.approx(1.0)
     learned = {(row["skill"], row["scenario"]) for row in records(finished, "curves")}
     assert {("dodge", "iudex-phase1"), ("dodge", "iudex-phase2"), ("end_to_end", "iudex-phase1")} <= learned

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Stage
+from soulsgraph.provenance import source_commit
 from soulsgraph.reports.parquet import read_rows, write_rows
 from soulsgraph.reproduction.display import units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
@@ -15,7 +16,7 @@ from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
 from soulsgraph.reproduction.measures import CountedChoices
 from soulsgraph.reproduction.protocol import Protocol, Unit
 from soulsgraph.reproduction.rows import REFERENCES, judge_references
-from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, REPORTING, evaluation_seed
+from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, CONFIRMING, REPORTING, evaluation_seed
 from soulsgraph.reproduction.supervision import Noticeboard, Standing
 from soulsgraph.reproduction.table import seed_tables
 from soulsgraph_envs.catalogue import load_scenario
@@ -37,7 +38,14 @@ def folder(tmp_path) -> ReproductionFolder:
 
 def row(seed: int, wins: int) -> dict[str, object]:
     place = {"part": "a", "label": "heal-attack trained, dodge trained", "scenario": "iudex-phase1", "start": "mid"}
-    outcome = {"paper_percent": 44.0, "wins": wins, "episodes": 20, "mean_return": -1.0, "mean_length": 100.0}
+    outcome = {
+        "paper_percent": 44.0,
+        "wins": wins,
+        "episodes": 20,
+        "mean_return": -1.0,
+        "mean_length": 100.0,
+        "mean_seconds": 20.0,
+    }
     return {"seed": seed, **place, **outcome}
 
 
@@ -48,11 +56,11 @@ def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
 
 @pytest.mark.parametrize("seeds", [range(195, 205), range(395, 405), range(499, 501), (100, 450)])
 def test_seeds_of_several_purposes_are_refused_together(seeds):
-    with pytest.raises(SoulsGraphError, match=rf"reporting 400-499\).*found {min(seeds)} to {max(seeds)}"):
+    with pytest.raises(SoulsGraphError, match=rf"confirming 500-599\).*found {min(seeds)} to {max(seeds)}"):
         Protocol(seeds=tuple(seeds))
 
 
-@pytest.mark.parametrize("seeds", [REPORTING, CALIBRATION, CHOOSING, range(300, 400), range(5)])
+@pytest.mark.parametrize("seeds", [REPORTING, CALIBRATION, CHOOSING, CONFIRMING, range(300, 400), range(600, 605)])
 def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
     assert Protocol(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
 
@@ -143,7 +151,7 @@ def test_a_description_that_does_not_hold_is_refused(folder, change, message):
         ReproductionFolder.open(folder.path)
 
 
-def test_every_session_keeps_its_versions_machine_and_time(folder):
+def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
     folder.begin_session()
     folder.add_wall_time(2.0)
     described = json.loads((folder.path / "reproduction.json").read_text())
@@ -155,6 +163,7 @@ def test_every_session_keeps_its_versions_machine_and_time(folder):
     described = json.loads((folder.path / "reproduction.json").read_text())
     first, second = described["sessions"]
     assert {"python", "ray", "torch"} <= second["versions"].keys()
+    assert second["commit"] == source_commit()
     assert second["versions"]["torch"] != first["versions"]["torch"] == "0.1"
     assert min(session["machine"]["cores"] for session in (first, second)) >= 1
     assert (first["wall_time_s"], second["wall_time_s"], described["wall_time_s"]) == (2.0, 3.5, 5.5)
@@ -191,7 +200,7 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
     stage = Stage(END_TO_END, "iudex-phase1", budget=10 * BINS, seed=0)
     values = [(1, 2, 0.0), (10, 1, 3.0), (11, 1, 7.0), (12, 0, None)]
     rows = [
-        {"stage": END_TO_END, "step": step, "episodes": n, "return": r, "length": r, "win_rate": r}
+        {"stage": END_TO_END, "step": step, "episodes": n, "return": r, "length": r, "seconds": r, "win_rate": r}
         for step, n, r in values
     ]
     write_rows(run.results("training"), [*rows, {**rows[0], "stage": "another", "return": 9.0}])
@@ -249,6 +258,6 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
 
 
 def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
-    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, range(5))}
-    assert len(judged) == 4
+    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, CONFIRMING, range(5))}
+    assert len(judged) == 5
     assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

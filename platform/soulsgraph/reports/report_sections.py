@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from soulsgraph.intervals import Interval
-from soulsgraph.reports.bands import BEYOND_PAPER, GAIN_SHARES, ROW_BANDS, dodge_ratio, gain_share, judge_reproduction
+from soulsgraph.reports.bands import (
+    BEYOND_PAPER,
+    GAIN_SHARES,
+    ROW_BANDS,
+    baseline_growth,
+    dodge_ratio,
+    gain_share,
+    judge_reproduction,
+)
 from soulsgraph.reports.markdown import markdown_table, number, with_interval, yes_no
 from soulsgraph.reports.paper import paper_rate
 from soulsgraph.reports.report_tables import ABLATION_ROWS, ablation_rows, comparison_rows, contrast_rows
@@ -93,7 +101,10 @@ def contrasts(reproduction: Reproduction) -> str:
 def measures(reproduction: Reproduction) -> str:
     """Give episode lengths, returns and what is derived from them, each seed shown."""
     spreads = {name: spread for name, spread in reproduction.measure.items() if _SHARE not in name}
-    derived = {"dodge length, trained over random": dodge_ratio(reproduction)}
+    derived = {
+        "dodge seconds, trained over random": dodge_ratio(reproduction),
+        "end-to-end seconds, end over beginning of training": baseline_growth(reproduction),
+    }
     derived |= {
         f"{skill}: share of the scripted gain over random": gain_share(reproduction, skill) for skill in GAIN_SHARES
     }

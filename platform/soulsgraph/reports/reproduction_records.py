@@ -22,13 +22,15 @@ Records = list[dict[str, Any]]
 COLUMNS = {
     "rows": (
         "preset", "seed", "part", "label", "scenario", "start", "paper_percent",
-        "wins", "episodes", "mean_return", "mean_length",
+        "wins", "episodes", "mean_return", "mean_length", "mean_seconds",
     ),
     "curves": (
-        "preset", "seed", "unit", "skill", "scenario", "step", "episode_return", "low", "high", "length", "win_rate",
+        "preset", "seed", "unit", "skill", "scenario", "step",
+        "episode_return", "low", "high", "length", "seconds", "win_rate",
     ),
     "training": (
-        "preset", "seed", "unit", "skill", "scenario", "step", "episode_return", "episode_length", "win_rate",
+        "preset", "seed", "unit", "skill", "scenario", "step",
+        "episode_return", "episode_length", "episode_seconds", "win_rate",
     ),
     "measures": ("preset", "seed", "name", "value", "count"),
 }  # fmt: skip

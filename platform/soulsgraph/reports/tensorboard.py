@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
 #: What is logged of each skill, in the order of the side-by-side page; `reward/<term>` comes on top.
-MEASURES = ("return", "length", "win_rate", "loss", "q", "exploration", "steps_per_s")
+MEASURES = ("return", "length", "seconds", "win_rate", "loss", "q", "exploration", "steps_per_s")
 
 
 class Board:

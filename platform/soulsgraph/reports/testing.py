@@ -27,6 +27,10 @@ _RETURNS = {
 _MEASURES = {
     "dodge length random": 150.0,
     "dodge length trained": 300.0,
+    "dodge length idle": 200.0,
+    "dodge seconds random": 25.0,
+    "dodge seconds trained": 50.0,
+    "dodge seconds idle": 20.0,
     "camera return random": -150.0,
     "camera return trained": 95.0,
     "camera return scripted": 110.0,
@@ -47,6 +51,7 @@ _DESCRIPTION = {
             "wall_time_s": wall_time_s,
             "versions": {"soulsgraph": "0.1.0", "ray": "2.60.0", "torch": torch},
             "machine": {"processor": "a processor", "cores": 2, "system": "Linux"},
+            "commit": "0123456789abcdef0123456789abcdef01234567",
         }
         for wall_time_s, torch in ((1000.0, "2.13.0"), (234.5, "2.14.0"))
     ],
@@ -94,7 +99,9 @@ def _rows(generator: np.random.Generator, episodes: int, lift: float) -> list[di
     for scenario, start in (("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")):
         rows.append(_setting("scripted oracle", "reference", scenario, start, int(0.97 * episodes)))
     rows.append(_setting("long-range start, fine-tuned", "extra", "iudex-phase2", "long", int(0.3 * episodes)))
-    return [row | {"episodes": episodes, "mean_return": 1.0, "mean_length": 200.0} for row in rows]
+    return [
+        row | {"episodes": episodes, "mean_return": 1.0, "mean_length": 200.0, "mean_seconds": 25.0} for row in rows
+    ]
 
 
 def _setting(label: str, part: str, scenario: str, start: str, wins: int) -> dict[str, Any]:
@@ -112,6 +119,7 @@ def _curve(generator: np.random.Generator, skill: str, budget: int) -> list[dict
     return [
         {"step": step, "episode_return": value, "low": value - 5.0, "high": value + 5.0}
         | {"length": float(generator.normal(150.0 * (1.0 + step / budget), 20.0)), "win_rate": 0.2}
+        | {"seconds": float(generator.normal(25.0 * (1.0 + step / budget), 2.0))}
         for step, value in _learning(generator, skill, budget, 1_000)
     ]
 
@@ -120,6 +128,7 @@ def _training(generator: np.random.Generator, skill: str, budget: int) -> list[d
     return [
         {"step": step, "episode_return": value, "win_rate": 0.1}
         | {"episode_length": float(generator.normal(140.0 * (1.0 + step / budget), 12.0))}
+        | {"episode_seconds": float(generator.normal(23.0 * (1.0 + step / budget), 2.0))}
         for step, value in _learning(generator, skill, budget, max(1_000, budget // 50))
     ]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
@@ -13,12 +11,12 @@ from typing import Any
 
 from soulsgraph.files import read_json, write_json
 from soulsgraph.plan import scenario_digest
+from soulsgraph.provenance import describe_origin
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.reproduction_records import COLUMNS, DESCRIPTION, Records
 from soulsgraph.reproduction.protocol import HOME, SHIFTED, Protocol, Unit
 from soulsgraph.run_folder import RunFolder, locked, require_empty
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.artifact import package_versions
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with --out"
@@ -136,10 +134,9 @@ class ReproductionFolder:
             )
 
     def begin_session(self) -> None:
-        """Note when, where and with which packages the work begins, or goes on after an interruption."""
+        """Note when, where, and from which commit and packages the work begins, or goes on after an interruption."""
         values = self._described()
-        versions = {"python": platform.python_version(), **package_versions()}
-        session = {"started": _now(), "wall_time_s": 0.0, "versions": versions, "machine": describe_machine()}
+        session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
         self._describe({**values, "sessions": [*values["sessions"], session]})
 
     def add_wall_time(self, seconds: float) -> None:
@@ -182,16 +179,6 @@ def _require_same_fights(values: Mapping[str, Any], file: Path) -> None:
             f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed; "
             "restore them or begin a new folder with --out."
         )
-
-
-def describe_machine() -> dict[str, Any]:
-    """Give the processor, its cores, and the system, as far as they are known."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {"processor": model, "cores": os.cpu_count() or 1, "system": platform.platform()}
 
 
 def _is_session(session: object) -> bool:

@@ -22,7 +22,7 @@ def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
     """Give the greedy checkpoints of every stage (Figures 2 and 3)."""
     return [
         place
-        | {name: row[name] for name in ("step", "low", "high", "length", "win_rate")}
+        | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
         | {"episode_return": row["return"]}
         for place, rows in _stages(run, unit, stages, "curves")
         for row in sorted(rows, key=lambda row: int(row["step"]))
@@ -53,7 +53,12 @@ def _stages(run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str) -> 
 def _binned(rows: Rows, budget: int) -> Rows:
     width = max(budget / BINS, 1.0)
     bins = np.array([int((row["step"] - 1) / width) for row in rows], np.int64)
-    columns = {"episode_return": "return", "episode_length": "length", "win_rate": "win_rate"}
+    columns = {
+        "episode_return": "return",
+        "episode_length": "length",
+        "episode_seconds": "seconds",
+        "win_rate": "win_rate",
+    }
     parts = []
     for index in np.unique(bins):
         within = [row for row, one in zip(rows, bins, strict=True) if one == index]

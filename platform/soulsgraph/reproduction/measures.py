@@ -23,7 +23,7 @@ from soulsgraph_envs.oracles import ScriptedPlay, engaging
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_envs.streams import Seeds
-from soulsgraph_policies.controllers import Agent, NetworkController
+from soulsgraph_policies.controllers import Agent, IdleController, NetworkController
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.frozen import network_of
 from soulsgraph_policies.inference import FusedNetworks
@@ -34,9 +34,11 @@ _DODGE = "dodge"
 
 
 def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
-    """Measure camera, lock-on and movement against random and scripted play, and dodge against random.
+    """Measure camera, lock-on and movement against random and scripted play, and dodge against random and none.
 
-    Each plays its own practice task on top of the trained upstream skills, from the same starts.
+    Each plays its own practice task on top of the trained upstream skills, from the same starts. Dodge is
+    measured in seconds too: an idle decision takes one tick and a dodge five, so whoever never dodges makes
+    more decisions in a shorter life.
     """
     measures = [
         {"name": f"{skill} return {policy}", "value": float(played.returns.mean()), "count": len(played)}
@@ -44,8 +46,9 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
         for policy, played in _practised(run, skill, on_finished)
     ]
     return measures + [
-        {"name": f"{_DODGE} length {policy}", "value": float(played.lengths.mean()), "count": len(played)}
+        {"name": f"{_DODGE} {unit} {policy}", "value": float(values.mean()), "count": len(played)}
         for policy, played in _practised(run, _DODGE, on_finished)
+        for unit, values in (("length", played.lengths), ("seconds", played.seconds))
     ]
 
 
@@ -92,7 +95,7 @@ class CountedChoices:
 
 
 def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[tuple[str, Episodes]]:
-    """Play a skill's practice task by each policy: random, trained, and scripted where no peeking is needed."""
+    """Play a skill's practice task by each policy: random, trained, and scripted, or idle where a script must peek."""
     chain = (*run.plan.skill_graph.upstream(name), name)
     skills = tuple(make_skill(skill, run.plan.options) for skill in chain)
     scenario = practice_ground(load_scenario(run.plan.scenario), skills[-1])
@@ -101,11 +104,11 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
     seeds = _seeds(run)
     yield "random", play_match(Match(scenario, skills, networks[:-1], (name,)), seeds, on_finished)
     yield "trained", play_match(Match(scenario, skills, networks), seeds, on_finished)
-    if name in engaging():
-        upstream = FusedNetworks(list(networks[:-1]), [*range(len(networks) - 1), -1])
-        script = ScriptedPlay({name: engaging()[name]})
-        controllers: list[Controller] = [NetworkController(upstream), script] if len(chain) > 1 else [script]
-        yield "scripted", play_agent(scenario, skills, lambda lanes: Agent(controllers), seeds, on_finished)
+    position, script = len(chain) - 1, engaging().get(name)
+    untrained = ScriptedPlay({name: script}) if script else IdleController(skills[-1], position)
+    upstream = NetworkController(FusedNetworks(list(networks[:-1]), [*range(position), -1])) if position else None
+    agent = Agent([upstream, untrained] if upstream else [untrained])
+    yield "scripted" if script else "idle", play_agent(scenario, skills, lambda lanes: agent, seeds, on_finished)
 
 
 def _seeds(run: RunFolder) -> Seeds:

@@ -81,4 +81,5 @@ def _outcome(played: Episodes) -> dict[str, Any]:
         "episodes": len(played),
         "mean_return": float(played.returns.mean()),
         "mean_length": float(played.lengths.mean()),
+        "mean_seconds": float(played.seconds.mean()),
     }

@@ -1,7 +1,7 @@
 """Which training seeds are for what, so that nothing is reported that was calibrated or chosen on.
 
 The seeds of evaluation episodes come from a stream of their own (`judging.evaluation_seeds`), and each
-of the three purposes has other episodes.
+purpose has other episodes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,23 @@ from soulsgraph_envs.errors import SoulsGraphError
 CALIBRATION = range(100, 200)
 #: Presets were chosen on these.
 CHOOSING = range(200, 300)
-#: Results are reported on these, in this order.
+#: Results were first reported on these, in this order.
 REPORTING = range(400, 500)
+#: Results are confirmed on these, which nobody had used when the presets were committed.
+CONFIRMING = range(500, 600)
 
-_PURPOSES = {"reporting": REPORTING, "calibration": CALIBRATION, "choosing": CHOOSING}
+_PURPOSES = {
+    "reporting": REPORTING,
+    "calibration": CALIBRATION,
+    "choosing": CHOOSING,
+    None: (),
+    "confirming": CONFIRMING,
+}
 
 
 def evaluation_seed(training_seed: int) -> int:
     """Give the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
-    return EVALUATION_SEED + [*_PURPOSES, None].index(_purpose(training_seed))
+    return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
 
 
 def check_one_purpose(seeds: Sequence[int]) -> None:
@@ -33,7 +41,7 @@ def check_one_purpose(seeds: Sequence[int]) -> None:
         SoulsGraphError: naming the purposes and their seeds.
     """
     if len({*map(_purpose, seeds)}) > 1:
-        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in sorted(_PURPOSES.items()))
+        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
         raise SoulsGraphError(
             f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
             f"{max(seeds)}; lower --seeds or change --first-seed."

@@ -100,13 +100,14 @@ class _Watch(BaseCallback):
             table.forget(setup.stage.name, after_step=0)
         self._evaluator.take_up(known=set(), reached=0)
         self._return, self._length, self._reached = 0.0, 0, 0
-        self._ended: list[tuple[float, int, bool]] = []
+        self._ended: list[tuple[float, int, float, bool]] = []
 
     def _on_step(self) -> bool:
         self._return += float(self.locals["rewards"][0])
         self._length += 1
         if self.locals["dones"][0]:
-            self._ended.append((self._return, self._length, self.locals["infos"][0]["won"]))
+            info = self.locals["infos"][0]
+            self._ended.append((self._return, self._length, info["seconds"], info["won"]))
             self._return, self._length = 0.0, 0
         if self.num_timesteps % CHECKPOINT_INTERVAL:
             return True
@@ -125,7 +126,7 @@ class _Watch(BaseCallback):
     def _write(self) -> None:
         self._reached = self.num_timesteps
         means = np.mean(self._ended, axis=0).tolist() if self._ended else []
-        figures = zip(("return", "length", "win_rate"), means, strict=False)
+        figures = zip(("return", "length", "seconds", "win_rate"), means, strict=False)
         self._table.add({**self._place(self._reached), "episodes": len(self._ended), **dict(figures)})
         self._ended = []
 

@@ -22,8 +22,8 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.training import Supervisor, Workplace
 from soulsgraph_clusters.session import Session
 
-#: Episodes of the measures over the plan's: three policies in three tasks, two in one.
-_SKILL_MEASURES, _BASELINE_MEASURES = 11, 1
+#: Episodes of the measures over the plan's: three policies in four tasks, one in one.
+_SKILL_MEASURES, _BASELINE_MEASURES = 12, 1
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.composition import Actions
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.game import LaneIndices
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
@@ -23,7 +23,7 @@ from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.state import StateRows
 from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
-from soulsgraph_policies.controllers import Agent, NetworkController, RandomController
+from soulsgraph_policies.controllers import Agent, IdleController, NetworkController, RandomController
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 Doubles = npt.NDArray[np.float64]
@@ -77,29 +77,6 @@ class Trial:
             idle = stand_in == "idle"
             parts.append(IdleController(skill, position) if idle else RandomController(skill, position, lanes))
         return Agent(parts)
-
-
-class IdleController:
-    """Play one skill by its idle action: it holds and presses nothing.
-
-    Raises:
-        SoulsGraphError: if the skill has no such action.
-    """
-
-    def __init__(self, skill: Skill, position: int) -> None:
-        idle = [i for i, action in enumerate(skill.actions) if not (action.holds | action.presses)]
-        if not idle:
-            raise SoulsGraphError(
-                f"skill {skill.name}: expected an action that does nothing, found none; replace it by random instead."
-            )
-        self._position, self._action = position, idle[0]
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Have nothing to remember."""
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Idle in every lane."""
-        actions[:, self._position] = self._action
 
 
 class Exploration:
