@@ -26,7 +26,7 @@ def test_a_lost_episode_is_played_again_from_its_seed_as_if_nothing_had_been():
     whole, lossy = make_player({}), make_player({30: EpisodeLostError("frozen"), 90: EpisodeLostError("gone")})
     expected, found = whole.play(SEEDS), lossy.play(SEEDS)
     assert (whole.replays, lossy.replays) == (0, 2)
-    for name in ("lengths", "ticks", "terms", "player_hp", "boss_hp"):
+    for name in ("lengths", "seconds", "terms", "player_hp", "boss_hp"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
 
 
