@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import slug
-from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario
+from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.data_files import find, read_data
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SkillOptions
 from soulsgraph_envs.skills.registry import skill_options
@@ -154,14 +156,20 @@ def lasting_name(scenario: str) -> str:
 
 
 def scenario_digest(name: str) -> str:
-    """Give a digest of everything a scenario says, its boss's and player's data included.
+    """Return a digest of everything that the files of a fight say: its scenario, player and bosses.
+
+    It depends on neither where the files lie nor what later versions of this package can read besides.
 
     Raises:
         SoulsGraphError: if a file is missing or holds something else.
     """
     scenario = load_scenario(name)
-    data = (scenario, load_boss(scenario.boss), load_player(scenario.player))
-    return sha256(repr(data).encode()).hexdigest()
+    fight = read_data("scenario", find("scenario", name))
+    for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
+        owner.pop(key, None)
+    bosses = [read_data("boss", find("boss", phase.boss)) for phase in scenario.phases()]
+    said = [fight, read_data("player", find("player", scenario.player)), *bosses]
+    return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

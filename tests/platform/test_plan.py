@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph.plan import BUDGETS, Plan
+from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
@@ -74,3 +74,24 @@ def test_a_plan_survives_json(seed, scale, preset, options):
 def test_a_plan_with_something_unknown_is_refused(change):
     with pytest.raises(SoulsGraphError):
         Plan.from_dict({**Plan().to_dict(), **change}, "plan.json")
+
+
+FIGHTS = {
+    "its boss": 'based_on = "iudex-phase2"\nname = "own"\nboss = "boss.toml"\n',
+    "its second boss": 'based_on = "iudex-full"\nname = "own"\n[transition]\nboss = "boss.toml"\n',
+}
+
+
+def _own_fight(folder, text, damage_factor):
+    folder.mkdir()
+    boss = f'based_on = "iudex-phase2"\nname = "Harder"\n[scaled]\ndamage_factor = {damage_factor}\n'
+    (folder / "boss.toml").write_text(boss)
+    (folder / "fight.toml").write_text(text)
+    return str(folder / "fight.toml")
+
+
+@pytest.mark.parametrize("text", FIGHTS.values(), ids=FIGHTS)
+def test_a_fights_digest_follows_what_its_files_say_wherever_they_lie(text, tmp_path):
+    first, moved = (scenario_digest(_own_fight(tmp_path / name, text, 1.25)) for name in ("here", "there"))
+    assert first == moved
+    assert scenario_digest(_own_fight(tmp_path / "harder", text, 1.5)) != first
