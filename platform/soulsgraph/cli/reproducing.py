@@ -82,6 +82,7 @@ class Contents:
     folders: tuple[Path, ...]
     variants: tuple[Path, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    earlier: Path | None = None
 
 
 _DEFAULT = ProtocolOptions()
@@ -120,6 +121,7 @@ def report(
     output: OutputOptions = DEFAULT_OUTPUT,
     variants: tuple[Path, ...] = (),
     attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
+    earlier: Path | None = None,
     out: Path | None = None,
 ) -> None:
     """Write one report of one or several reproductions, presets beside each other.
@@ -128,13 +130,14 @@ def report(
         folders: Folders that reproduce wrote.
         variants: Folders of an ablation, the reference first.
         attach: Tables of other commands to show in it, as of transfer, recovery or retention.
+        earlier: Folder of a report on other seeds; every row is compared with its row there.
         out: Folder of the report; `report` in the first folder if not given.
     """
     if not folders:
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
     from soulsgraph.reports.attachments import Attachment
 
-    contents = Contents(folders, variants, tuple(map(Attachment.parse, attach)))
+    contents = Contents(folders, variants, tuple(map(Attachment.parse, attach)), earlier)
     _report(contents, out or folders[0] / "report", output)
 
 
@@ -151,7 +154,7 @@ def _report(contents: Contents, out: Path, output: OutputOptions) -> None:
     from soulsgraph.reports.reproduction import write_report
     from soulsgraph.reproduction.table import seed_tables
 
-    written = write_report(contents.folders, out, contents.variants, contents.attachments)
+    written = write_report(contents.folders, out, contents.variants, contents.attachments, contents.earlier)
     tables = seed_tables(contents.folders)
     if output.json:
         print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})

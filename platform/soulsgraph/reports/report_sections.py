@@ -78,6 +78,16 @@ def beside_each_other(reproductions: Sequence[Reproduction]) -> str:
     )
 
 
+def outside(reproductions: Sequence[Reproduction]) -> str:
+    """Name everything that lies outside its expected range, each reproduction in a line of its own."""
+    lines = []
+    for item in reproductions:
+        missed = [verdict for verdict in judge_reproduction(item) if verdict.inside is False]
+        named = "; ".join(f"{v.subject} ({v.found} instead of {v.aim})" for v in missed)
+        lines.append(f"- {item.title}: {named or 'nothing'}")
+    return "\n".join(["Outside the expected range:", "", *lines])
+
+
 def aims(reproduction: Reproduction) -> str:
     """Give every aim of the preset with its verdict."""
     rows = [

@@ -14,6 +14,7 @@ from soulsgraph.files import write_json, write_text
 from soulsgraph.reports import report_sections as sections
 from soulsgraph.reports import report_tables
 from soulsgraph.reports.attachments import Attachment
+from soulsgraph.reports.earlier_seeds import agreement_rows, agreement_section, load_earlier
 from soulsgraph.reports.paper import REMARK
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.reproduction_records import Records, Reproduction, load_reproductions
@@ -49,20 +50,27 @@ _STATISTICS = f"""## How the figures are computed
 
 
 def write_report(
-    folders: Sequence[Path], out: Path, variants: Sequence[Path] = (), attachments: Sequence[Attachment] = ()
+    folders: Sequence[Path],
+    out: Path,
+    variants: Sequence[Path] = (),
+    attachments: Sequence[Attachment] = (),
+    earlier: Path | None = None,
 ) -> Path:
     """Write the report of one or several reproductions and give its Markdown file.
 
     Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
     whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
-    `attachments` are tables of other tools. Whatever was not recorded is left out.
+    `attachments` are tables of other tools; `earlier` is the folder of a report on other seeds to compare with.
+    Whatever was not recorded is left out.
 
     Raises:
-        SoulsGraphError: if a folder holds no records, or some that are damaged.
+        SoulsGraphError: if a folder holds no records, or some that are damaged, or shares a seed with `earlier`.
         WriteError: if the place cannot be written.
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
     tables = _tables(reproductions, ablated)
+    agreement = agreement_rows(reproductions, load_earlier(earlier)) if earlier else []
+    tables |= {"agreement": agreement} if agreement else {}
     extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
     with _renewed(out / TABLES) as folder:
@@ -73,7 +81,8 @@ def write_report(
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
     write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
-    text = [_OPENING, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
+    opening = [_OPENING, sections.outside(reproductions), agreement_section(agreement)]
+    text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
     text += [*_descriptions(reproductions, ablated), _STATISTICS]
     write_text(out / REPORT, "\n\n".join(filter(None, text)) + "\n")
     return out / REPORT
