@@ -58,10 +58,11 @@ def test_each_skill_has_a_panel_with_every_seed_and_the_phases_apart(reproductio
         assert len(panels[name].lines) == 2 * (3 + 1) + 1
 
 
-def test_dodge_is_drawn_beside_random_dodging(reproduction):
-    (axes,) = draw_dodge_lengths(reproduction).axes
-    (random,) = (line for line in axes.lines if line.get_linestyle() == "--")
-    assert random.get_ydata()[0] == pytest.approx(reproduction.measure["dodge length random"].mean)
+def test_dodge_is_drawn_beside_random_and_no_dodging(reproduction):
+    for axes, unit in zip(draw_dodge_lengths(reproduction).axes, ("length", "seconds"), strict=True):
+        for policy, style in (("random", "--"), ("idle", "-.")):
+            (line,) = (line for line in axes.lines if line.get_linestyle() == style)
+            assert line.get_ydata()[0] == pytest.approx(reproduction.measure[f"dodge {unit} {policy}"].mean)
 
 
 def test_every_seed_is_a_point_beside_the_papers(reproduction):

@@ -40,48 +40,64 @@ def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
 
 
 def draw_baseline(reproduction: Reproduction) -> Figure | None:
-    """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it."""
-    columns = {"episode_return": "return of an episode", "episode_length": "decisions of an episode"}
+    """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it.
+
+    Lengths are drawn in decisions, as in the paper, and in seconds of game time, which survival is.
+    """
+    columns = {
+        "episode_return": "return of an episode",
+        "episode_length": "decisions of an episode",
+        "episode_seconds": "seconds of an episode",
+    }
     if not any(seed_curves(reproduction.training, "episode_return", unit=unit) for unit in _BASELINES):
         return None
     with rc_context(STYLE):
-        figure = Figure(figsize=(11.0, 4.2))
-        for axes, (column, label) in zip(figure.subplots(1, 2), columns.items(), strict=True):
+        figure = Figure(figsize=(14.0, 4.2))
+        for axes, (column, label) in zip(figure.subplots(1, 3), columns.items(), strict=True):
             for unit, (budget, colour) in _BASELINES.items():
                 raw = seed_curves(reproduction.training, column, unit=unit, skill=END_TO_END)
                 if raw:
                     _draw_smoothed(axes, raw, colour, budget)
             axes.set(xlabel="thousand decisions", ylabel=label)
-        figure.axes[0].legend(loc="upper left")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
     return figure
 
 
 def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
-    """Draw the length of dodge's episodes beside that of random dodging (Figure 6); None without a curve."""
+    """Draw how long dodge's episodes last, in decisions (Figure 6) and in seconds; None without a curve."""
     place = {"unit": "skills", "skill": "dodge", "scenario": PHASE_1}
-    training = seed_curves(reproduction.training, "episode_length", **place)
-    greedy = seed_curves(reproduction.curves, "length", **place)
-    if training is None and greedy is None:
+    training, greedy = reproduction.training, reproduction.curves
+    if seed_curves(training, "episode_length", **place) is seed_curves(greedy, "length", **place) is None:
         return None
     with rc_context(STYLE):
-        figure = Figure(figsize=(8.6, 4.4))
-        axes = figure.subplots()
-        if greedy:
-            draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
-        if training:
-            draw_seeds(axes, training, BLUE, "while training, exploring")
-        random = reproduction.measure.get("dodge length random")
-        if random:
-            axes.axhline(random.mean, color=INK, linestyle="--", linewidth=1.4, label="random dodging, mean over seeds")
-        for length in PAPER_DODGE_LENGTHS:
-            label = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
-            axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=label)
-        axes.set(xlabel="thousand decisions", ylabel="decisions of an episode", ylim=(0.0, None))
+        figure = Figure(figsize=(13.0, 4.4))
+        for axes, unit in zip(figure.subplots(1, 2), ("length", "seconds"), strict=True):
+            _draw_survival(axes, reproduction, unit, place)
         figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
         shaded = len(reproduction.seeds) > 1
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title=_SHADED if shaded else None, alignment="left")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", title=_SHADED if shaded else None, alignment="left")
     return figure
+
+
+def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dict[str, str]) -> None:
+    greedy = seed_curves(reproduction.curves, unit, **place)
+    training = seed_curves(reproduction.training, f"episode_{unit}", **place)
+    if greedy:
+        draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
+    if training:
+        draw_seeds(axes, training, BLUE, "while training, exploring")
+    for policy, style in (("random", "--"), ("idle", "-.")):
+        measured = reproduction.measure.get(f"dodge {unit} {policy}")
+        if measured:
+            label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
+            axes.axhline(measured.mean, color=INK, linestyle=style, linewidth=1.4, label=label)
+    for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
+        papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
+        axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)
+    what = "decisions" if unit == "length" else "seconds"
+    axes.set(xlabel="thousand decisions", ylabel=f"{what} of an episode", ylim=(0.0, None))
 
 
 def _draw_skill(axes: Axes, reproduction: Reproduction, skill: str) -> None:
