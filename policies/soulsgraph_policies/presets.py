@@ -91,7 +91,7 @@ def _checked(name: str, current: object, value: Any) -> Any:
     return value
 
 
-#: What paid on this fight, chosen by the ablation of docs/results/reproduction (seeds 200 to 202).
+#: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
 _BEST: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
 
 PRESETS = {
