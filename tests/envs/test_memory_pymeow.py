@@ -89,6 +89,25 @@ def test_exceptions_become_ours_and_can_be_sent_between_processes():
         reader.read(BASE, 4)
 
 
+def test_access_denied_on_windows_is_an_ended_game_or_a_bad_address_and_no_lack_of_rights():
+    process = game()
+    reader = PymeowReader(process.pid, FakePyMeow({"Game.exe": [process]}, windows=True))
+    for ask in (lambda: reader.read(0x5000, 4), lambda: reader.write(0x5000, b"x")):
+        with pytest.raises(BadAddressError, match="0x5000"):
+            ask()
+    module = reader.module("Game.exe")
+    process.dead = True
+    asks = (
+        lambda: reader.read(BASE, 4),
+        lambda: reader.write(BASE, b"x"),
+        lambda: reader.module("Game.exe"),
+        lambda: reader.regions(module),
+    )
+    for ask in asks:
+        with pytest.raises(ProcessGoneError, match="start the game again"):
+            ask()
+
+
 def test_nothing_is_read_after_close():
     reader, _, _ = opened()
     reader.close()

@@ -148,8 +148,8 @@ class PymeowReader(Reader):
         try:
             return call()
         except self._pymeow.NimPyException as error:
-            number = _ERROR_NUMBER.search(str(error))
-            if number and int(number[1]) == _ACCESS_DENIED:
+            ended = self._process is not None and not self.running()
+            if _error_number(error) == _ACCESS_DENIED and not ended:
                 raise NoPermissionError(pid, _REMEDY) from None
             raise ProcessGoneError(pid) from None
 
@@ -157,10 +157,15 @@ class PymeowReader(Reader):
         try:
             return call()
         except self._pymeow.NimPyException as error:
-            number = _ERROR_NUMBER.search(str(error))
-            code = int(number[1]) if number else 0
-            if code == _ACCESS_DENIED or "access required" in str(error):
-                raise NoPermissionError(self.pid, _REMEDY) from None
-            if code == _NO_SUCH_PROCESS or not self.running():
+            if _error_number(error) == _NO_SUCH_PROCESS or not self.running():
                 raise ProcessGoneError(self.pid) from None
+            if "access required" in str(error):
+                raise NoPermissionError(self.pid, _REMEDY) from None
+            # Windows denies access to an ended process and to a page, but never rights that opening has granted.
             raise BadAddressError(address) from None
+
+
+def _error_number(error: Exception) -> int:
+    """Return the system's error number that pyMeow writes into its exceptions, 0 if there is none."""
+    number = _ERROR_NUMBER.search(str(error))
+    return int(number[1]) if number else 0

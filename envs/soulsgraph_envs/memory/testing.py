@@ -83,13 +83,15 @@ class FakePyMeow(ModuleType):
 
     Exceptions are classes made at each raise; a name finds the first process that has it as a part of
     its own; a process entry's base is another module's; every second walk over the processes fails;
-    bad sizes end the interpreter; only bytes and lists can be written.
+    bad sizes end the interpreter; only bytes and lists can be written. With `windows` it fails by that
+    system's error numbers, where an ended process and a page that may not be written are both access denied.
     """
 
     NimPyException = type("NimPyException", (Exception,), {"__module__": "nimpy"})
 
-    def __init__(self, processes: Mapping[str, Sequence[FakeProcess]]) -> None:
+    def __init__(self, processes: Mapping[str, Sequence[FakeProcess]], windows: bool = False) -> None:
         super().__init__("pyMeow")
+        self._windows = windows
         self._processes = [(name, one) for name, several in processes.items() for one in several]
         self._walks = 0
         self.forbidden = False
@@ -108,21 +110,21 @@ class FakePyMeow(ModuleType):
         raise self._error("Exception", f"Process {process!r} not found")
 
     def process_running(self, process: dict[str, Any]) -> bool:
-        """Tell whether a process is there; one that has ended but was not reaped is."""
-        return any(one.pid == process["pid"] for _, one in self._processes)
+        """Tell whether a process is there; one that has ended but was not reaped is, but not on Windows."""
+        return any(one.pid == process["pid"] and not (self._windows and one.dead) for _, one in self._processes)
 
     def close_process(self, process: dict[str, Any]) -> None:
         """Do nothing, as on Linux."""
 
     def enum_modules(self, process: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the modules of a process."""
-        self._walk()
+        self._walk_within(process)
         for one in self._of(process).modules:
             yield {"name": one.name, "base": one.base, "size": one.size, "end": one.base + one.size}
 
     def enum_memory_regions(self, process: dict[str, Any], module: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the regions of a module."""
-        self._walk()
+        self._walk_within(process)
         for start, block in self._of(process).memory.items():
             if module["base"] <= start < module["end"]:
                 yield {"start": start, "end": start + len(block), "size": len(block)}
@@ -151,12 +153,24 @@ class FakePyMeow(ModuleType):
         one = self._of(process)
         found = None if one.dead else one.find(address, size)
         if found is None:
-            reason = "3 - No such process" if one.dead else "14 - Bad address"
-            raise self._error("AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {reason}]")
+            raise self._error(
+                "AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
+            )
         return found
+
+    def _reason(self, what: str, one: FakeProcess) -> str:
+        if not self._windows:
+            return "3 - No such process" if one.dead else "14 - Bad address"
+        denied = one.dead or what == "Write failed"
+        return "5 - Access is denied." if denied else "299 - Only part of the request was completed."
 
     def _of(self, process: dict[str, Any]) -> FakeProcess:
         return next(one for _, one in self._processes if one.pid == process["pid"])
+
+    def _walk_within(self, process: dict[str, Any]) -> None:
+        if self._of(process).dead:
+            raise self._error("IOError", f"[Error: {self._reason('Walk failed', self._of(process))}]")
+        self._walk()
 
     def _walk(self) -> None:
         self._walks += 1
