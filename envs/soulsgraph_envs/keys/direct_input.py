@@ -1,4 +1,4 @@
-"""Keys on Windows: SendInput scan codes through pydirectinput or its fork pydirectinput-rgx."""
+"""Keys on Windows: SendInput scan codes through pydirectinput-rgx, or the older pydirectinput in its place."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from soulsgraph_envs.keys.names import MODIFIERS, check_key
 
 _BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "right"}
 _KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
+#: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
+_WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 
 
 class DirectInputDevice:
@@ -23,7 +25,7 @@ class DirectInputDevice:
 
     def __init__(self, sender: Any = None) -> None:
         self._sender = sender or import_sender()
-        # Unless told otherwise they wait after each call, the older one for 0.1 s: a whole control tick.
+        # Unless told otherwise they wait after each call, the older package for 0.1 s: a whole control tick.
         self._sender.PAUSE = 0
         # The mouse in a corner of the screen would otherwise end the program.
         self._sender.FAILSAFE = False
@@ -33,6 +35,11 @@ class DirectInputDevice:
         check_key(key)
         if key not in _BUTTONS and _KEYS.get(key, key) not in self._sender.KEYBOARD_MAPPING:
             raise GameError(f"key {key!r}: expected one that pydirectinput can send, found none; bind another.")
+        if key in _WRONG_IN_THE_OLDER and not hasattr(self._sender, "scancode_keyDown"):
+            raise GameError(
+                f"key {key!r}: expected pydirectinput-rgx, found the older pydirectinput, which sends another key; "
+                "replace it: pip uninstall pydirectinput, then pip install --force-reinstall pydirectinput-rgx."
+            )
 
     def press(self, key: str) -> None:
         """Send a key down."""
@@ -55,7 +62,7 @@ class DirectInputDevice:
 
 
 def import_sender() -> Any:
-    """Import whichever of the two packages owns the module `pydirectinput`.
+    """Import the module `pydirectinput` of whichever of the two packages was installed last.
 
     Raises:
         GameError: on a system other than Windows, or if neither is installed.
@@ -64,7 +71,7 @@ def import_sender() -> Any:
         import pydirectinput
     except ModuleNotFoundError as error:
         raise GameError(
-            "expected pydirectinput to be installed, found none; install it: pip install 'soulsgraph[game]'."
+            "expected pydirectinput-rgx to be installed, found none; install it: pip install 'soulsgraph[game]'."
         ) from error
     except (ImportError, AttributeError) as error:
         # Off Windows both packages install, and fail at the first look for its libraries.
