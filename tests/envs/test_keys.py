@@ -13,7 +13,8 @@ from soulsgraph_envs.keys.device import KeyDevice
 from soulsgraph_envs.keys.direct_input import DirectInputDevice
 from soulsgraph_envs.keys.held_keys import HeldKeys
 from soulsgraph_envs.keys.names import KEY_NAMES
-from soulsgraph_envs.keys.testing import FakeDevice, FakePyDirectInput
+from soulsgraph_envs.keys.testing import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
+from soulsgraph_envs.keys.user32 import User32Window
 
 OWN = """
 name = "own"
@@ -194,7 +195,7 @@ def test_the_fake_device_checks_its_caller() -> None:
 
 
 def test_direct_input_knows_every_key_but_the_extra_mouse_buttons() -> None:
-    sender = FakePyDirectInput()
+    sender = FakePyDirectInputRgx()
     device = DirectInputDevice(sender)
     for key in KEY_NAMES:
         if key not in ("mouse_back", "mouse_forward"):
@@ -204,6 +205,36 @@ def test_direct_input_knows_every_key_but_the_extra_mouse_buttons() -> None:
     assert "keyDown shiftleft" in sender.sent
     with pytest.raises(GameError, match="mouse_back"):
         device.check("mouse_back")
+
+
+def test_the_older_package_is_refused_for_the_keys_it_sends_wrongly() -> None:
+    device = DirectInputDevice(FakePyDirectInput())
+    for key in ("right_ctrl", "right_alt"):
+        with pytest.raises(GameError, match=r"expected pydirectinput-rgx, found the older .*pip uninstall"):
+            device.press(key)
+    for key in ("right_shift", "left_ctrl", "left_alt"):
+        device.press(key)
+
+
+def test_a_minimised_window_of_windows_has_no_keyboard_and_no_picture_until_it_is_restored() -> None:
+    user32 = FakeUser32(7)
+    window = User32Window(7, "DARK SOULS III", user32)
+    window.focus()
+    assert window.focused()
+    assert window.geometry() == (0, 0, 800, 450)
+    user32.minimised = True
+    assert user32.front
+    assert not window.focused()
+    for look in (window.geometry, window.capture):
+        with pytest.raises(GameError, match=r"'DARK SOULS III'.*found it minimised; restore it"):
+            look()
+    window.focus()
+    assert window.focused()
+    assert window.geometry() == (0, 0, 800, 450)
+    user32.alive = False
+    for look in (window.focused, window.geometry, window.capture):
+        with pytest.raises(GameError, match="is the game gone"):
+            look()
 
 
 def test_direct_input_says_why_it_cannot_be_used_here() -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from soulsgraph_envs.keys.held_keys import HeldKeys
 from soulsgraph_envs.keys.names import KEY_NAMES
 from soulsgraph_envs.keys.opening import open_key_device
 from soulsgraph_envs.keys.testing import PlainWindow, virtual_screen
-from soulsgraph_envs.keys.windows import find_window, keyboard_layout
+from soulsgraph_envs.keys.windows import choose_window, find_window, keyboard_layout
 from soulsgraph_envs.keys.x11 import open_display
 from soulsgraph_envs.keys.xtest import XTestDevice
 
@@ -230,6 +231,73 @@ def test_windows_of_one_title_are_told_apart_by_their_process(display: str) -> N
     window.close()
     for shown in pair:
         shown.close()
+
+
+def test_a_minimised_window_has_no_keyboard_and_no_picture(display: str, shown: PlainWindow) -> None:
+    window = find_window("DARK SOULS III", display=display)
+    window.focus()
+    # Window managers that show previews keep it mapped, and X may leave it the keyboard.
+    shown.set_minimised(True, mapped=True)
+    assert not window.focused()
+    with pytest.raises(GameError, match=r"'DARK SOULS III'.*found it minimised; restore it"):
+        window.capture()
+    shown.set_minimised(False)
+    assert window.focused()
+    window.close()
+
+
+def test_a_minimised_window_is_found_and_comes_back_to_the_front(display: str, shown: PlainWindow) -> None:
+    shown.set_minimised(True)
+    assert not shown.mapped
+    window = find_window("DARK SOULS III", display=display)
+    assert not window.focused()
+    window.focus()
+    assert shown.mapped
+    # What a window manager notes once it has restored it.
+    shown.set_minimised(False)
+    assert window.focused()
+    window.close()
+
+
+def test_a_window_of_another_pid_namespace_is_found_by_the_games_own_process(display: str) -> None:
+    # In a container such as Flatpak's, a program names itself by its id there.
+    code = (
+        "import os, sys; from soulsgraph_envs.keys.testing import PlainWindow; "
+        "shown = PlainWindow(sys.argv[1], 'contained', pid=os.getpid()); print(os.getpid(), flush=True); "
+        "sys.stdin.read()"
+    )
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.geteuid():
+        unshare += ["--user", "--map-root-user"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("a PID namespace cannot be made here")
+    command = [*unshare, sys.executable, "-c", code, display]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        inner = int(process.stdout.readline())
+        (outer,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        assert outer != inner
+        window = find_window("contained", outer, display)
+        window.focus()
+        assert window.focused()
+        window.close()
+        with pytest.raises(GameError, match=rf"of process {os.getpid()}, found 'contained' of process {inner}; name"):
+            find_window("contained", os.getpid(), display)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_a_window_of_the_process_itself_comes_before_one_of_its_id_in_a_namespace() -> None:
+    class Shown(NamedTuple):
+        title: str
+        pid: int
+
+    own, other = Shown("twin", 4001), Shown("twin", 7)
+    assert choose_window([other, own], "twin", 4001, inner_pid=7) == own
+    assert choose_window([other], "twin", 4001, inner_pid=7) == other
+    with pytest.raises(GameError, match=r"of process 4001, found 'twin' of process 7"):
+        choose_window([other], "twin", 4001)
 
 
 def test_a_window_that_is_not_there_is_told_with_those_that_are(display: str, shown: PlainWindow) -> None:

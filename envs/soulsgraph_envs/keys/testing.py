@@ -1,4 +1,4 @@
-"""For tests: a screen without a monitor, and a key device that remembers and checks its caller."""
+"""For tests: a screen without a monitor, windows on it and on Windows, devices that remember and check their caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import string
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.names import check_key
@@ -67,7 +68,7 @@ class FakeDevice:
 
 
 class FakePyDirectInput:
-    """What `DirectInputDevice` uses of pydirectinput 1.0.4; `sent` lists its calls."""
+    """What `DirectInputDevice` uses of pydirectinput 1.0.4, the older package; `sent` lists its calls."""
 
     KEYBOARD_MAPPING: ClassVar[frozenset[str]] = frozenset(
         [*string.ascii_lowercase, *string.digits, *(f"f{number}" for number in range(1, 13))]
@@ -101,6 +102,53 @@ class FakePyDirectInput:
         self.sent.append(f"{call} {key}")
 
 
+class FakePyDirectInputRgx(FakePyDirectInput):
+    """What `DirectInputDevice` uses of pydirectinput-rgx 2.1.3.1."""
+
+    def scancode_keyDown(self, scancodes: int) -> None:  # noqa: N802
+        """Exist, as in this package alone."""
+
+
+class FakeUser32(SimpleNamespace):
+    """What `User32Window` asks of user32 about one window; `alive`, `front` and `minimised` are its state.
+
+    As Windows may, it leaves a window that was minimised the one at the front, with an inside of 0 x 0 pixels
+    far outside the screen.
+    """
+
+    alive: bool
+    front: bool
+    minimised: bool
+
+    def __init__(self, handle: int, width: int = 800, height: int = 450) -> None:
+        # Functions and no methods: their callers set restype on them.
+        super().__init__(
+            IsWindow=lambda asked: asked.value == handle and self.alive,
+            IsIconic=lambda asked: self._is_here(asked) and self.minimised,
+            GetForegroundWindow=lambda: handle if self.front else 0,
+            SetForegroundWindow=lambda asked: self._set(asked, front=True),
+            ShowWindow=lambda asked, command: self._set(asked, minimised=command != 9),
+            GetClientRect=lambda asked, to: self._fill(asked, to, right=width, bottom=height),
+            ClientToScreen=lambda asked, to: self._fill(asked, to, x=0, y=0),
+        )
+        self.handle = handle
+        self.alive, self.front, self.minimised = True, False, False
+
+    def _is_here(self, asked: Any) -> bool:
+        return bool(asked.value == self.handle and self.alive)
+
+    def _set(self, asked: Any, **state: bool) -> bool:
+        if self._is_here(asked):
+            self.__dict__.update(state)
+        return self._is_here(asked)
+
+    def _fill(self, asked: Any, to: Any, **values: int) -> bool:
+        for name, value in values.items():
+            far = -32000 if name in "xy" else 0
+            setattr(to._obj, name, far if self.minimised else value)
+        return self._is_here(asked)
+
+
 class PlainWindow:
     """A red window of 80 x 50 pixels with a green stripe 10 wide at its left, that hears keys."""
 
@@ -119,6 +167,24 @@ class PlainWindow:
         window.map()
         window.create_window(0, 0, 10, 50, 0, screen.root_depth, background_pixel=self.GREEN).map()
         self._display.sync()
+        self._window = window
+
+    def set_minimised(self, minimised: bool, mapped: bool = False) -> None:
+        """Do what a window manager does to minimise the window, which some keep `mapped`, or to restore it."""
+        from Xlib.Xutil import IconicState, NormalState
+
+        kind = self._display.intern_atom("WM_STATE")
+        self._window.change_property(kind, kind, 32, [IconicState if minimised else NormalState, 0])
+        if minimised and not mapped:
+            self._window.unmap()
+        self._display.sync()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the window is on the screen, or would be were nothing before it."""
+        from Xlib import X
+
+        return bool(self._window.get_attributes().map_state == X.IsViewable)
 
     def keycodes(self) -> list[int]:
         """Give the keys that went down and up over the window since the last call, by X's numbers."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window
+from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window, minimised
 from soulsgraph_envs.pictures import Picture
 
 # Values of winuser.h and wingdi.h.
@@ -39,12 +39,15 @@ class _BitmapHeader(ctypes.Structure):
 
 
 class User32Window:
-    """One window by its handle; every method but `close` raises `GameError` once it is gone."""
+    """One window by its handle; every method but `close` raises `GameError` once it is gone.
 
-    def __init__(self, handle: int, title: str) -> None:
+    `user32` is Windows' library of that name, loaded if none is given.
+    """
+
+    def __init__(self, handle: int, title: str, user32: Any = None) -> None:
         self.title = title
         self._handle = ctypes.c_void_p(handle)
-        self._user32 = _library("user32")
+        self._user32 = user32 or _library("user32")
 
     def focus(self) -> None:
         """Bring the window to the front.
@@ -60,15 +63,18 @@ class User32Window:
             raise GameError(f"window {self.title!r}: expected it to come to the front, Windows refused; click it once.")
 
     def focused(self) -> bool:
-        """Tell whether the window is at the front."""
+        """Tell whether the window is at the front and not minimised, which may leave it the one at the front."""
         self._demand(self._user32.IsWindow(self._handle))
         front = self._user32.GetForegroundWindow
         front.restype = ctypes.c_void_p
-        return bool(front() == self._handle.value)
+        return bool(front() == self._handle.value) and not self._user32.IsIconic(self._handle)
 
     def geometry(self) -> Geometry:
-        """Give the place and size of the window's inside."""
+        """Give the place and size of the window's inside; a minimised window, which has none, is a `GameError`."""
         inside, corner = _Rectangle(), _Point(0, 0)
+        self._demand(self._user32.IsWindow(self._handle))
+        if self._user32.IsIconic(self._handle):
+            raise minimised(self.title)
         self._demand(self._user32.GetClientRect(self._handle, ctypes.byref(inside)))
         self._demand(self._user32.ClientToScreen(self._handle, ctypes.byref(corner)))
         return Geometry(corner.x, corner.y, inside.right, inside.bottom)

@@ -53,7 +53,7 @@ class Window(Protocol):
         ...
 
     def focused(self) -> bool:
-        """Tell whether keys reach it."""
+        """Tell whether keys reach it; never those of a minimised window."""
         ...
 
     def geometry(self) -> Geometry:
@@ -61,7 +61,7 @@ class Window(Protocol):
         ...
 
     def capture(self) -> Picture:
-        """Photograph its inside."""
+        """Photograph its inside; a minimised window, which shows none, is a `GameError`."""
         ...
 
     def close(self) -> None:
@@ -99,18 +99,35 @@ def keyboard_layout(display: str = "") -> Layout:
     return x11_layout(display)
 
 
-def choose_window(shown: Sequence[Candidate], title: str, pid: int) -> Candidate:
+def choose_window(shown: Sequence[Candidate], title: str, pid: int, inner_pid: int = 0) -> Candidate:
     """Choose the one window of a title, a process, or both.
+
+    `inner_pid` is the process's id within its own PID namespace, by which it names itself in a container; a
+    window of `pid` comes first.
 
     Raises:
         GameError: if there is none, or more than one.
     """
-    fitting = [window for window in shown if title in ("", window.title) and pid in (0, window.pid)]
+    titled = [window for window in shown if title in ("", window.title)]
+    fitting = [window for window in titled if pid in (0, window.pid)]
+    fitting = fitting or [window for window in titled if inner_pid and window.pid == inner_pid]
     if len(fitting) == 1:
         return fitting[0]
     wanted = " ".join([f"titled {title!r}"] * bool(title) + [f"of process {pid}"] * bool(pid))
     if fitting:
-        listed = ", ".join(f"{window.title!r} of process {window.pid}" for window in fitting)
+        listed = ", ".join(map(_with_process, fitting))
         raise GameError(f"expected one window {wanted}, found {len(fitting)}: {listed}; name the process too.")
+    if title and titled:
+        listed = ", ".join(map(_with_process, titled))
+        raise GameError(f"expected a window {wanted}, found {listed}; name in the games file the process that has it.")
     listed = ", ".join(sorted({repr(window.title) for window in shown})) or "none at all"
     raise GameError(f"expected a window {wanted}, found {listed}; start the game, and show its window.")
+
+
+def minimised(title: str) -> GameError:
+    """Make the error of a window that shows nothing because it is minimised."""
+    return GameError(f"window {title!r}: expected it on the screen, found it minimised; restore it.")
+
+
+def _with_process(window: Shown) -> str:
+    return f"{window.title!r} of {f'process {window.pid}' if window.pid else 'a process that it does not name'}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window
+from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window, minimised
 from soulsgraph_envs.keys.x11 import close_display, open_display, raised_as
 from soulsgraph_envs.pictures import Picture
 
@@ -29,6 +30,9 @@ class X11Window:
     def focus(self) -> None:
         """Bring the window to the front and give it the keyboard."""
         with self._asking():
+            if _is_minimised(self._display, self._window):
+                # Whoever maps a minimised window restores it (ICCCM 4.1.4).
+                self._window.map()
             if _property(self._display, self._root, "_NET_SUPPORTING_WM_CHECK"):
                 self._ask_window_manager()
             else:
@@ -36,13 +40,13 @@ class X11Window:
             self._display.sync()
 
     def focused(self) -> bool:
-        """Tell whether the keyboard goes to the window or to one within it."""
+        """Tell whether the keyboard goes to the window or to one within it; never while it is minimised."""
         with self._asking():
             self._window.get_geometry()
             inner = self._display.get_input_focus().focus
             while not isinstance(inner, int) and inner != self._window:
                 inner = inner.query_tree().parent
-            return not isinstance(inner, int)
+            return not isinstance(inner, int) and not _is_minimised(self._display, self._window)
 
     def geometry(self) -> Geometry:
         """Give the window's place and size."""
@@ -55,11 +59,13 @@ class X11Window:
         """Photograph the window, which must lie wholly on the screen with nothing before it.
 
         Raises:
-            GameError: also for a display without 24 bits of colour.
+            GameError: also for a minimised window, and a display without 24 bits of colour.
         """
         from Xlib import X
 
         with self._asking():
+            if _is_minimised(self._display, self._window):
+                raise minimised(self.title)
             size = self._window.get_geometry()
             if size.depth not in (24, 32):
                 raise GameError(
@@ -112,12 +118,12 @@ class _Found(NamedTuple):
 
 
 def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Window:
-    """Find one window that is on the screen; see `windows.find_window`."""
+    """Find one window that is on the screen or minimised; see `windows.find_window`."""
     connection = open_display(display)
     try:
         with raised_as("windows"):
             shown = list(_titled(connection, connection.screen().root))
-        found = choose_window(shown, title, pid)
+        found = choose_window(shown, title, pid, _inner_pid(pid))
     except BaseException:
         close_display(connection)
         raise
@@ -140,14 +146,14 @@ def x11_layout(display: str = "") -> Layout:
 
 
 def _titled(display: Any, parent: Any) -> Iterator[_Found]:
-    """Give every window on the screen that has a title, below `parent`."""
+    """Give every window on the screen or minimised that has a title, below `parent`."""
     from Xlib import X
     from Xlib.error import BadWindow
 
     for window in parent.query_tree().children:
         try:
             title = _title(display, window)
-            if title and window.get_attributes().map_state == X.IsViewable:
+            if title and (window.get_attributes().map_state == X.IsViewable or _is_minimised(display, window)):
                 process = _property(display, window, "_NET_WM_PID")
                 yield _Found(title, int(process[0]) if process else 0, window)
             yield from _titled(display, window)
@@ -161,6 +167,26 @@ def _title(display: Any, window: Any) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
+def _is_minimised(display: Any, window: Any) -> bool:
+    """Tell whether the window manager has minimised a window, which it may keep mapped for previews."""
+    from Xlib.Xutil import IconicState
+
+    state = _property(display, window, "WM_STATE")
+    return state is not None and int(state[0]) == IconicState
+
+
+def _inner_pid(pid: int) -> int:
+    """Return a process's id within its own PID namespace, 0 if Linux does not tell.
+
+    A process in a container, such as Flatpak's, names itself by that id in _NET_WM_PID.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), 0)
+
+
 def _property(display: Any, window: Any, name: str) -> Any:
-    found = window.get_full_property(display.intern_atom(name), 0)
+    found = window.get_full_property(display.get_atom(name), 0)
     return None if found is None else found.value
