@@ -91,6 +91,26 @@ def test_address_where_nothing_lies_and_process_that_has_ended_are_told_apart(tm
             reader.module("Game of a long name.exe")
 
 
+def test_process_whose_memory_is_gone_has_ended_though_its_id_lives_on(tmp_path):
+    # So it is for a moment while a process ends, and for good once it runs another program.
+    script = (
+        "import ctypes, os; text = ctypes.create_string_buffer(b'here', 64); "
+        "print(ctypes.addressof(text), flush=True); os.read(0, 1); os.execvp('cat', ['cat'])"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        address = int(process.stdout.readline())
+        reader = LinuxReader(process.pid)
+        gather = reader.gatherer([(address, 4)])
+        assert gather() == b"here"
+        process.stdin.write(b"\nwhat cat repeats\n")
+        assert process.stdout.readline() == b"what cat repeats\n"
+        for ask in (lambda: reader.read(address, 4), lambda: reader.write(address, b"x"), gather):
+            with pytest.raises(ProcessGoneError, match="start the game again"):
+                ask()
+        process.stdin.close()
+
+
 def test_read_that_runs_out_of_the_mapped_memory_is_no_half_result(tmp_path):
     with child(tmp_path) as (process, _, _):
         reader = LinuxReader(process.pid)

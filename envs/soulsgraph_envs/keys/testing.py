@@ -123,7 +123,7 @@ class FakeUser32(SimpleNamespace):
     def __init__(self, handle: int, width: int = 800, height: int = 450) -> None:
         # Functions and no methods: their callers set restype on them.
         super().__init__(
-            IsWindow=lambda asked: asked.value == handle and self.alive,
+            IsWindow=lambda asked: self._is_here(asked),
             IsIconic=lambda asked: self._is_here(asked) and self.minimised,
             GetForegroundWindow=lambda: handle if self.front else 0,
             SetForegroundWindow=lambda asked: self._set(asked, front=True),

@@ -70,7 +70,7 @@ class LinuxReader(Reader):
         except (OSError, OverflowError) as error:
             raise self._reason(address, error) from error
         if len(data) != size:
-            raise self._reason(address + len(data))
+            raise self._cut_off(address, len(data))
         return data
 
     def gatherer(self, spans: Sequence[tuple[int, int]]) -> Callable[[], bytes]:
@@ -95,7 +95,7 @@ class LinuxReader(Reader):
         except (OSError, OverflowError) as error:
             raise self._reason(address, error) from error
         if written != len(data):
-            raise self._reason(address + written)
+            raise self._cut_off(address, written)
 
     def module(self, name: str) -> Module:
         """Find a mapped file by its name; of a Windows program only the header may come from the file."""
@@ -129,6 +129,13 @@ class LinuxReader(Reader):
 
     def __del__(self) -> None:
         self.close()
+
+    def _cut_off(self, address: int, size: int) -> LinkError:
+        """Return the error of a read or write of `size` bytes; none at all means that the memory itself is gone.
+
+        That comes before the process counts as ended, and when it becomes another program.
+        """
+        return self._reason(address + size) if size else ProcessGoneError(self.pid)
 
     def _reason(self, address: int, error: Exception | None = None) -> LinkError:
         """Tell an ended process from an address where nothing lies, and from a lack of permission."""
