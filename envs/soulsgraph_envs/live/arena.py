@@ -60,11 +60,15 @@ class LiveArena:
 
 
 def arena_of(scenario: Scenario, boss: str) -> LiveArena:
-    """Give the arena in which a boss, by the name in its data, is fought; without a file the scenario's own disc."""
+    """Return the arena in which a boss, by the name in its data, is fought.
+
+    It is the scenario's own disc where the boss has no file, or the scenario lies elsewhere than the file's arena.
+    """
+    (x, y), z = scenario.arena.centre_m, scenario.arena.height_m
     for name in shipped_names("arena"):
         path = find("arena", name)
         arena = read_table(LiveArena, read_toml(path), Where(path))
-        if boss.startswith(arena.bosses):
+        if boss.startswith(arena.bosses) and arena.holds(x, y, z):
             return arena
     return _disc(scenario.arena, boss)
 

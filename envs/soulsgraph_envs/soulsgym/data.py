@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +30,9 @@ class Binding:
     roll_s: _Seconds
     move_s: _Seconds
 
+
+#: Where SoulsGym's boxes end: pi, rounded up.
+_HALF_TURN_RAD = 3.1416
 
 #: Of an animation that is not in the table: it binds nobody.
 _FREE = Binding("unknown", 0.0, 0.0, 0.0)
@@ -66,21 +69,58 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Coordinates:
+    """The places of a fight under SoulsGym's names: (x, y, z, angle), z up; a bonfire's angle may be left out."""
+
+    fog_wall: Pose
+    post_fog_wall: Pose
+    bonfire: tuple[float, ...]
+    boss_init_pose: Pose
+    player_init_pose: Pose
+    player_init_poses_random: tuple[Pose, ...] = ()
+    center: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class BossAnimations:
+    """A boss's animations by SoulsGym's kinds, in the order of their numbers."""
+
+    attacks: tuple[str, ...]
+    movement: tuple[str, ...]
+    misc: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Fight:
-    """A boss: where it is fought, from which poses (x, y, z, angle), and its numbered animations."""
+    """A boss: where it is fought, from which places, and its numbered animations."""
 
     name: str
-    reward_centre_m: Annotated[tuple[float, float], Between(-1e6, 1e6)]
-    boss_start: Pose
-    player_starts: tuple[Pose, ...]
-    boss_animations: tuple[str, ...]
+    #: The bonfire that the game is reloaded at, and where the camera looks to pass the fog wall.
+    bonfire: str
+    camera: Annotated[tuple[float, float, float], Between(-1.0, 1.0)]
     looped: tuple[str, ...]
     arena: Bounds
+    coordinates: Coordinates
+    animations: BossAnimations
+    #: What the reward's term for the place is measured from; without one there is no such term.
+    reward_centre_m: tuple[float, float] | None = None
+    #: The game's names for animations that the simulator calls otherwise.
+    simulated: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> tuple[list[float], list[float]]:
+        """Give the lowest and the highest pose (x, y, z, angle) of the arena."""
+        return [*self.arena.low_m, -_HALF_TURN_RAD], [*self.arena.high_m, _HALF_TURN_RAD]
 
     @cached_property
     def boss_numbers(self) -> dict[str, int]:
         """Map each of the boss's animations to its number."""
-        return {name: number for number, name in enumerate(self.boss_animations)}
+        kinds = self.animations
+        return {name: number for number, name in enumerate((*kinds.attacks, *kinds.movement, *kinds.misc))}
+
+    def in_game(self, animation: str) -> str:
+        """Return the game's name of a boss's animation, which the simulator may call otherwise."""
+        return self.simulated.get(animation, animation)
 
 
 @cache

@@ -22,9 +22,10 @@ from soulsgraph_envs.live.start import draw_start
 from soulsgraph_envs.live.translation import Row
 from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.game_state import AnimationClock, Floats, GameState
+from soulsgraph_envs.soulsgym.world import AnimationClock
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import Seeds, derive_seeds
 
@@ -82,7 +83,7 @@ class LiveWorld:
 
     def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the camera on it."""
-        self._poses = start, fight.boss_start
+        self._fight, self._poses = fight, (start, fight.coordinates.boss_init_pose)
         self._clocks = AnimationClock(player_table().looped), AnimationClock(fight.looped)
         self._scenario, boss = scenario, load_boss(scenario.boss)
         self._names = animations_of(load_player(scenario.player)), boss_table(boss)
@@ -135,6 +136,8 @@ class LiveWorld:
 
     def _look(self, reading: Reading) -> GameState:
         player, boss = (str(table.key(reading)) for table in self._names)
+        # A running game has names of its own; the stand-in has the simulator's.
+        boss = self._fight.in_game(boss)
         transition = self._scenario.transition
         if transition is not None and boss == transition.animation.name:
             self._phase = 2
@@ -158,7 +161,7 @@ class LiveWorld:
             boss_animation=boss,
             boss_animation_duration=elapsed_s[1],
             lock_on=_number(reading, "locked") > 0,
-            frost_resistance=float(reading.get("frost_resistance", 0.0)),
+            frost_resistance=_share(reading, "frost_resistance"),
             frost_effect=float(reading.get("frost_effect", 0.0)),
         )
 
@@ -169,3 +172,9 @@ def _number(reading: Reading, name: str) -> float:
 
 def _array(reading: Reading, *names: str) -> Floats:
     return np.array([_number(reading, name) for name in names])
+
+
+def _share(reading: Reading, name: str) -> float:
+    """Return a level as a share of its maximum; 1 where the game has neither."""
+    most = float(reading.get(f"{name}_max", 0.0))
+    return float(reading[name]) / most if most > 0.0 else 1.0

@@ -10,7 +10,7 @@ from math import atan2
 import numpy as np
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.soulsgym.game_state import Floats
+from soulsgraph_envs.soulsgym.core.game_state import Floats
 from soulsgraph_envs.state import wrap_angle
 
 #: The camera looks at the target well enough to lock on when the cosine between them is above this.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from soulsgraph_envs.catalogue import load_player
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import UNKNOWN, Fight, frost_of, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidPlayerStateError
-from soulsgraph_envs.soulsgym.game_state import GameState
 
 #: The longest duration of an animation that is shown, in seconds; longer ones are cut.
 _LONGEST_S = 10.0
@@ -31,7 +30,7 @@ class Observer:
     def __init__(self, fight: Fight, scenario: Scenario) -> None:
         self._fight = fight
         self._body = body = load_player(scenario.player).body
-        low, high = fight.arena.low_m, fight.arena.high_m
+        low, high = fight.limits
         self._levels = {
             "player_hp": _level(body.hp),
             "player_sp": _level(body.stamina),
@@ -39,10 +38,10 @@ class Observer:
             "player_animation_duration": _level(_LONGEST_S),
             "boss_animation_duration": _level(_LONGEST_S),
         }
-        if frost := frost_of(scenario.boss):
-            self._levels |= {"frost_resistance": _level(frost.threshold), "frost_effect": _level(1.0)}
-        pose = _box((*low, -pi), (*high, pi))
-        camera = _box((*low, -1.0, -1.0, -1.0), (*high, 1.0, 1.0, 1.0))
+        if frost_of(scenario.boss):
+            self._levels |= {"frost_resistance": _level(1.0), "frost_effect": _level(1.0)}
+        pose = _box(low, high)
+        camera = _box((*low[:3], -1.0, -1.0, -1.0), (*high[:3], 1.0, 1.0, 1.0))
         self._poses = {"player_pose": pose, "boss_pose": pose, "camera_pose": camera}
         numbers: dict[str, Space[Any]] = {
             "phase": Discrete(2, start=1),
@@ -50,7 +49,7 @@ class Observer:
             "player_max_sp": Discrete(1, start=int(body.stamina)),
             "boss_max_hp": Discrete(1, start=int(scenario.boss_hp_full)),
             "player_animation": Discrete(len(player_table().animations) + 1, start=UNKNOWN),
-            "boss_animation": Discrete(len(fight.boss_animations) + 1, start=UNKNOWN),
+            "boss_animation": Discrete(len(fight.boss_numbers) + 1, start=UNKNOWN),
             "lock_on": Discrete(2),
         }
         self.space = Dict({**numbers, **self._levels, **self._poses})
@@ -95,6 +94,6 @@ def _level(most: float) -> Box:
 
 
 def _within(box: Box, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Cut to the box: stamina runs below 0, an angle's float32 beyond pi, a camera through a wall."""
+    """Cut to the box: stamina runs below 0, a camera through a wall."""
     shown: npt.NDArray[np.float32] = np.minimum(np.maximum(np.asarray(values, np.float32), box.low), box.high)
     return shown

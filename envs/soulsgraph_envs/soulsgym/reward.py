@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import hypot
 
-from soulsgraph_envs.soulsgym.game_state import GameState
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 
 _END = 0.1
 _APPROACH = 0.01
@@ -12,8 +12,8 @@ _APPROACH = 0.01
 _NEAR_M = 4.0
 
 
-def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, float]) -> float:
-    """Reward HP taken and kept, victory and, while the fight lasts, standing near the arena's middle.
+def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
+    """Reward HP taken and kept, victory and, while the fight lasts, standing near `centre_m` if there is one.
 
     HP counts as a share of its maximum, about -1 to 1 over a fight; the end is worth 0.1 more, or less
     (source: SoulsGym's Iudex environments).
@@ -23,11 +23,13 @@ def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, flo
     return taken + kept + _base(before, after, centre_m)
 
 
-def _base(before: GameState, after: GameState, centre_m: tuple[float, float]) -> float:
+def _base(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
     if after.boss_hp <= 0:
         return _END
     if after.player_hp <= 0:
         return -_END
+    if centre_m is None:
+        return 0.0
     was_m, is_m = (_distance_m(state, centre_m) for state in (before, after))
     return _APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0
 

@@ -10,8 +10,9 @@ from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose, frost_of, player_table
-from soulsgraph_envs.soulsgym.game_state import AnimationClock, Floats, GameState
+from soulsgraph_envs.soulsgym.world import AnimationClock
 from soulsgraph_envs.state import RAW_SIZE, Raw
 from soulsgraph_envs.streams import derive_seeds
 
@@ -39,12 +40,13 @@ class SimulatedWorld:
 
     def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the lock taken."""
+        self._fight = fight
         self._clocks = AnimationClock(player_table().looped), AnimationClock(fight.looped)
         self._frost = frost_of(scenario.boss)
         self._transition = scenario.transition and scenario.transition.animation.name
         self._raw = self.game.reset(_LANE, scenario, derive_seeds(seed))
         self._place("player", start)
-        self._place("boss", fight.boss_start)
+        self._place("boss", fight.coordinates.boss_init_pose)
         self.game.override(0, no_attack=1.0, no_move=1.0)
         for _ in range(_PRESSES_TO_LOCK_ON):
             if not self._raw[0, Raw.LOCKED]:
@@ -67,6 +69,15 @@ class SimulatedWorld:
 
     def _step(self, controls: Control) -> None:
         self._raw = self.game.step(np.array([controls], np.uint32))
+        for who, x in (("player", Raw.PLAYER_X), ("boss", Raw.BOSS_X)):
+            self._keep_in(who, *self._raw[0, x : x + 2])
+
+    def _keep_in(self, who: str, x: float, y: float) -> None:
+        """Stop a fighter at the arena's limits: the simulator's own ground is a disc, and may be wider."""
+        (low_x, low_y, _), (high_x, high_y, _) = self._fight.arena.low_m, self._fight.arena.high_m
+        within = min(max(x, low_x), high_x), min(max(y, low_y), high_y)
+        if within != (x, y):
+            self.game.override(0, **{f"{who}_x": within[0], f"{who}_y": within[1]})
 
     def _place(self, who: str, pose: Pose) -> None:
         x, y, _, angle = pose
@@ -75,9 +86,10 @@ class SimulatedWorld:
     def _look(self) -> GameState:
         raw = self._raw[0].tolist()
         names = self.game.animation_names(0)
+        boss = self._fight.in_game(names.boss)
         player_s, boss_s = (
             clock.elapsed_s(name, raw[time_s], self.step_s)
-            for clock, name, time_s in zip(self._clocks, names[:2], _TIMES, strict=True)
+            for clock, name, time_s in zip(self._clocks, (names.player, boss), _TIMES, strict=True)
         )
         resistance, effect = self._frost_left()
         return GameState(
@@ -93,7 +105,7 @@ class SimulatedWorld:
             camera_pose=self._camera(),
             player_animation=names.player,
             player_animation_duration=player_s,
-            boss_animation=names.boss,
+            boss_animation=boss,
             boss_animation_duration=boss_s,
             lock_on=raw[Raw.LOCKED] > 0,
             frost_resistance=resistance,
@@ -106,9 +118,9 @@ class SimulatedWorld:
         return np.concatenate((head - _BEHIND_M * looks, looks))
 
     def _frost_left(self) -> tuple[float, float]:
-        """Give what is left of the resistance, and of the effect as a share."""
+        """Return the shares that are left of the resistance and of the effect."""
         if self._frost is None:
-            return 0.0, 0.0
+            return 1.0, 0.0
         values = self.game.values(0)
         slowed_s = values["slowed_frames"] / FRAMES_PER_S
-        return self._frost.threshold - values["build_up"], slowed_s / self._frost.slowed_s
+        return 1.0 - values["build_up"] / self._frost.threshold, slowed_s / self._frost.slowed_s

@@ -12,8 +12,8 @@ from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose
-from soulsgraph_envs.soulsgym.game_state import GameState
 
 
 def standing(**values: Any) -> GameState:

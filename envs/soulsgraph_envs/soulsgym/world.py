@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose
-from soulsgraph_envs.soulsgym.game_state import GameState
 
 
 class World(Protocol):
@@ -41,3 +42,18 @@ class World(Protocol):
     def close(self) -> None:
         """Release every key and leave the game playable; a second call does nothing."""
         ...
+
+
+class AnimationClock:
+    """Count how long an animation has been played, over the rounds of one that is played in a loop."""
+
+    def __init__(self, looped: Collection[str]) -> None:
+        self._looped = looped
+        self._name, self._elapsed_s = "", 0.0
+
+    def elapsed_s(self, name: str, time_s: float, step_s: float) -> float:
+        """Take what the game says a step later, and give the seconds since the animation began."""
+        going_on = name == self._name and name in self._looped
+        self._elapsed_s = self._elapsed_s + step_s if going_on else time_s
+        self._name = name
+        return self._elapsed_s

@@ -11,10 +11,10 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.soulsgym.actions import ACTIONS, NOTHING
 from soulsgraph_envs.soulsgym.data import DATA, load_fight
+from soulsgraph_envs.soulsgym.envs.soulsenv import SoulsEnv
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings, LockOnFailure, ResetError, SoulsGymException
 from soulsgraph_envs.soulsgym.lock_on import LockOn
 from soulsgraph_envs.soulsgym.observation import Observer
-from soulsgraph_envs.soulsgym.souls_env import SoulsEnv
 
 _ATTEMPTS = 3
 _STEPS_TO_LOCK_ON = 30
@@ -34,13 +34,13 @@ class BossEnv(SoulsEnv):
     #: Begin at any of the fight's poses, not at the first.
     random_player_pose = False
 
-    def prepare(self, fight: str, scenario: str) -> None:
-        """Take a fight and a scenario of `data/soulsgym`; the spaces are complete from here on.
+    def prepare(self, scenario: str) -> None:
+        """Take the fight of `ENV_ID` and a scenario of `data/soulsgym`; the spaces are complete from here on.
 
         Raises:
             InvalidGameSettings: if the world cannot carry out one of the 20 actions.
         """
-        self._fight = load_fight(fight)
+        self._fight = load_fight(self.ENV_ID)
         self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
         self._observer = Observer(self._fight, self._scenario)
         self.observation_space = self._observer.space
@@ -60,7 +60,7 @@ class BossEnv(SoulsEnv):
     @property
     def obs(self) -> Any:
         """Give the observation of the present state: SoulsGym's dictionary."""
-        return self._observer.observe(self.game_state)
+        return self._observer.observe(self._present)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -87,8 +87,9 @@ class BossEnv(SoulsEnv):
         raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
 
     def _begin(self) -> None:
-        starts = self._fight.player_starts
-        start = starts[self.np_random.integers(len(starts))] if self.random_player_pose else starts[0]
+        places = self._fight.coordinates
+        starts = places.player_init_poses_random if self.random_player_pose else (places.player_init_pose,)
+        start = starts[self.np_random.integers(len(starts))]
         seed = int(self.np_random.integers(_SEEDS))
         self._state = self.world.begin(self._fight, self._scenario, start, seed)
         self._observer.check(self._state)

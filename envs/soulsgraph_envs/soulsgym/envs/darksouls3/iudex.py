@@ -9,21 +9,32 @@ from gymnasium.spaces import Box
 
 from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.simulator.render import is_size
-from soulsgraph_envs.soulsgym.boss_env import BossEnv, checked_phase
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import load_fight
+from soulsgraph_envs.soulsgym.envs.boss_env import BossEnv, checked_phase
+from soulsgraph_envs.soulsgym.envs.soulsenv import Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.game_state import GameState
 from soulsgraph_envs.soulsgym.reward import fight_reward
-from soulsgraph_envs.soulsgym.souls_env import Options, SoulsEnvDemo
+
+_FIGHT = load_fight("iudex")
+#: What SoulsGym calls the state of this fight.
+IudexState = GameState
 
 
 class _Iudex(BossEnv):
     """What every environment of Iudex shares."""
 
+    ENV_ID = "iudex"
+    BONFIRE, CAM_SETUP_POSE = _FIGHT.bonfire, list(_FIGHT.camera)
+    ARENA_LIM_LOW, ARENA_LIM_HIGH = _FIGHT.limits
+    IUDEX_MAX_HP = 1037
+    #: Seconds between reloads of a running game; another number goes into `reload_after_s` of the games file.
+    HARD_RESET_INTERVAL = 900
+
     @staticmethod
     def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
         """Give SoulsGym's reward; the middle of its arena is (139, 596)."""
-        return fight_reward(game_state, next_game_state, load_fight("iudex").reward_centre_m)
+        return fight_reward(game_state, next_game_state, _FIGHT.reward_centre_m)
 
 
 class IudexEnv(_Iudex):
@@ -48,7 +59,7 @@ class IudexEnv(_Iudex):
         self.phase = checked_phase(phase)
         super().__init__(game_speed, skip_steps, **options)
         self.random_player_pose = random_player_pose or init_pose_randomization
-        self.prepare("iudex", f"iudex-phase{self.phase}")
+        self.prepare(f"iudex-phase{self.phase}")
 
 
 class IudexImgEnv(IudexEnv):
@@ -85,7 +96,7 @@ class IudexImgEnv(IudexEnv):
     @property
     def info(self) -> dict[str, Any]:
         """Give the actions the player can begin, and `boss_hp`, which a picture hardly tells."""
-        return {**super().info, "boss_hp": self.game_state.boss_hp}
+        return {**super().info, "boss_hp": self._present.boss_hp}
 
 
 class IudexEnvDemo(_Iudex, SoulsEnvDemo):
@@ -94,4 +105,14 @@ class IudexEnvDemo(_Iudex, SoulsEnvDemo):
     def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
         self.random_player_pose = random_player_pose
-        self.prepare("iudex", "iudex-full")
+        self.prepare("iudex-full")
+
+    @property
+    def phase(self) -> int:
+        """Return the phase that is fought, 1 before the first reset."""
+        return self._state.phase if self._state else 1
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin, and `boss_hp`, which SoulsAI's evaluation counts victories by."""
+        return {**super().info, "boss_hp": self._present.boss_hp}

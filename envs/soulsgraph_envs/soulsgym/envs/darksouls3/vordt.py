@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from soulsgraph_envs.soulsgym.boss_env import BossEnv, checked_phase
+from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import load_fight
-from soulsgraph_envs.soulsgym.game_state import GameState
+from soulsgraph_envs.soulsgym.envs.boss_env import BossEnv, checked_phase
+from soulsgraph_envs.soulsgym.envs.soulsenv import Options
 from soulsgraph_envs.soulsgym.reward import fight_reward
-from soulsgraph_envs.soulsgym.souls_env import Options
+
+_FIGHT = load_fight("vordt")
+#: What SoulsGym calls the state of this fight.
+VordtState = GameState
 
 
 class VordtEnv(BossEnv):
@@ -18,14 +22,19 @@ class VordtEnv(BossEnv):
         InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
     """
 
+    ENV_ID = "vordt"
+    BONFIRE, CAM_SETUP_POSE = _FIGHT.bonfire, list(_FIGHT.camera)
+    ARENA_LIM_LOW, ARENA_LIM_HIGH = _FIGHT.limits
+    VORDT_MAX_HP = 1328
+
     def __init__(
         self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
     ) -> None:
         self.phase = checked_phase(phase)
         super().__init__(game_speed, skip_steps, **options)
-        self.prepare("vordt", f"vordt-phase{self.phase}")
+        self.prepare(f"vordt-phase{self.phase}")
 
     @staticmethod
     def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
-        """Give SoulsGym's reward of a fight, about the middle of Vordt's arena."""
-        return fight_reward(game_state, next_game_state, load_fight("vordt").reward_centre_m)
+        """Return SoulsGym's reward, which has no term for the place in Vordt's arena."""
+        return fight_reward(game_state, next_game_state, _FIGHT.reward_centre_m)

@@ -19,9 +19,9 @@ from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.games import SIMULATOR
 from soulsgraph_envs.pictures import Picture
 from soulsgraph_envs.soulsgym.actions import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS
+from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetNeeded
-from soulsgraph_envs.soulsgym.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.lock_on import LockOn
 from soulsgraph_envs.soulsgym.world import World
 from soulsgraph_envs.soulsgym.worlds import make_world
@@ -56,6 +56,10 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         InvalidGameSettings: for a speed or render mode that cannot be, or a driver that lacks one of the actions.
     """
 
+    #: What the boss is called in the static tables.
+    ENV_ID = ""
+    #: Seconds of the game in a step.
+    step_size = 0.1
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
     #: A running game is made whole after every step, and HP counted here: nobody dies there, no phase changes.
     refills: ClassVar[bool] = True
@@ -112,11 +116,15 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     @property
     def game_state(self) -> GameState:
-        """Give the present state.
+        """Return a copy of the present state, as `game_state()` does too: SoulsGym had both.
 
         Raises:
             ResetNeeded: before the first reset.
         """
+        return self._present.copy()
+
+    @property
+    def _present(self) -> GameState:
         if self._state is None:
             raise ResetNeeded("expected an episode under way, found none: call reset first.")
         return self._state
@@ -129,7 +137,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             UnknownNameError: for any other action.
             GameStateError: if the game broke the episode off; nothing of this step is to be learned from.
         """
-        before = self.game_state
+        before = self._present
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
         if not self.action_space.contains(action):
@@ -137,7 +145,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
             self._advance(NOTHING)
-        reward = self.compute_reward(before, self.game_state)
+        reward = self.compute_reward(before, self._present)
         return self.obs, float(reward), self.terminated, False, self.info
 
     def current_valid_actions(self) -> list[int]:
@@ -165,7 +173,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def render(self) -> Picture | None:  # type: ignore[override]
         """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `step` does."""
-        return self._frame(_RENDERED) if self.render_mode and self.game_state else None
+        return self._frame(_RENDERED) if self.render_mode and self._present else None
 
     def close(self) -> None:
         """Leave the game playable; a second call does nothing."""
@@ -206,7 +214,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def _lock_on(self, target_pose: Floats | None = None) -> None:
         """Queue for the next step the keys that turn the camera to the boss, or to a pose, and lock on."""
-        state = self.game_state
+        state = self._present
         if state.player_animation not in _THROWN:
             target = state.boss_pose if target_pose is None else np.asarray(target_pose, float)
             self._queued |= self._lock.keys(state.camera_pose, target)

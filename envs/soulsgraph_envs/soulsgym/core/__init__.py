@@ -1,0 +1,1 @@
+"""SoulsGym's `core`: the state of a fight, and the static tables."""

@@ -1,0 +1,94 @@
+"""SoulsGym's static tables, each by game and then as SoulsGym has it, made of this package's own data.
+
+Names are SoulsGym's: a key's name to the key, a key to its Windows code, an action's number to key names, an
+animation to its number and times, a pointer chain to its offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from soulsgraph_envs.keys.bindings import load_bindings
+from soulsgraph_envs.memory.address_map import AddressMap, load_address_map
+from soulsgraph_envs.schema import Where, read_table, read_toml
+from soulsgraph_envs.soulsgym.actions import NAMED_ACTIONS, PRESSES
+from soulsgraph_envs.soulsgym.data import DATA, Fight, load_fight, player_table
+
+#: The game whose tables there are; every table is a dictionary with this one key.
+GAME_ID = "DarkSoulsIII"
+Table = dict[str, Any]
+_KINDS = ("attacks", "movement", "misc")
+
+
+@dataclass(frozen=True)
+class _Static:
+    """What no other file of data has."""
+
+    critical_player_animations: dict[str, tuple[float, ...]]
+    player_stats: dict[str, tuple[int, ...]]
+    bases: dict[str, str]
+    offsets: dict[str, str]
+    boss_offsets: dict[str, str]
+    bonfires: dict[str, int]
+
+
+def _keybindings() -> Table:
+    keys = load_bindings("dark-souls-3")
+    named = {
+        name: "".join((*held, *tapped)) for name, press in PRESSES.items() for held, tapped in [keys.keys_for(press)]
+    }
+    named["lockon"] = named["lock_on"]  # the name in 1.1.0
+    return {name: " " if key == "space" else key for name, key in named.items()}
+
+
+def _player_animations() -> Table:
+    animations = enumerate(player_table().animations)
+    return {a.name: {"timings": [a.attack_s, a.roll_s, a.move_s], "ID": number} for number, a in animations}
+
+
+def _boss_animations(fight: Fight) -> Table:
+    kinds = {kind: list(getattr(fight.animations, kind)) for kind in _KINDS}
+    named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
+    return {**kinds, "all": named}
+
+
+def _coordinates(fight: Fight) -> Table:
+    return {name: np.array(place) for name, place in asdict(fight.coordinates).items() if place}
+
+
+def _chains(found: AddressMap, fields: dict[str, str], prefix: str = "") -> Table:
+    return {f"{prefix}{name}": list(found.chain(field).offsets) for name, field in fields.items()}
+
+
+def _regex(pattern: str) -> str:
+    """Write a byte pattern such as "48 8B ??" as SoulsGym does: a regular expression."""
+    return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
+
+
+_STATIC = read_table(_Static, read_toml(DATA / "static.toml"), Where(DATA / "static.toml"))
+_IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
+_FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
+_BASES = {name: _IUDEX.bases[base] for name, base in _STATIC.bases.items()}
+
+keybindings = {GAME_ID: _keybindings()}
+keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
+actions = {GAME_ID: {number: list(names) for number, names in enumerate(NAMED_ACTIONS)}}
+coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
+player_animations = {GAME_ID: _player_animations()}
+critical_player_animations = {GAME_ID: {k: list(v) for k, v in _STATIC.critical_player_animations.items()}}
+boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
+player_stats = {GAME_ID: {name: list(stats) for name, stats in _STATIC.player_stats.items()}}
+bonfires = {GAME_ID: _STATIC.bonfires}
+address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
+address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
+address_offsets = {
+    GAME_ID: {
+        **_chains(_IUDEX, _STATIC.offsets),
+        **_chains(_IUDEX, _STATIC.boss_offsets, "Iudex"),
+        **_chains(_VORDT, _STATIC.boss_offsets, "Vordt"),
+    }
+}

@@ -1,0 +1,1 @@
+"""SoulsGym's `envs`: the environments and what they derive from."""

@@ -1,0 +1,1 @@
+"""SoulsGym's environments of Dark Souls III."""

@@ -1,0 +1,1 @@
+"""SoulsGym's `games`: what is known of a game without running it."""
