@@ -147,6 +147,11 @@ def test_arenas_go_by_the_boss_and_else_by_the_scenarios_disc() -> None:
     assert disc.holds(142.0, 595.0, -68.8)
     assert not disc.holds(142.0, 640.0, -68.8)
     assert (disc.entrance, disc.transition) == (None, None)
+    hall = arena_of(load_scenario("vordt-in-place"), "Vordt of the Boreal Valley, calm")
+    assert (hall.low_m, hall.high_m) == ((13.0, -7.0, -27.0), (42.0, 46.0, -15.0))
+    assert hall.entrance is not None
+    assert hall.entrance.outside_m == (27.9, 46.0, -25.64)
+    assert hall.reload == {"boss_flags": 0x40, "last_bonfire": 3002954}
 
 
 def test_the_floor_is_that_of_the_nearest_known_point() -> None:

@@ -43,7 +43,7 @@ def distance(world: World, other: dict[str, float | str]) -> float:
     return hypot(float(now["boss_x"]) - float(other["boss_x"]), float(now["boss_y"]) - float(other["boss_y"]))
 
 
-@pytest.mark.parametrize("encounter", ["iudex", "vordt", "margit"])
+@pytest.mark.parametrize("encounter", ["iudex", "vordt", "vordt-in-place", "margit"])
 def test_every_field_has_a_value_in_every_encounter(encounter: str) -> None:
     world = open_world(encounter=encounter)
     play(world, 1.0)

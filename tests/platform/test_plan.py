@@ -95,3 +95,8 @@ def test_a_fights_digest_follows_what_its_files_say_wherever_they_lie(text, tmp_
     first, moved = (scenario_digest(_own_fight(tmp_path / name, text, 1.25)) for name in ("here", "there"))
     assert first == moved
     assert scenario_digest(_own_fight(tmp_path / "harder", text, 1.5)) != first
+
+
+def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
+    # SoulsGym's poses and arena are in scenarios of its own: this one keeps its starts and its ground.
+    assert scenario_digest("vordt") == "eca6271da4bdbebdd3cf1bca54e2e1f4a3fc5527bc1ff29704fdd7255bca2cc8"

@@ -79,6 +79,7 @@ class FakeLink:
     """
 
     bindings = "dark-souls-3"
+    encounter = "iudex"
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class FakeLink:
 
     def _begin(self, at_bonfire: bool, met: bool = True) -> None:
         scenario, seed = self._made
-        self.world = World(load_surroundings("iudex"), load_scenario(scenario), seed, at_bonfire, met)
+        self.world = World(load_surroundings(self.encounter), load_scenario(scenario), seed, at_bonfire, met)
         self._readings = Readings(self.world)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}

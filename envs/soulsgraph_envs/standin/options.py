@@ -18,7 +18,7 @@ class StandInOptions:
     map: str = "dark-souls-3-1.15.2"
     """Address map its memory is laid out by: stand-in, dark-souls-3-1.15.2, elden-ring-1.16.1, or a TOML file."""
     encounter: str = ""
-    """Encounter to play: iudex, vordt, margit; the map's own if not given."""
+    """Encounter to play: iudex, vordt, vordt-in-place, margit; the map's own if not given."""
     scenario: str = ""
     """Scenario that fights as the encounter's boss: a name or a TOML file; the encounter's own if not given."""
     at: Literal["arena", "bonfire", "new-game"] = "arena"

@@ -87,12 +87,12 @@ def load_surroundings(name_or_path: str | Path) -> Surroundings:
 
 
 def surroundings_of(address_map: str) -> Surroundings:
-    """Load the shipped encounter that an address map shows.
+    """Load the shipped encounter that an address map shows, the first by name of several.
 
     Raises:
         UnknownNameError: if none does.
     """
-    shown = {name: one for one in map(load_surroundings, shipped_names("encounter")) for name in one.maps}
+    shown = {name: one for one in map(load_surroundings, reversed(shipped_names("encounter"))) for name in one.maps}
     if address_map not in shown:
         raise UnknownNameError("address map that an encounter is shown by", address_map, shown)
     return shown[address_map]
