@@ -51,6 +51,22 @@ def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
     assert len(seen & {"Move", "RollingMedium", "AttackRightLight1", "AttackRightHeavy1Sta", "ParryLeftStart"}) > 2
 
 
+def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path):
+    games = tmp_path / "games.toml"
+    vordt = {"map": "dark-souls-3-1.15.2-vordt", "encounter": "vordt-in-place", "at": "bonfire"}
+    with virtual_screen() as display, StandInProcess(StandInOptions(**vordt, display=display, settings=games)):
+        env = gymnasium.make("soulsgraph/SoulsGymVordt-v0", driver="memory", games=games)
+        shown, _ = env.reset(seed=0)
+        assert shown["player_pose"][:2] == pytest.approx([28.24, 37.0], abs=0.6)
+        assert (shown["lock_on"], shown["boss_hp"][0], shown["frost_resistance"][0]) == (1, 1328, 1)
+        for _ in range(20):
+            shown = env.step(AHEAD)[0]
+            assert env.observation_space.contains(shown)
+            assert shown["boss_animation"] >= 0
+        assert shown["player_pose"][1] < 35
+        env.close()
+
+
 def test_its_pictures_follow_the_fight_through_either_driver(tmp_path):
     games = {driver: tmp_path / f"{driver}.toml" for driver in ("memory", "siphon")}
     with virtual_screen() as display:
