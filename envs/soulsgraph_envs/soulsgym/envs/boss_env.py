@@ -88,7 +88,8 @@ class BossEnv(SoulsEnv):
 
     def _begin(self) -> None:
         places = self._fight.coordinates
-        starts = places.player_init_poses_random if self.random_player_pose else (places.player_init_pose,)
+        anywhere = places.player_init_poses_random if self.random_player_pose else ()
+        starts = anywhere or (places.player_init_pose,)
         start = starts[self.np_random.integers(len(starts))]
         seed = int(self.np_random.integers(_SEEDS))
         self._state = self.world.begin(self._fight, self._scenario, start, seed)
