@@ -7,13 +7,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import soulsgraph_envs.soulsgym as soulsgym
-from soulsgraph_envs.catalogue import load_boss
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.registration import register_environments
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsEnv, SoulsEnvDemo, VordtEnv
 from soulsgraph_envs.soulsgym.actions import NOTHING
-from soulsgraph_envs.soulsgym.data import load_fight, player_table
+from soulsgraph_envs.soulsgym.data import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
 from soulsgraph_envs.soulsgym.testing import FakeWorld, standing
 
@@ -85,58 +84,6 @@ def test_an_episode_begins_at_the_published_pose_with_the_lock_taken():
     assert (shown["lock_on"], shown["phase"], shown["boss_hp"][0]) == (1, 1, 1037)
     assert info["allowed_actions"] == list(range(20))
     assert info["action_mask"].all()
-
-
-def test_vordts_shape_is_soulsgyms():
-    spaces = VordtEnv().observation_space.spaces
-    assert set(spaces) - set(IudexEnv().observation_space.spaces) == {"frost_resistance", "frost_effect"}
-    assert spaces["boss_animation"] == gymnasium.spaces.Discrete(28, start=-1)
-    assert spaces["boss_max_hp"] == gymnasium.spaces.Discrete(1, start=1328)
-    for frost in ("frost_resistance", "frost_effect"):
-        assert spaces[frost] == gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
-
-
-def test_a_fight_with_vordt_begins_at_the_published_poses_35_m_apart():
-    shown, _ = VordtEnv().reset(seed=0)
-    assert shown["player_pose"][:2] == pytest.approx([28.24, 37.0])
-    assert shown["boss_pose"][:2] == pytest.approx([27.0, 2.0])
-    assert (shown["lock_on"], shown["boss_hp"][0], shown["frost_resistance"][0]) == (1, 1328, 1)
-
-
-def test_every_simulated_move_of_vordt_has_a_number_of_its_own():
-    fight, boss = load_fight("vordt"), load_boss("vordt")
-    names = [*boss.moves, *boss.animations.known().values()]
-    numbers = [fight.boss_numbers[fight.in_game(animation.name)] for animation in names]
-    assert len(set(numbers)) == len(numbers)
-
-
-def test_vordts_blows_use_up_the_share_of_the_resistance_that_is_left():
-    env = VordtEnv()
-    env.reset(seed=0)
-    env.world.game.override(0, boss_x=28.0, boss_y=34.0)
-    threshold, left = load_boss("vordt").status.threshold, []
-    for _ in range(150):
-        env.world.game.override(0, player_hp=454.0)
-        env.step(NOTHING)
-        left.append(env.obs["frost_resistance"][0])
-        assert left[-1] == pytest.approx(1 - env.world.game.values(0)["build_up"] / threshold)
-    assert min(left) < 0.9
-
-
-def test_vordts_reward_has_no_term_for_the_place():
-    near, far = (standing(player_pose=np.array([27.5, y, -26.0, 0.0])) for y in (19.5, 37.0))
-    assert VordtEnv.compute_reward(far, near) == 0
-    assert IudexEnv.compute_reward(far, near) != 0
-    assert VordtEnv.compute_reward(near, standing(boss_hp=0.0)) == pytest.approx(1.1)
-
-
-def test_the_walls_of_vordts_hall_hold_both_fighters_on_the_simulator():
-    env = VordtEnv()
-    env.reset(seed=0)
-    env.world.game.override(0, player_x=46.0, player_y=19.5, boss_x=9.0, boss_y=19.5)
-    env.step(NOTHING)
-    assert env.game_state.player_pose[:2] == pytest.approx([42.0, 19.5], abs=0.5)
-    assert env.game_state.boss_pose[0] == 13.0
 
 
 def test_random_poses_are_the_eleven_published_ones():

@@ -10,19 +10,12 @@ from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettin
 from soulsgraph_envs.soulsgym.live_world import LiveWorld
 
 SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
-VORDT = str(DATA / "scenarios" / "vordt-phase1.toml")
 
 
-class VordtLink(FakeLink):
-    """A game with Vordt, at his place."""
-
-    encounter = "vordt-in-place"
-
-
-def running(refills, time=None, made=FakeLink, scenario=SCENARIO, **options):
+def running(refills, time=None, made=FakeLink, **options):
     """Give a game on a clock of the test's and a world over it."""
     time = time or FakeTime()
-    link = made(time, scenario=scenario, **options)
+    link = made(time, scenario=SCENARIO, **options)
     return link, LiveWorld(link, GameSettings(), refills, clock=time.clock)
 
 
@@ -151,23 +144,6 @@ def test_a_rage_that_cannot_be_kept_up_is_refused():
     _, world = running(refills=True)
     with pytest.raises(InvalidGameSettings, match="phase 2 of Vordt"):
         VordtEnv(phase=2, world=world)
-
-
-def test_vordt_is_fought_at_his_own_place_with_his_own_numbers():
-    link, world = running(refills=True, made=VordtLink, scenario=VORDT)
-    env = VordtEnv(world=world)
-    shown, _ = env.reset(seed=0)
-    assert shown["player_pose"][:3] == pytest.approx([28.24, 37.0, -26.0], abs=0.6)
-    assert shown["boss_pose"][:2] == pytest.approx([27.0, 2.0], abs=0.6)
-    assert (shown["boss_hp"][0], shown["frost_resistance"][0]) == (1328, 1)
-    numbers, attacks = set(), set(range(14))
-    while not numbers & attacks:
-        shown = env.step(0)[0]
-        assert env.observation_space.contains(shown)
-        numbers.add(int(shown["boss_animation"]))
-        assert -1 not in numbers
-    link.stray = {"frost_resistance": 20.0, "frost_resistance_max": 80.0}
-    assert env.step(NOTHING)[0]["frost_resistance"] == [0.25]
 
 
 def test_the_second_phase_is_entered_before_the_fight():
