@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import secrets
-import shutil
 import socket
+import ssl
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ray
 
 # A driver that imports torch only after ray.init() may die in the loader of oneMKL.
 import torch  # noqa: F401
+from ray._private import ray_constants
+from ray._private.authentication.authentication_token_setup import _enable_token_auth
 
+from soulsgraph_clusters.local_ray import SessionError, local_ray
 from soulsgraph_envs.errors import SoulsGraphError
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.
 LOCAL = "local"
-OBJECT_STORE_BYTES = 128 * 2**20
 PROBE_TIMEOUT_S = 5.0
 #: Ray's own wait for a cluster that refuses the token is longer than anyone wants to look at it.
 HEALTH_CHECK_TIMEOUT_S = 30.0
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-_AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-_SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, "prestart_worker_first_driver": False}
+_MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_MODES = ("token", "disabled")
+_CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
 class ClusterError(SoulsGraphError):
@@ -54,7 +55,7 @@ class Session:
 
 @contextmanager
 def connect(address: str | None = None, num_cpus: int | None = None) -> Iterator[Session]:
-    """Give a Ray session and leave it at the end.
+    """Join or start Ray, and leave or end it at the end.
 
     Args:
         address: `host:port` or `auto` joins a cluster; `local` starts a session of one's own, and so
@@ -62,60 +63,118 @@ def connect(address: str | None = None, num_cpus: int | None = None) -> Iterator
         num_cpus: Processors the local session offers; a cluster knows its own.
 
     Raises:
-        ClusterError: if the cluster does not answer within seconds, or refuses the token.
+        ClusterError: as `check_session`.
+        SessionError: if a session of one's own does not start; nothing of it is left then.
     """
     if ray.is_initialized():
         yield Session(local=False)
         return
-    chosen = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    check_session(address)
+    chosen = chosen_address(address)
+    with _local(num_cpus) if chosen == LOCAL else _driver(chosen):
+        yield Session(local=chosen == LOCAL)
+
+
+def chosen_address(address: str | None) -> str:
+    """Return where Ray runs: at the address, else at RAY_ADDRESS, else in a session of one's own."""
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_session(address: str | None = None) -> None:
+    """Make sure that `connect` can go on from what it is given: address, token and certificates.
+
+    Raises:
+        ClusterError: if the cluster does not answer within seconds or refuses the token, or a file of the
+            environment's cannot be used.
+    """
+    _check_token()
+    _check_certificates()
+    if (chosen := chosen_address(address)) != LOCAL:
+        check_cluster(chosen, "--address" if address else "RAY_ADDRESS")
+
+
+@contextmanager
+def _local(num_cpus: int | None) -> Iterator[None]:
+    if not any(name in os.environ for name in _TOKEN):
+        # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    if _MODE not in os.environ:
+        _enable_token_auth()
+    with local_ray(num_cpus) as started, ExitStack() as driver:
+        try:
+            with _on_loopback():
+                driver.enter_context(_driver(started))
+        except Exception as error:
+            raise SessionError(str(error).partition("\n")[0].strip(" .") or repr(error)) from error
+        yield
+
+
+@contextmanager
+def _driver(address: str) -> Iterator[None]:
     try:
-        with _local(num_cpus) if chosen == LOCAL else _joined(chosen):
-            yield Session(local=chosen == LOCAL)
+        ray.init(address, **_QUIET)
+        yield
     finally:
         ray.shutdown()
 
 
 @contextmanager
-def _local(num_cpus: int | None) -> Iterator[None]:
-    if not any(name in os.environ for name in _AUTHENTICATION):
-        # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    ray.init(
-        LOCAL,
-        num_cpus=num_cpus,
-        object_store_memory=OBJECT_STORE_BYTES,
-        include_dashboard=False,
-        _temp_dir=_session_folder(),
-        _system_config=_SYSTEM,
-        **_QUIET,
-    )
-    yield
+def _on_loopback() -> Iterator[None]:
+    """Keep `ray.init` from putting another address of this machine in the place of the loopback's."""
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-@cache
-def _session_folder() -> str:
-    """Make the folder of Ray's logs and sockets; it goes with the process, for Ray writes to it late."""
-    # Not TMPDIR: the path of a socket in it must stay below 107 bytes.
-    folder = tempfile.mkdtemp(prefix="soulsgraph-", dir="/tmp" if os.path.isdir("/tmp") else None)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def _check_token() -> None:
+    mode, path = os.environ.get(_MODE, "token"), os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if mode.lower() not in _MODES:
+        raise ClusterError(
+            f"{_MODE}: expected {' or '.join(_MODES)}, found {mode!r}, by which Ray would ask nobody for a token; "
+            "set it to token."
+        )
+    if mode.lower() == "disabled" or path is None or os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    try:
+        found = "" if Path(path).read_text(encoding="utf-8").strip() else "an empty file"
+    except (OSError, UnicodeDecodeError) as error:
+        found = str(error)
+    if found:
+        raise ClusterError(
+            f"RAY_AUTH_TOKEN_PATH: expected the file of a token, found {found}; copy the cluster's there, "
+            "or unset it for a Ray on this machine alone."
+        )
 
 
-@contextmanager
-def _joined(address: str) -> Iterator[None]:
-    check_cluster(address)
-    ray.init(address, **_QUIET)
-    yield
+def _check_certificates() -> None:
+    if os.environ.get("RAY_USE_TLS", "").lower() not in ("1", "true"):
+        return
+    paths = [os.environ.get(name, "") for name in _CERTIFICATES]
+    certificate, key, authority = paths
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        context.load_cert_chain(certificate, key)
+    except OSError as error:
+        found = ", ".join(f"{name}={path}" for name, path in zip(_CERTIFICATES, paths, strict=True))
+        raise ClusterError(
+            f"RAY_USE_TLS: expected a certificate, its key and its authority as PEM files, found {error} ({found}); "
+            "correct them or unset RAY_USE_TLS."
+        ) from error
 
 
-def check_cluster(address: str) -> None:
+def check_cluster(address: str, source: str = "--address") -> None:
     """Make sure that a cluster of this Ray version answers and takes our token, within seconds.
 
+    `source` is what an error asks to correct.
+
     Raises:
-        ClusterError: otherwise, telling which of it failed.
+        ClusterError: otherwise, saying which of it failed.
     """
     if address != "auto":
-        _probe(address)
+        _probe(address, source)
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=HEALTH_CHECK_TIMEOUT_S)
@@ -125,23 +184,23 @@ def check_cluster(address: str) -> None:
             "check that the port is that of `ray start --head`."
         ) from error
     if answer.returncode:
-        raise ClusterError(_refusal(address, answer.stderr))
+        raise ClusterError(_refusal(address, answer.stderr, source))
 
 
-def _probe(address: str) -> None:
+def _probe(address: str, source: str) -> None:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClusterError(f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct --address.")
+        raise ClusterError(f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct {source}.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
     except OSError as error:
         raise ClusterError(
             f"{address}: expected a Ray cluster to answer within {PROBE_TIMEOUT_S:g} s, found: {error}; "
-            "start it with `ray start --head` or correct --address."
+            f"start it with `ray start --head` or correct {source}."
         ) from error
 
 
-def _refusal(address: str, output: str) -> str:
+def _refusal(address: str, output: str, source: str) -> str:
     if "AuthenticationError" in output:
         return (
             f"{address}: expected the cluster to take our token, found that it is missing or another; "
@@ -150,5 +209,5 @@ def _refusal(address: str, output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
     return (
         f"{address}: expected a healthy cluster of Ray {ray.__version__}, found: "
-        f"{lines[-1].strip() if lines else 'no answer'}; start one with `ray start --head` or correct --address."
+        f"{lines[-1].strip() if lines else 'no answer'}; start one with `ray start --head` or correct {source}."
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.link import Link
-from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.live.settings import GameSettings, check_side_by_side
 from soulsgraph_envs.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -39,6 +40,19 @@ def open_live_game(settings: GameSettings, clock: Clock | None = None) -> LiveGa
     from soulsgraph_envs.live.game import LiveGame
 
     return LiveGame(make_link(settings), settings, clock)
+
+
+def check_games(games: Sequence[GameSettings]) -> None:
+    """Refuse games whose settings cannot be used, or that cannot be played from one machine at once.
+
+    None is attached to: addresses, maps, token files, certificates and displays are checked.
+
+    Raises:
+        SoulsGraphError: saying which of it cannot be used.
+    """
+    check_side_by_side(games)
+    for settings in games:
+        make_link(settings).close()
 
 
 def make_link(settings: GameSettings) -> Link:

@@ -12,10 +12,10 @@ import numpy as np
 
 from soulsgraph.judging import Match, OnFinished
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.games import make_game, open_live_game
+from soulsgraph_envs.games import check_games, make_game, open_live_game
 from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.live.cycle_timer import CycleReport
-from soulsgraph_envs.live.settings import GameSettings, check_side_by_side
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.play import EpisodePlayer
@@ -50,7 +50,7 @@ def play_in_games(
     Raises:
         GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
     """
-    check_side_by_side(games)
+    check_games(games)
     _warm_up(match)
     stop, lock = threading.Event(), threading.Lock()
 

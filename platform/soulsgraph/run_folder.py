@@ -29,7 +29,7 @@ class RunFolderError(SoulsGraphError):
 
 
 class RunFolder:
-    """Paths of a run and its plan; make one with `create` or `open`.
+    """Paths of a run and its plan; make one with `create`, `open`, or `planned` and later `begin`.
 
     Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `tensorboard/`,
     `results/<name>.parquet`.
@@ -42,18 +42,39 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
-        """Begin a run in a folder that is empty or does not exist yet.
+        """Begin a run in a folder; raises as `planned` and `begin` do."""
+        run = cls.planned(path, plan)
+        run.begin()
+        return run
+
+    @classmethod
+    def planned(cls, path: Path, plan: Plan) -> RunFolder:
+        """Return a run to `begin` in a folder that is empty or does not exist yet; nothing is written before.
 
         Raises:
             RunFolderError: if something is in the folder already.
-            WriteError: if it cannot be written.
         """
         require_empty(path, "run", _PLAN, _ANOTHER)
+        return cls(path, plan)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the plan is in the folder."""
+        return (self.path / _PLAN).is_file()
+
+    def begin(self) -> None:
+        """Write the plan, unless it is there already.
+
+        Raises:
+            WriteError: if it cannot be written.
+        """
+        if self.begun:
+            return
+        plan = self.plan
         graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
         header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
         values = {**header, "graph": graph, "scenario_digest": scenario_digest(plan.scenario), "plan": plan.to_dict()}
-        write_json(path / _PLAN, values)
-        return cls(path, plan)
+        write_json(self.path / _PLAN, values)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

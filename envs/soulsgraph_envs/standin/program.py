@@ -19,10 +19,11 @@ from soulsgraph_envs.standin.misbehaviour import Schedule, crash, hang, parse_mi
 from soulsgraph_envs.standin.native import name_process
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.readings import Readings
-from soulsgraph_envs.standin.starting import ended_by_signals, own_folder, settings_of
+from soulsgraph_envs.standin.starting import ended_by_signals, settings_of
 from soulsgraph_envs.standin.surroundings import load_surroundings, surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow
 from soulsgraph_envs.standin.world import Stage, World
+from soulsgraph_envs.temporary import temporary_folder
 
 _PICTURES_PER_S, _PICTURE_SIZE = 20, (90, 160)
 #: After a hold-up longer than this the lost frames are not made up for.
@@ -40,7 +41,7 @@ def run(options: StandInOptions) -> None:
     world = _open_world(options, address_map)
     with ExitStack() as stack:
         stack.enter_context(ended_by_signals())
-        folder = stack.enter_context(own_folder())
+        folder = stack.enter_context(temporary_folder("soulsgraph-standin-"))
         name_process(address_map.process)
         window = GameWindow(address_map.window, options.display)
         stack.callback(window.close)

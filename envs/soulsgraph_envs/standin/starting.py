@@ -1,12 +1,10 @@
-"""What surrounds a stand-in's run: a folder of its own, a clean end, settings for other commands."""
+"""What surrounds a stand-in's run: a clean end, settings for other commands."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,23 +13,6 @@ from types import FrameType
 
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.standin.options import StandInOptions
-
-_FOLDER = "soulsgraph-standin-"
-
-
-@contextmanager
-def own_folder() -> Iterator[Path]:
-    """Give a folder for the executable and remove it in the end; those of stand-ins that were killed go as well."""
-    everyones = Path(tempfile.gettempdir())
-    for left in everyones.glob(f"{_FOLDER}*"):
-        if not Path("/proc", left.name.removeprefix(_FOLDER)).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    folder = everyones / f"{_FOLDER}{os.getpid()}"
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

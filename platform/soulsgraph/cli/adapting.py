@@ -20,7 +20,7 @@ from soulsgraph.cli.options import (
     SessionOptions,
     TransferOptions,
 )
-from soulsgraph.cli.place import display_of, make_console, print_json, workplace
+from soulsgraph.cli.place import check_ray, display_of, make_console, print_json, workplace
 from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
@@ -63,6 +63,7 @@ def adapt(
     source = check_target(run, scenario, after)
     chosen = named_skills(run, skills)
     if chosen is None:
+        check_ray(session)
         chosen = _recommended(run, source, scenario, session)
         console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}", highlight=False)
     cards: list[SkillCard] = []
@@ -129,6 +130,7 @@ def recovery(
     home = judging.home and lasting_name(judging.home)
     target = Target(lasting_name(judging.scenario), budget, judging.episodes, judging.seed, home)
     sources = {seed: check_target(run, target.scenario, target.after) for seed, run in runs.items()}
+    check_ray(session)
     arms = {
         seed: arms_of(run, _recommended(run, sources[seed], target.scenario, session)) for seed, run in runs.items()
     }

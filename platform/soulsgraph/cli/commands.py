@@ -23,10 +23,9 @@ from soulsgraph.cli.options import (
 )
 from soulsgraph.cli.place import (
     BASELINE_GRAPH,
-    check_address,
     display_of,
     make_console,
-    open_or_create,
+    open_or_plan,
     open_to_resume,
     print_json,
     workplace,
@@ -69,14 +68,10 @@ def curriculum(
     from soulsgraph.curriculum import train_stages
 
     console = make_console(session)
-    if resume:
-        folder = open_to_resume(run, plan, Plan().graph)
-    else:
-        wanted = plan.plan()
-        check_address(session)
-        folder = RunFolder.create(run, wanted)
-    console.print(f"run folder {folder.path}; watch with: tensorboard --logdir {folder.tensorboard}", soft_wrap=True)
+    folder = open_to_resume(run, plan, Plan().graph) if resume else RunFolder.planned(run, plan.plan())
     with workplace(folder, session) as place:
+        watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
+        console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
         train_stages(place, folder.plan.stages(), console)
         _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)
 
@@ -105,8 +100,7 @@ def train(
             f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
             f"begin it with: soulsgraph train {upstream[0]} --run {run}."
         )
-    check_address(session)
-    folder = open_or_create(run, wanted, plan)
+    folder = open_or_plan(run, wanted, plan)
     with workplace(folder, session) as place:
         cards = train_stages(place, (folder.plan.stage(skill),), make_console(session))
     if session.json:
@@ -134,9 +128,7 @@ def baseline(
     if resume:
         folder = open_to_resume(run, plan, BASELINE_GRAPH)
     else:
-        wanted = replace(plan.plan(), graph=BASELINE_GRAPH)
-        check_address(session)
-        folder = RunFolder.create(run, wanted)
+        folder = RunFolder.planned(run, replace(plan.plan(), graph=BASELINE_GRAPH))
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), make_console(session))
         _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)

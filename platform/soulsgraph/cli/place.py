@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,13 @@ from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.live.settings import check_side_by_side, load_games
+from soulsgraph_envs.games import check_games
+from soulsgraph_envs.live.settings import load_games
 
 if TYPE_CHECKING:
+    from soulsgraph.reproduction.folder import ReproductionFolder
     from soulsgraph.training import Workplace
+    from soulsgraph_clusters.session import Session
 
 #: The graph of the baseline's single skill.
 BASELINE_GRAPH = "end-to-end"
@@ -40,20 +43,19 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def check_address(session: SessionOptions) -> None:
-    """Make sure that the cluster answers before a run folder is begun.
+def check_ray(session: SessionOptions) -> None:
+    """Make sure, before other work, that Ray can be joined or started by what is given.
 
     Raises:
-        ClusterError: if it does not.
+        ClusterError: if it cannot.
     """
-    if session.address not in (None, "local"):
-        from soulsgraph_clusters.session import check_cluster
+    from soulsgraph_clusters.session import check_session
 
-        check_cluster(str(session.address))
+    check_session(session.address)
 
 
-def open_or_create(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
-    """Open the run, or begin it where there is none.
+def open_or_plan(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
+    """Open the run, or plan it where there is none; `workplace` begins it.
 
     Raises:
         SoulsGraphError: if the folder is no run, or an option contradicts its plan.
@@ -62,7 +64,7 @@ def open_or_create(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
         run = RunFolder.open(path)
         options.check_against(run.plan, path)
         return run
-    return RunFolder.create(path, plan)
+    return RunFolder.planned(path, plan)
 
 
 def open_to_resume(path: Path, options: PlanOptions, graph: str) -> RunFolder:
@@ -84,19 +86,37 @@ def open_to_resume(path: Path, options: PlanOptions, graph: str) -> RunFolder:
 
 @contextmanager
 def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
-    """Lock the run, join or start Ray, open the TensorBoard."""
+    """Check the games, open a `ray_session` of the run, and open the TensorBoard.
+
+    Raises:
+        SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
+    """
     # Imported here: judging needs neither, and both take seconds.
     from soulsgraph.reports.tensorboard import Board
     from soulsgraph.training import Workplace
-    from soulsgraph_clusters.session import connect
+    from soulsgraph_clusters.session import LOCAL, chosen_address
 
     silence_advice()
     games = () if session.games is None else load_games(session.games)
+    if chosen_address(session.address) == LOCAL:
+        check_games(games)
     with (
-        run.locked(),
-        connect(session.address) as joined,
+        ray_session(run, session) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
     ):
-        if joined.local:
-            check_side_by_side(games)
         yield Workplace(run, joined, board, display_of(session), games=games)
+
+
+@contextmanager
+def ray_session(folder: RunFolder | ReproductionFolder, options: SessionOptions) -> Iterator[Session]:
+    """Join or start Ray, and keep a folder locked meanwhile; one that is only planned is begun once Ray runs."""
+    from soulsgraph_clusters.session import connect
+
+    with ExitStack() as stack:
+        if folder.begun:
+            stack.enter_context(folder.locked())
+        joined = stack.enter_context(connect(options.address))
+        if not folder.begun:
+            folder.begin()
+            stack.enter_context(folder.locked())
+        yield joined

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, OutputOptions, SessionOptions
-from soulsgraph.cli.place import check_address, make_console, print_json
+from soulsgraph.cli.place import make_console, print_json, ray_session
 from soulsgraph.reproduction.protocol import Learner
 from soulsgraph.reproduction.seeds import REPORTING
 from soulsgraph_envs.errors import SoulsGraphError
@@ -104,13 +104,11 @@ def reproduce(
     from soulsgraph.reproduction.folder import ReproductionFolder
 
     wanted, console = protocol.protocol(), make_console(session)
-    check_address(session)
     if resume:
         folder = ReproductionFolder.open(out)
         folder.check_against(wanted, _DEFAULT.protocol())
     else:
-        folder = ReproductionFolder.create(out, wanted)
-    console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
+        folder = ReproductionFolder.planned(out, wanted)
     silence_advice()
     _work(folder, session, console)
     _report(Contents((folder.path,)), folder.path / "report", session)
@@ -144,9 +142,9 @@ def report(
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
     # Ray takes seconds to import.
     from soulsgraph.reproduction.work import do_units
-    from soulsgraph_clusters.session import connect
 
-    with folder.locked(), connect(session.address):
+    with ray_session(folder, session):
+        console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
         do_units(folder, console)
 
 

@@ -31,7 +31,7 @@ Tables = Mapping[str, Records]
 
 
 class ReproductionFolder:
-    """Paths of a reproduction; make one with `create` or `open`.
+    """Paths of a reproduction; make one with `create`, `open`, or `planned` and later `begin`.
 
     Layout: `reproduction.json`, `seeds/<seed>/<part>/` (a run folder), `seeds/<seed>/pieces/<part>-<piece>.json`,
     `references.json` and `records/<table>.parquet`.
@@ -42,16 +42,34 @@ class ReproductionFolder:
 
     @classmethod
     def create(cls, path: Path, protocol: Protocol) -> ReproductionFolder:
-        """Begin a reproduction in a folder that is empty or does not exist yet.
+        """Begin a reproduction in a folder; raises as `planned` and `begin` do."""
+        folder = cls.planned(path, protocol)
+        folder.begin()
+        return folder
+
+    @classmethod
+    def planned(cls, path: Path, protocol: Protocol) -> ReproductionFolder:
+        """Return a reproduction to `begin` in a folder that is empty or does not exist yet; nothing is written before.
 
         Raises:
             RunFolderError: if something is in the folder already.
-            WriteError: if it cannot be written.
         """
         require_empty(path, "reproduction", DESCRIPTION, "name another folder with --out")
-        folder = cls(path, protocol)
-        folder._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
-        return folder
+        return cls(path, protocol)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the plan is in the folder."""
+        return (self.path / DESCRIPTION).is_file()
+
+    def begin(self) -> None:
+        """Write the plan, unless it is there already.
+
+        Raises:
+            WriteError: if it cannot be written.
+        """
+        if not self.begun:
+            self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:

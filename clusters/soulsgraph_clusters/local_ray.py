@@ -1,0 +1,192 @@
+"""A small Ray of one's own, in processes that end with their owner, however it ends.
+
+A process of its own (this module, run as a program) starts Ray's processes and waits for a SIGTERM, or until its
+standard input closes because the owner was killed. It takes in every process that Ray leaves orphaned, so that
+nothing outlives it. Ray opens its folder to everyone; the one around it is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import psutil
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.temporary import temporary_folder
+
+#: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
+START_TIMEOUT_S = 120.0
+OBJECT_STORE_BYTES = 128 * 2**20
+#: Not TMPDIR: the path of a socket must stay below 107 bytes.
+FOLDER = Path("/tmp") if os.path.isdir("/tmp") else None
+
+_LOOPBACK = "127.0.0.1"
+_END_TIMEOUT_S = 15.0
+#: Of Ray's own limits those that can be set: a busy machine exceeds the defaults, ours above holds.
+_ENVIRONMENT = {
+    "RAY_gcs_server_port_wait_time_s": "60",
+    "RAY_agent_register_timeout_ms": "300000",
+    # By this Ray stays on the loopback, as it does by default on Windows and macOS.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+_SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, "prestart_worker_first_driver": False}
+_BECOME_SUBREAPER = 36
+#: Files by which a slow agent reports its ports: without one the raylet gives up after 15 s, a fixed limit.
+_AWAITED = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port")
+
+
+class SessionError(SoulsGraphError):
+    """Ray could not be started on this machine."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"Ray on this machine: expected it to start within {START_TIMEOUT_S:g} s, found {found}; "
+            f"try again when the machine is less busy (its load is {os.getloadavg()[0]:.1f} on {os.cpu_count()} "
+            "processors), or join a Ray that runs by its address."
+        )
+
+
+@contextmanager
+def local_ray(num_cpus: int | None) -> Iterator[str]:
+    """Start Ray and yield its address, host:port; it and its files go at the end, or when this process dies.
+
+    Raises:
+        SessionError: if it does not start in time; nothing of it is left then.
+    """
+    with temporary_folder("soulsgraph-ray-", FOLDER) as folder:
+        with (folder / "errors").open("wb") as errors:
+            owned = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(folder), json.dumps(num_cpus)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | _ENVIRONMENT,
+                # Ctrl-C is for the owner, which ends Ray in order.
+                start_new_session=True,
+            )
+        try:
+            yield _address(owned, folder / "errors")
+        finally:
+            _end(owned)
+
+
+def _address(owned: subprocess.Popen[bytes], errors: Path) -> str:
+    assert owned.stdout is not None
+    if not select.select([owned.stdout], [], [], START_TIMEOUT_S)[0]:
+        raise SessionError("that it was still starting")
+    address = owned.stdout.readline().decode().strip()
+    if not address:
+        lines = errors.read_text(encoding="utf-8", errors="replace").split("\n")
+        raise SessionError(next((line.strip(" .") for line in reversed(lines) if line.strip()), "that it ended"))
+    return address
+
+
+def _end(owned: subprocess.Popen[bytes]) -> None:
+    owned.terminate()
+    try:
+        owned.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        _kill_descendants(psutil.Process(owned.pid))
+        owned.kill()
+        owned.wait()
+    for pipe in (owned.stdin, owned.stdout):
+        assert pipe is not None
+        pipe.close()
+
+
+class _Head(Node):
+    """Ray's processes without those that nobody asks here, and without waiting for its slow agents."""
+
+    def start_api_server(self, *, include_dashboard: bool, raise_on_failure: bool) -> None:
+        """Start no dashboard."""
+
+    def start_ray_processes(self) -> None:
+        """Start the raylet, and tell it that no agent listens: nobody asks one here."""
+        for name in _AWAITED:
+            Path(self._session_dir, f"{name}_{self._node_id}").write_text("-1", encoding="ascii")
+        super().start_ray_processes()
+
+
+def _start(folder: str, num_cpus: int | None) -> str:
+    parameters = RayParams(
+        node_ip_address=_LOOPBACK,
+        num_cpus=num_cpus,
+        object_store_memory=OBJECT_STORE_BYTES,
+        temp_dir=folder,
+        include_dashboard=False,
+        include_log_monitor=False,
+        no_monitor=True,
+        dashboard_agent_listen_port=None,
+        runtime_env_agent_port=_free_port(),
+        _system_config=_SYSTEM,
+    )
+    return str(_Head(parameters, head=True, shutdown_at_exit=False, spawn_reaper=True).gcs_address)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _kill_descendants(process: psutil.Process) -> None:
+    """Kill what a process started and took in, until there is nothing left."""
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while (children := _descendants(process)) and time.monotonic() < deadline:
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(children, timeout=0.2)
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    """Return those that still run: a process that waits for Ray in native code leaves the dead ones uncollected."""
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit
+
+
+def main(folder: str, num_cpus: int | None) -> None:
+    """Start Ray, print its address, and end it and its files at a SIGTERM or when standard input closes."""
+    signal.signal(signal.SIGTERM, _stop)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0)
+    try:
+        try:
+            address = _start(f"{folder}/ray", num_cpus)
+        except Exception:
+            # Another program took its port meanwhile, or the processor was busy: the files are in memory now.
+            _kill_descendants(psutil.Process())
+            address = _start(f"{folder}/ray", num_cpus)
+        print(address, flush=True)
+        sys.stdin.read()
+    finally:
+        _kill_descendants(psutil.Process())
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,49 @@
+"""Temporary folders that go with the process that made them, however it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder of mode 0700 with an unguessable name, and remove it at the end.
+
+    Its process holds a lock on it. Folders of the same prefix without one, whose processes were killed, are
+    removed first. `parent` is the system's folder for temporary files if not given.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for left in parent.glob(f"{prefix}*"):
+        _remove_if_abandoned(left)
+    # A process that removes abandoned folders must not see this one before it is locked.
+    hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
+    lock = os.open(hidden, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return  # Another user's, or gone by now.
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(lock)
