@@ -185,7 +185,8 @@ def main(folder: str, num_cpus: int | None) -> None:
         sys.stdin.read()
     finally:
         _kill_descendants(psutil.Process())
-        shutil.rmtree(folder, ignore_errors=True)
+    # Only an owner that was killed closes the input; any other removes the folder itself.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -189,11 +189,12 @@ def check_cluster(address: str, source: str = "--address") -> None:
 
 def _probe(address: str, source: str) -> None:
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or not 0 < int(port) < 65536:
+    if not separator or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ClusterError(f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct {source}.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
-    except OSError as error:
+    # A host that cannot be encoded is a UnicodeError.
+    except (OSError, UnicodeError) as error:
         raise ClusterError(
             f"{address}: expected a Ray cluster to answer within {PROBE_TIMEOUT_S:g} s, found: {error}; "
             f"start it with `ray start --head` or correct {source}."

@@ -5,42 +5,11 @@ import sys
 
 import pytest
 
-from soulsgraph_clusters.session import ClusterError, check_cluster
+from soulsgraph_clusters.session import ClusterError, check_cluster, check_session
 from soulsgraph_clusters.testing import LocalCluster, free_port
 
-_LOCAL_SESSION = """
-import os, psutil, ray
-from soulsgraph_clusters.session import connect
-for _ in range(2):
-    with connect(num_cpus=2) as session:
-        assert session.local and session.resources["CPU"] == 2.0, session
-        assert ray.get(ray.remote(lambda: 42).remote()) == 42
-        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        pss = sum(process.memory_full_info().pss for process in processes) / 2**20
-        with connect() as same:
-            assert same.resources == session.resources
-    assert not ray.is_initialized()
-gone, alive = psutil.wait_procs(processes[1:], timeout=10)
-assert not alive, alive
-print(ray._private.worker._global_node is None, round(pss))
-"""
 
-
-@pytest.mark.slow
-def test_a_local_session_is_small_and_leaves_nothing_behind(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment |= {"HOME": str(tmp_path)}
-    before = {name for name in os.listdir("/tmp") if name.startswith("soulsgraph-")}
-    answer = subprocess.run(
-        [sys.executable, "-c", _LOCAL_SESSION], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert int(answer.stdout.split()[1]) < 1024, "MiB of PSS for a bare session, driver with torch included"
-    assert not list(tmp_path.rglob("auth_token"))
-    assert {name for name in os.listdir("/tmp") if name.startswith("soulsgraph-")} <= before
-
-
-@pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", ""])
+@pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(ClusterError, match="expected host:port"):
         check_cluster(address)
@@ -49,6 +18,49 @@ def test_an_address_that_is_none_is_refused(address):
 def test_a_dead_address_is_refused_before_ray_is_asked():
     with pytest.raises(ClusterError, match=r"expected a Ray cluster to answer.*ray start --head"):
         check_cluster(f"127.0.0.1:{free_port()}")
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """An environment without any setting of Ray."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"RAY_ADDRESS": "nonsense"}, "found 'nonsense'; correct RAY_ADDRESS"),
+        ({"RAY_ADDRESS": "127.0.0.1:70000"}, "correct RAY_ADDRESS"),
+        ({"RAY_AUTH_MODE": "tokens"}, "RAY_AUTH_MODE: expected token or disabled, found 'tokens'"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "RAY_AUTH_TOKEN_PATH: expected the file of a token.*No such file"),
+        ({"RAY_AUTH_TOKEN_PATH": os.devnull}, "found an empty file"),
+        ({"RAY_USE_TLS": "1"}, "RAY_USE_TLS: expected a certificate, its key and its authority"),
+        ({"RAY_USE_TLS": "1", "RAY_TLS_CA_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT=/no/such.pem"),
+    ],
+)
+def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, settings, message):
+    for name, value in settings.items():
+        plain.setenv(name, value)
+    with pytest.raises(ClusterError, match=message):
+        check_session()
+
+
+def test_what_another_setting_overrides_is_not_asked_for(plain):
+    plain.setenv("RAY_AUTH_TOKEN_PATH", "/no/such/token")
+    plain.setenv("RAY_AUTH_MODE", "disabled")
+    check_session()
+    plain.setenv("RAY_AUTH_MODE", "token")
+    plain.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    check_session()
+    plain.setenv("RAY_ADDRESS", "nonsense")
+    check_session("local")
+
+
+def test_a_host_that_cannot_be_a_name_is_refused():
+    with pytest.raises(ClusterError, match="expected a Ray cluster to answer"):
+        check_cluster("host..name:6379")
 
 
 @pytest.mark.slow

@@ -260,7 +260,7 @@ def test_addresses() -> None:
         False,
         False,
     ]
-    for wrong in ("localhost", ":50051", "pc:port", "pc:70000"):
+    for wrong in ("localhost", ":50051", "pc:port", "pc:70000", "pc:²"):
         with pytest.raises(GameError, match="HOST:PORT"):
             split_address(wrong)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -175,22 +174,43 @@ def test_unknown_command_is_answered(game: StandInProcess) -> None:
     assert "found 'dance'" in game.expect("error", 5.0)["message"]
 
 
-def test_crash_looks_like_one_and_leaves_no_file(display: str) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of stand-ins that the test starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_crash_looks_like_one_and_leaves_no_file(display: str, temporary: Path) -> None:
     process = StandInProcess(StandInOptions(display=display, misbehave=("crash@0.2",)))
     assert process.wait(20.0) == -signal.SIGSEGV
-    assert not list(Path(tempfile.gettempdir()).glob(f"soulsgraph-standin-{process.pid}"))
+    assert not list(temporary.iterdir())
     process.close()
 
 
-def test_termination_ends_it_cleanly_with_its_settings_written(display: str, tmp_path: Path) -> None:
-    file = tmp_path / "games.toml"
+def test_the_folder_of_a_killed_one_goes_when_the_next_starts(display: str, temporary: Path) -> None:
+    with StandInProcess(StandInOptions(display=display)) as killed:
+        (left,) = temporary.iterdir()
+        assert str(killed.pid) not in left.name
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.wait(20.0)
+    assert left.exists()
+    with StandInProcess(StandInOptions(display=display)):
+        (own,) = temporary.iterdir()
+        assert own != left
+
+
+def test_termination_ends_it_cleanly_with_its_settings_written(
+    display: str, temporary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("settings") / "games.toml"
     process = StandInProcess(StandInOptions(display=display, at="bonfire", settings=file))
     (settings,) = load_games(file)
     assert (settings.pid, settings.display) == (process.pid, display)
     assert process.state()["player_x"] == 104.0
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(10.0) == 0
-    assert not list(Path(tempfile.gettempdir()).glob(f"soulsgraph-standin-{process.pid}"))
+    assert not list(temporary.iterdir())
     process.close()
 
 

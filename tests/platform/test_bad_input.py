@@ -121,6 +121,42 @@ def test_nothing_is_begun_where_nobody_answers_or_upstream_skills_are_missing(re
     assert not new.exists()
 
 
+@pytest.mark.parametrize("command", ["curriculum", "train", "baseline", "reproduce"])
+def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, tmp_path, monkeypatch, command):
+    new = [
+        *(["camera"] if command == "train" else []),
+        "--out" if command == "reproduce" else "--run",
+        tmp_path / "new",
+    ]
+    monkeypatch.setenv("RAY_ADDRESS", "head:port")
+    assert "found 'head:port'; correct RAY_ADDRESS" in refuse(command, *new)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    assert "expected the file of a token" in refuse(command, *new)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ('token_file = "no-such-token"', "expected a readable token file"),
+        ('certificate = "no-such.pem"', "expected the Siphon server's certificate"),
+        ('host = "game-pc:port"', "expected an address as HOST:PORT"),
+        ('map = "dark-souls-9"', "dark-souls-9"),
+    ],
+)
+def test_nothing_is_begun_for_a_game_that_cannot_be_reached_by_its_settings(
+    refuse, tmp_path, monkeypatch, setting, message
+):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    games = tmp_path / "games.toml"
+    games.write_text(f'[[games]]\ndriver = "siphon"\n{setting}\n')
+    assert message in refuse("train", "camera", "--run", tmp_path / "new", "--games", games)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_stage_whose_upstream_skills_are_missing(refuse, run):
     assert "soulsgraph train camera" in refuse("train", "dodge", "--run", run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,22 @@ def fight(games: Path) -> None:
 def test_what_cannot_be_served_is_told(serving: Serving, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(SoulsGraphError, match=expected):
         serve_siphon(serving, **options)
+
+
+def test_no_game_is_started_for_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soulsgraph.cli.siphon._stand_in", lambda *_: pytest.fail("a game was started"))
+    readable = tmp_path / "token"
+    readable.write_text("secret")
+    readable.chmod(0o644)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = {
+            "to be free and of this machine": Serving(f"127.0.0.1:{taken.getsockname()[1]}"),
+            "expected mode 600, found 644": Serving("127.0.0.1:0", token_file=readable),
+            "expected to make a token file": Serving("127.0.0.1:0", token_file=tmp_path / "none" / "token"),
+            "give a certificate and its own key": Serving(certificate=tmp_path / "no.pem", key=tmp_path / "no.key"),
+        }
+        for expected, serving in refused.items():
+            with pytest.raises(SoulsGraphError, match=expected):
+                serve_siphon(serving)

@@ -22,7 +22,7 @@ def split_address(address: str) -> tuple[str, int]:
         GameError: if it is not of that form.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise GameError(
             f"Siphon: expected an address as HOST:PORT, found {address!r}; Siphon's own is localhost:50051."
         )

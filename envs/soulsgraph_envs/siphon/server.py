@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import ssl
 import struct
 import sys
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class SiphonServer:
             ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=MESSAGE_LIMITS + _KEEPALIVE
         )
         service.add_SiphonServiceServicer_to_server(SiphonService(parts, serving.allow_commands), self._server)
-        self.port = self._listen(serving.address, credentials)
+        self.port = self._listen(serving, credentials)
         self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -81,18 +80,15 @@ class SiphonServer:
         self._camera.close()
         self._game.close()
 
-    def _listen(self, address: str, credentials: Any) -> int:
+    def _listen(self, serving: Serving, credentials: Any) -> int:
         try:
             if credentials is None:
-                port = self._server.add_insecure_port(address)
+                port = self._server.add_insecure_port(serving.address)
             else:
-                port = self._server.add_secure_port(address, credentials)
+                port = self._server.add_secure_port(serving.address, credentials)
         except RuntimeError as error:
             self.close()
-            raise GameError(
-                f"serve-siphon: expected {address} to be free and of this machine, found: {error}; "
-                "give another --address."
-            ) from error
+            raise serving.unusable_address(error) from error
         self._server.start()
         return int(port)
 
@@ -128,16 +124,9 @@ def _token_check(serving: Serving) -> list[TokenCheck]:
 
 
 def _credentials(serving: Serving) -> Any:
-    if serving.certificate is None or serving.key is None:
+    pair = serving.certificate_pair()
+    if pair is None:
         if serving.token_file is not None:
             _LOG.warning("serve-siphon: the token can be read on its way to %s; add --certificate.", serving.address)
         return None
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(serving.certificate, serving.key)
-        pair = (serving.key.read_bytes(), serving.certificate.read_bytes())
-    except OSError as error:
-        raise GameError(
-            f"serve-siphon: expected {serving.certificate} and its key {serving.key}, found {error}; "
-            "give a certificate and its own key, both as PEM."
-        ) from error
     return grpc.ssl_server_credentials([pair])

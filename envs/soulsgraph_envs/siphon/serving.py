@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.siphon.security import is_loopback, split_address
+from soulsgraph_envs.siphon.security import is_loopback, read_or_create_token, split_address
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,52 @@ class Serving:
     """Title of the game's window; that of its process if not given."""
 
     def check(self) -> None:
-        """Refuse what must not be served.
+        """Refuse what cannot or must not be served, before a game is started for it; make the token file if missing.
 
         Raises:
-            GameError: for an address that is none or that others can reach without a token, or a
-                certificate without its key.
+            GameError: for an address that is none, is in use, or that others can reach without a token; for a
+                certificate without its own key; for a token file that cannot be used.
         """
+        host, port = split_address(self.address)
         if (self.certificate is None) != (self.key is None):
             raise GameError("serve-siphon: expected --certificate and --key together, found one of them; give both.")
-        if not is_loopback(split_address(self.address)[0]) and self.token_file is None:
+        if not is_loopback(host) and self.token_file is None:
             raise GameError(
                 f"serve-siphon: expected --token-file for {self.address}, which others can reach, found none; "
                 "give one, or listen on 127.0.0.1 and let clients come through a tunnel."
             )
+        self.certificate_pair()
+        try:
+            socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        # A host that cannot be encoded is a UnicodeError.
+        except (OSError, UnicodeError) as error:
+            raise self.unusable_address(error) from error
+        if self.token_file is not None:
+            read_or_create_token(self.token_file)
+
+    def certificate_pair(self) -> tuple[bytes, bytes] | None:
+        """Read the key and the certificate, in gRPC's order; None without.
+
+        Raises:
+            GameError: if they cannot be read, or do not belong together.
+        """
+        if self.certificate is None or self.key is None:
+            return None
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            return self.key.read_bytes(), self.certificate.read_bytes()
+        except OSError as error:
+            raise GameError(
+                f"serve-siphon: expected {self.certificate} and its key {self.key}, found {error}; "
+                "give a certificate and its own key, both as PEM."
+            ) from error
+
+    def unusable_address(self, error: Exception) -> GameError:
+        """Return what to raise if the address cannot be listened at."""
+        return GameError(
+            f"serve-siphon: expected {self.address} to be free and of this machine, found: {error}; "
+            "give another --address."
+        )
 
 
 DEFAULT_SERVING = Serving()

@@ -1,0 +1,176 @@
+"""A Ray of one's own: private, on the loopback, quick where its agents are slow, and gone with its owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+import pytest
+
+from soulsgraph.cli.commands import baseline, curriculum, train
+from soulsgraph.cli.reproducing import reproduce
+from soulsgraph_clusters import local_ray as module
+from soulsgraph_clusters.local_ray import SessionError, local_ray
+
+_SESSION = """
+import http.client, ipaddress, json, os, stat, sys
+import grpc, psutil, ray
+from pathlib import Path
+from soulsgraph_clusters.session import connect
+
+METHODS = ("NodeInfoGcsService/GetAllNodeInfo", "NodeManagerService/GetNodeStats", "ObjectManagerService/Pull",
+           "CoreWorkerService/GetCoreWorkerStats", "ReporterService/GetTraceback")
+
+def refusals(port):
+    answers = set()
+    for method in METHODS:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            try:
+                channel.unary_unary(f"/ray.rpc.{method}")(b"", timeout=30)
+                answers.add("taken")
+            except grpc.RpcError as error:
+                answers.add(error.code().name)
+    if answers == {"UNAVAILABLE"}:
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        asked.request("POST", "/get_or_create_runtime_env")
+        answers = {asked.getresponse().status}
+    return sorted(answers)
+
+with connect("local", num_cpus=2) as session:
+    assert session.local and session.resources["CPU"] == 2.0, session
+    assert ray.get(ray.remote(lambda: 42).remote()) == 42
+    with connect() as same:
+        assert same.resources == session.resources
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    sockets = [socket for process in processes for socket in process.net_connections() if socket.status == "LISTEN"]
+    ports = {socket.laddr.port: socket.laddr.ip for socket in sockets if socket.laddr}
+    paths = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "soulsgraph-ray-" in line}
+    folder = next(Path(path) for path in map(Path, processes[1].cmdline()) if path.name.startswith("soulsgraph-ray-"))
+    print(json.dumps({
+        "addresses": {f"{process.pid} {process.name()}": [socket.laddr.ip for socket in process.net_connections()
+            if socket.status == "LISTEN"] for process in processes},
+        "refusals": {port: refusals(port) for port in ports},
+        "folder": str(folder),
+        "mode": stat.S_IMODE(folder.stat().st_mode),
+        "longest": max(len(path) for path in paths if path.startswith(str(folder))),
+        "pss": sum(process.memory_full_info().pss for process in processes) / 2**20,
+        "processes": [process.pid for process in processes],
+        "token": os.environ["RAY_AUTH_TOKEN"],
+    }), flush=True)
+    ENDING
+"""
+_SLOW = """
+import sys, time
+if any(word.endswith("dashboard/agent.py") for word in sys.orig_argv):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user's without any setting of Ray, and a home of its own."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return ours | {"HOME": str(tmp_path)}
+
+
+def run_session(environment: dict[str, str], ending: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    command = [sys.executable, "-c", _SESSION.replace("ENDING", ending)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.stdout, ended.stderr
+    return ended, json.loads(ended.stdout)
+
+
+def await_end(said: dict[str, Any]) -> None:
+    """Wait until neither processes nor files of a session are left."""
+    deadline = time.monotonic() + 120.0
+    left = [pid for pid in said["processes"] if psutil.pid_exists(pid)]
+    while (left or Path(said["folder"]).exists()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = [pid for pid in left if psutil.pid_exists(pid)]
+    assert not left
+    assert not Path(said["folder"]).exists()
+
+
+@pytest.mark.slow
+def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment: dict[str, str], tmp_path: Path) -> None:
+    ended, said = run_session(environment, "pass")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    addresses = {address for found in said["addresses"].values() for address in found}
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, said["addresses"]
+    assert len(said["refusals"]) >= 6, "GCS, raylet (2), agent, runtime environments, driver, worker"
+    for port, refusals in said["refusals"].items():
+        assert "taken" not in refusals, port
+        assert {"UNAUTHENTICATED", 401} & set(refusals), (port, refusals)
+    assert said["mode"] == 0o700
+    assert said["longest"] < 107
+    assert said["pss"] < 1024, "MiB of PSS for a bare session, driver with torch included"
+    assert not list(tmp_path.rglob("auth_token"))
+    await_end(said)
+
+
+@pytest.mark.slow
+def test_what_a_killed_owner_leaves_goes_by_itself(environment: dict[str, str]) -> None:
+    ended, said = run_session(environment, "os.kill(os.getpid(), 9)")
+    assert ended.returncode == -signal.SIGKILL
+    assert len(said["processes"]) > 4
+    await_end(said)
+
+
+@pytest.mark.slow
+def test_a_start_does_not_wait_for_a_slow_agent(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_SLOW)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [environment.get("PYTHONPATH")])])
+    code = (
+        "import ray; from soulsgraph_clusters.session import connect\n"
+        "with connect('local', num_cpus=1): print(ray.get(ray.remote(lambda: 42).remote()))"
+    )
+    changed = environment | {"PYTHONPATH": path}
+    ended = subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "42"), ended.stderr
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The parent of the session's folders, below a short path as sockets need."""
+    with TemporaryDirectory(prefix="sg-", dir="/tmp") as name:
+        monkeypatch.setattr(module, "FOLDER", Path(name))
+        yield Path(name)
+
+
+@pytest.mark.parametrize("command", ["curriculum", "train", "baseline", "reproduce"])
+def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
+    command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    begin = {
+        "curriculum": lambda: curriculum(run=tmp_path / "run"),
+        "train": lambda: train("camera", run=tmp_path / "run"),
+        "baseline": lambda: baseline(run=tmp_path / "run"),
+        "reproduce": lambda: reproduce(out=tmp_path / "run"),
+    }
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(SessionError, match=r"found that it was still starting; try again when"):
+        begin[command]()
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert not list(folder.iterdir())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_what_keeps_ray_from_starting_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = folder / ("deep" * 20)
+    deep.mkdir()
+    monkeypatch.setattr(module, "FOLDER", deep)
+    with pytest.raises(SessionError, match="AF_UNIX"), local_ray(1):
+        pass
+    assert not list(deep.iterdir())
