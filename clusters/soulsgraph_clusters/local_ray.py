@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -62,8 +62,10 @@ class SessionError(SoulsGraphError):
 
 
 @contextmanager
-def local_ray(num_cpus: int | None) -> Iterator[str]:
+def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None = None) -> Iterator[str]:
     """Start Ray and yield its address, host:port; it and its files go at the end, or when this process dies.
+
+    It offers so many processors, this machine's if not given, and the resources.
 
     Raises:
         SessionError: if it does not start in time; nothing of it is left then.
@@ -71,7 +73,7 @@ def local_ray(num_cpus: int | None) -> Iterator[str]:
     with temporary_folder("soulsgraph-ray-", FOLDER) as folder:
         with (folder / "errors").open("wb") as errors:
             owned = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(folder), json.dumps(num_cpus)],
+                [sys.executable, "-m", __name__, str(folder), json.dumps([num_cpus, dict(resources or {})])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -122,10 +124,11 @@ class _Head(Node):
         super().start_ray_processes()
 
 
-def _start(folder: str, num_cpus: int | None) -> str:
+def _start(folder: str, num_cpus: int | None, resources: dict[str, float]) -> str:
     parameters = RayParams(
         node_ip_address=_LOOPBACK,
         num_cpus=num_cpus,
+        resources=resources,
         object_store_memory=OBJECT_STORE_BYTES,
         temp_dir=folder,
         include_dashboard=False,
@@ -169,18 +172,18 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise SystemExit
 
 
-def main(folder: str, num_cpus: int | None) -> None:
+def main(folder: str, num_cpus: int | None, resources: dict[str, float]) -> None:
     """Start Ray, print its address, and end it and its files at a SIGTERM or when standard input closes."""
     signal.signal(signal.SIGTERM, _stop)
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0)
     try:
         try:
-            address = _start(f"{folder}/ray", num_cpus)
+            address = _start(f"{folder}/ray", num_cpus, resources)
         except Exception:
             # Another program took its port meanwhile, or the processor was busy: the files are in memory now.
             _kill_descendants(psutil.Process())
-            address = _start(f"{folder}/ray", num_cpus)
+            address = _start(f"{folder}/ray", num_cpus, resources)
         print(address, flush=True)
         sys.stdin.read()
     finally:
@@ -190,4 +193,4 @@ def main(folder: str, num_cpus: int | None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], *json.loads(sys.argv[2]))

@@ -9,7 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,13 +54,16 @@ class Session:
 
 
 @contextmanager
-def connect(address: str | None = None, num_cpus: int | None = None) -> Iterator[Session]:
+def connect(
+    address: str | None = None, num_cpus: int | None = None, resources: Mapping[str, float] | None = None
+) -> Iterator[Session]:
     """Join or start Ray, and leave or end it at the end.
 
     Args:
         address: `host:port` or `auto` joins a cluster; `local` starts a session of one's own, and so
             does None unless RAY_ADDRESS names a cluster, as it does inside a Ray job.
         num_cpus: Processors the local session offers; a cluster knows its own.
+        resources: What else the local session offers, such as `game_pc`.
 
     Raises:
         ClusterError: as `check_session`.
@@ -71,7 +74,7 @@ def connect(address: str | None = None, num_cpus: int | None = None) -> Iterator
         return
     check_session(address)
     chosen = chosen_address(address)
-    with _local(num_cpus) if chosen == LOCAL else _driver(chosen):
+    with _local(num_cpus, resources) if chosen == LOCAL else _driver(chosen):
         yield Session(local=chosen == LOCAL)
 
 
@@ -94,13 +97,13 @@ def check_session(address: str | None = None) -> None:
 
 
 @contextmanager
-def _local(num_cpus: int | None) -> Iterator[None]:
+def _local(num_cpus: int | None, resources: Mapping[str, float] | None) -> Iterator[None]:
     if not any(name in os.environ for name in _TOKEN):
         # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     if _MODE not in os.environ:
         _enable_token_auth()
-    with local_ray(num_cpus) as started, ExitStack() as driver:
+    with local_ray(num_cpus, resources) as started, ExitStack() as driver:
         try:
             with _on_loopback():
                 driver.enter_context(_driver(started))

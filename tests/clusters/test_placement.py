@@ -13,10 +13,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def game_pcs():
     """Two places for runners and a processor that is none."""
-    ray.init("local", num_cpus=3, resources={"game_pc": 2}, include_dashboard=False, log_to_driver=False)
-    with connect() as session:
+    with connect("local", num_cpus=3, resources={"game_pc": 2}) as session:
         yield session
-    ray.shutdown()
 
 
 def test_no_runner_needs_no_session():

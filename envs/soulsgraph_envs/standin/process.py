@@ -14,8 +14,8 @@ from typing import Any
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.standin.options import StandInOptions
 
-#: The first start after a change compiles the simulator, which takes a minute where the processors are busy.
-_START_S, _END_S = 180.0, 5.0
+#: The first start after a change compiles the simulator.
+_START_S, _END_S = 60.0, 5.0
 
 
 class StandInProcess:
