@@ -98,7 +98,7 @@ def check_session(address: str | None = None) -> None:
 
 @contextmanager
 def _local(num_cpus: int | None, resources: Mapping[str, float] | None) -> Iterator[None]:
-    if not any(name in os.environ for name in _TOKEN):
+    if not any(os.environ.get(name) for name in _TOKEN):
         # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     if _MODE not in os.environ:
@@ -155,13 +155,14 @@ def _check_token() -> None:
 def _check_certificates() -> None:
     if os.environ.get("RAY_USE_TLS", "").lower() not in ("1", "true"):
         return
-    paths = [os.environ.get(name, "") for name in _CERTIFICATES]
-    certificate, key, authority = paths
+    certificate, key, authority = paths = [os.environ.get(name, "") for name in _CERTIFICATES]
+    found = ", ".join(f"{name}={path or 'nothing'}" for name, path in zip(_CERTIFICATES, paths, strict=True))
     try:
-        context = ssl.create_default_context(cafile=authority)
-        context.load_cert_chain(certificate, key)
+        if not all(paths):
+            raise FileNotFoundError("too few of them")
+        # Without a password OpenSSL would ask for that of an encrypted key, which Ray cannot use.
+        ssl.create_default_context(cafile=authority).load_cert_chain(certificate, key, password="")
     except OSError as error:
-        found = ", ".join(f"{name}={path}" for name, path in zip(_CERTIFICATES, paths, strict=True))
         raise ClusterError(
             f"RAY_USE_TLS: expected a certificate, its key and its authority as PEM files, found {error} ({found}); "
             "correct them or unset RAY_USE_TLS."

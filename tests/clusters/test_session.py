@@ -37,7 +37,7 @@ def plain(monkeypatch):
         ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "RAY_AUTH_TOKEN_PATH: expected the file of a token.*No such file"),
         ({"RAY_AUTH_TOKEN_PATH": os.devnull}, "found an empty file"),
         ({"RAY_USE_TLS": "1"}, "RAY_USE_TLS: expected a certificate, its key and its authority"),
-        ({"RAY_USE_TLS": "1", "RAY_TLS_CA_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT=/no/such.pem"),
+        ({"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT=nothing"),
     ],
 )
 def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, settings, message):
@@ -45,6 +45,34 @@ def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, sett
         plain.setenv(name, value)
     with pytest.raises(ClusterError, match=message):
         check_session()
+
+
+def test_certificates_that_ray_could_use_are_taken_and_an_encrypted_key_is_refused(plain, tmp_path):
+    paths = {name: str(tmp_path / name) for name in ("cert", "key", "encrypted")}
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    make += ["-days", "2", "-subj", "/CN=a head", "-keyout", paths["key"], "-out", paths["cert"]]
+    subprocess.run(make, check=True, capture_output=True)
+    encrypt = ["openssl", "pkey", "-in", paths["key"], "-aes256", "-passout", "pass:secret", "-out", paths["encrypted"]]
+    subprocess.run(encrypt, check=True, capture_output=True)
+    plain.setenv("RAY_USE_TLS", "1")
+    plain.setenv("RAY_TLS_CA_CERT", paths["cert"])
+    plain.setenv("RAY_TLS_SERVER_CERT", paths["cert"])
+    plain.setenv("RAY_TLS_SERVER_KEY", paths["key"])
+    check_session("local")
+    plain.setenv("RAY_TLS_SERVER_KEY", paths["encrypted"])
+    with pytest.raises(ClusterError, match="expected a certificate, its key"):
+        check_session("local")
 
 
 def test_what_another_setting_overrides_is_not_asked_for(plain):

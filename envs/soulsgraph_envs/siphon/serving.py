@@ -66,7 +66,8 @@ class Serving:
         if self.certificate is None or self.key is None:
             return None
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            # Without a password OpenSSL would ask for that of an encrypted key, which gRPC cannot use.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
             return self.key.read_bytes(), self.certificate.read_bytes()
         except OSError as error:
             raise GameError(
