@@ -54,13 +54,17 @@ def _decide(
     actions: Actions,
     clocks: tuple[Actions, Actions],
     due: Flags,
-    tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
     rows: StateRows,
     before: StateRows,
-) -> None:
-    """Start the decisions that are due."""
+) -> int:
+    """Start the decisions that are due and return -1, or the place of an action that does not exist and do nothing."""
     latest, remaining = clocks
-    ticks, ticks_when_empty = tables
+    ticks, ticks_when_empty, counts = tables
+    for lane in range(due.shape[0]):
+        for skill in range(due.shape[1]):
+            if due[lane, skill] and not 0 <= actions[lane, skill] < counts[skill]:
+                return int(lane * due.shape[1] + skill)
     for lane in range(due.shape[0]):
         empty = rows[lane, _FLASKS] < 1.0
         for skill in range(due.shape[1]):
@@ -69,6 +73,7 @@ def _decide(
                 latest[lane, skill] = action
                 remaining[lane, skill] = ticks_when_empty[skill, action] if empty else ticks[skill, action]
                 before[skill, lane, :] = rows[lane, :]
+    return -1
 
 
 @njit(cache=True)
@@ -210,11 +215,18 @@ class Combat:
         """Advance one tick; `actions` (lanes, skills) is read where `due` holds.
 
         Lanes that are not `active` (lanes,) stand still, clocks included.
+
+        Raises:
+            ActionError: for an action that a skill does not have; nothing has moved then.
         """
         moving = self._everyone if active is None else active
         fresh = self.due if active is None else self.due & active[:, None]
         tables = self._tables
-        _decide(actions, self._clocks, fresh, (tables.ticks, tables.ticks_when_empty), self.rows, self._before)
+        ticks = (tables.ticks, tables.ticks_when_empty, tables.counts)
+        wrong = _decide(actions, self._clocks, fresh, ticks, self.rows, self._before)
+        if wrong >= 0:
+            lane, skill = divmod(wrong, len(self.skills))
+            raise self.skills[skill].refused(f"{actions[lane, skill]} in lane {lane}")
         # Calls of their own: numba's cache would not notice a change of what it had compiled into another file.
         merge_controls(self.latest, fresh, tables.holds, tables.presses, self._controls)
         self.raw = self.game.step(self._controls, active)

@@ -34,13 +34,19 @@ class ActionTables:
     presses: npt.NDArray[np.uint32]
     ticks: npt.NDArray[np.int64]
     ticks_when_empty: npt.NDArray[np.int64]
+    #: (skills,): how many actions each skill has.
+    counts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, skills: Sequence[Skill]) -> ActionTables:
         """Pack the action sets of `skills`, in their order."""
         shape = (len(skills), max(len(skill.actions) for skill in skills))
         tables = cls(
-            np.zeros(shape, np.uint32), np.zeros(shape, np.uint32), np.ones(shape, np.int64), np.ones(shape, np.int64)
+            np.zeros(shape, np.uint32),
+            np.zeros(shape, np.uint32),
+            np.ones(shape, np.int64),
+            np.ones(shape, np.int64),
+            np.array([len(skill.actions) for skill in skills], np.int64),
         )
         for row, skill in enumerate(skills):
             for index, action in enumerate(skill.actions):

@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+import gymnasium
+
 #: Names that a message lists at most.
 _MOST_LISTED = 8
+#: Characters of a value that a message shows at most.
+_MOST_SHOWN = 80
 #: So many ticks at most may be doubtful when an episode is lost: a sampler holds back what is younger.
 MOST_DOUBTFUL_TICKS = 30
 
@@ -38,10 +42,21 @@ class UnknownNameError(SoulsGraphError):
     """A name is not among those offered; many names are cut short to the ones most like it."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        # A name is shown whole, for it may be a path; anything else may be of any length.
+        text, found = (name, repr(name)) if isinstance(name, str) else (shown(name), shown(name))
         choices = list(known)
-        close = get_close_matches(str(name), choices, n=1)
+        close = get_close_matches(text, choices, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {kind}: expected one of {_listed(str(name), choices)}; found {name!r}.{hint}")
+        super().__init__(f"unknown {kind}: expected one of {_listed(text, choices)}; found {found}.{hint}")
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: on one line, cut to 80 characters, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # Python refuses to print an integer of thousands of digits, and any class may fail to.
+        text = f"a value of type {type(value).__name__} that cannot be printed"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _listed(name: str, choices: list[str]) -> str:
@@ -49,6 +64,21 @@ def _listed(name: str, choices: list[str]) -> str:
         return ", ".join(choices)
     shown = get_close_matches(name, choices, n=_MOST_LISTED, cutoff=0.0)
     return f"{', '.join(sorted(shown, key=choices.index))} and {len(choices) - len(shown)} more"
+
+
+class ActionError(SoulsGraphError, gymnasium.error.InvalidAction):
+    """An action is not one of its space, was sent for an unknown agent, or is missing."""
+
+
+class SeedError(SoulsGraphError, gymnasium.error.Error):
+    """A seed is not a non-negative integer."""
+
+
+class ResetNeededError(SoulsGraphError, gymnasium.error.ResetNeeded):
+    """Something needs an episode under way, and there is none."""
+
+    def __init__(self) -> None:
+        super().__init__("expected an episode under way, found none: call reset first.")
 
 
 class GameError(SoulsGraphError):

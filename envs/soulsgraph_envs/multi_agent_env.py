@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.errors import ActionError, ResetNeededError, shown
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_env import action_space, observation_space
 from soulsgraph_envs.skill_task import practice_ground
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
-from soulsgraph_envs.streams import episode_seeds
+from soulsgraph_envs.streams import EpisodeSeeds, checked_seed
 
 MultiAgentDict = dict[str, Any]
 
@@ -46,16 +48,18 @@ class SkillGraphEnv(MultiAgentEnv):
         self.action_spaces = {name: action_space(skill) for name, skill in self.skills.items()}
         self._actions = np.zeros((1, len(skills)), np.int64)
         self._lane = np.zeros(1, np.int64)
-        self._seed, self._episode = 0, 0
+        self._seeds = EpisodeSeeds(1)
+        self._under_way = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[MultiAgentDict, MultiAgentDict]:
-        """Begin an episode and give the observations of the skills due first."""
-        if seed is not None:
-            self._seed, self._episode = seed, 0
-        self.combat.begin(self._lane, episode_seeds(self._seed, 0, self._episode))
-        self._episode += 1
+        """Begin an episode and return the observations of the skills due first; raises as `SkillEnv.reset` does."""
+        seed = checked_seed(seed)
+        super().reset(seed=seed)
+        self._seeds.restart(seed, self.np_random)
+        self.combat.begin(self._lane, self._seeds.next(self._lane))
+        self._under_way = True
         self.agents = list(self.possible_agents)
         self._run_until_due()
         return self._observations(self.combat.due[0]), {}
@@ -63,10 +67,18 @@ class SkillGraphEnv(MultiAgentEnv):
     def step(
         self, action_dict: MultiAgentDict
     ) -> tuple[MultiAgentDict, MultiAgentDict, MultiAgentDict, MultiAgentDict, MultiAgentDict]:
-        """Take the due skills' actions and run to the next tick at which a skill is due."""
-        for index, name in enumerate(self.skills):
-            if self.combat.due[0, index]:
-                self._actions[0, index] = action_dict[name]
+        """Take the due skills' actions and run to the next tick at which a skill is due.
+
+        Actions of skills that are not due are ignored, whatever they are.
+
+        Raises:
+            ActionError: if a due skill's action is missing or none of its space, or an agent is unknown;
+                the episode goes on.
+            ResetNeededError: if no episode is under way.
+        """
+        if not self._under_way:
+            raise ResetNeededError
+        self._actions[0] = self._checked(action_dict)
         self.combat.step(self._actions)
         self._run_until_due()
         terminated, truncated = bool(self.combat.terminated[0]), bool(self.combat.truncated[0])
@@ -74,10 +86,25 @@ class SkillGraphEnv(MultiAgentEnv):
         rewards = self._rewards(closing)
         shown = closing if terminated or truncated else self.combat.due[0]
         if terminated or truncated:
-            self.agents = []
+            self.agents, self._under_way = [], False
         flags = dict.fromkeys(self.skills, terminated) | {"__all__": terminated}
         cut = dict.fromkeys(self.skills, truncated) | {"__all__": truncated}
         return self._observations(shown), rewards, flags, cut, {}
+
+    def _checked(self, action_dict: MultiAgentDict) -> npt.NDArray[np.int64]:
+        """Return every skill's next action, (skills,): the latest one where it is not due."""
+        if not isinstance(action_dict, Mapping):
+            raise ActionError(f"expected a dictionary of actions by agent, found {shown(action_dict)}.")
+        for name in action_dict:
+            if name not in self.skills:
+                raise ActionError(f"expected actions of {', '.join(self.skills)}; found one of {shown(name)}.")
+        actions: npt.NDArray[np.int64] = self._actions[0].copy()
+        for index, (name, skill) in enumerate(self.skills.items()):
+            if self.combat.due[0, index]:
+                if name not in action_dict:
+                    raise skill.refused("none, and it is due")
+                actions[index] = skill.checked(action_dict[name])
+        return actions
 
     def _run_until_due(self) -> None:
         # Nothing is due on this tick: no decision ends before the next due tick either, for a
@@ -102,4 +129,5 @@ class SkillGraphEnv(MultiAgentEnv):
 
     def close(self) -> None:
         """Close the game."""
+        self._under_way = False
         self.combat.game.close()

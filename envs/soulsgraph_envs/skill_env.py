@@ -2,13 +2,14 @@
 
 One `step` is one decision of the skill; the world moves on by as many control ticks as the action
 takes. Lanes of the vector face begin their next episode within the step in which one ended, and
-give the true last observation as `final_obs`.
+give the true last observation as `final_obs`. A seed is a non-negative integer of any size; without one
+the episodes go on, from entropy at first. docs/gymnasium.md says what the pictures show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -18,14 +19,22 @@ from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Controller
+from soulsgraph_envs.errors import ResetNeededError, UnknownNameError
+from soulsgraph_envs.game import RenderableGame
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.oracles import OracleDodge, ScriptedPlay, engaging
+from soulsgraph_envs.pictures import Picture, PictureWindow
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import Outcome, SkillTask, practice_ground
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill
-from soulsgraph_envs.streams import episode_seeds
+from soulsgraph_envs.streams import EpisodeSeeds, checked_seed
 
 Floats = npt.NDArray[np.float32]
+
+#: Height and width of a rendered picture, and of those of many lanes.
+PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
+#: Pictures a second: a control tick takes 0.1 s.
+_PICTURES_PER_S = 10
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
@@ -65,9 +74,17 @@ def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
 
 
 class SkillEnv(gymnasium.Env[Floats, np.int64]):
-    """One skill of the graph as a Gymnasium environment, in one lane."""
+    """One skill of the graph as a Gymnasium environment, in one lane.
 
-    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own attribute
+    `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
+    tick of it in a window, at the speed of the game.
+
+    Raises:
+        UnknownNameError: for an unknown skill, scenario or render mode.
+        GameError: for "human" without pygame or a display.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": _PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
 
     def __init__(
         self,
@@ -75,47 +92,94 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         scenario: str | Scenario = "iudex-phase1",
         controller: Controller | None = None,
         options: SkillOptions | None = None,
+        render_mode: str | None = None,
     ) -> None:
+        self.render_mode = _checked_mode(render_mode, self.metadata)
         self.task = make_task(skill, scenario, 1, controller, options)
         self.observation_space = observation_space(self.task.skill)
         self.action_space = action_space(self.task.skill)
         self._lane = np.zeros(1, np.int64)
-        self._seed: int | None = None
-        self._episode = 0
+        self._seeds = EpisodeSeeds(1)
+        self._under_way = False
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            self._window = PictureWindow(f"soulsgraph: {skill}", _PICTURES_PER_S)
+            self.task.after_tick = self._show
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time."""
+        """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None; the episode goes on.
+        """
+        seed = checked_seed(seed)
         super().reset(seed=seed)
-        if seed is not None or self._seed is None:
-            self._seed = int(self.np_random.integers(2**63)) if seed is None else seed
-            self._episode = 0
-        self.task.begin(self._lane, episode_seeds(self._seed, 0, self._episode))
-        self._episode += 1
+        self._seeds.restart(seed, self.np_random)
+        self.task.begin(self._lane, self._seeds.next(self._lane))
+        self._under_way = True
+        self._show()
         return self.task.observations[0], {}
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time."""
-        outcome = self.task.decide(np.asarray([action]))
+        """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time.
+
+        Raises:
+            ActionError: for an action outside the action space; the episode goes on.
+            ResetNeededError: if no episode is under way.
+        """
+        if not self._under_way:
+            raise ResetNeededError
+        outcome = self.task.decide(self.task.skill.checked(action))
         info = _info(self.task.skill, outcome, 0)
         ended = bool(outcome.terminated[0]), bool(outcome.truncated[0])
+        self._under_way = not any(ended)
         return outcome.observations[0], float(outcome.rewards[0]), *ended, info
 
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window shows its pictures by itself.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array" or "human".')
+            return None
+        if not self._seeds.begun:
+            raise ResetNeededError
+        return _picture(self.task, 0, PICTURE_SIZE) if self._window is None else None
+
+    def _show(self) -> None:
+        if self._window is not None:
+            self._window.show(_picture(self.task, 0, PICTURE_SIZE))
+
     def close(self) -> None:
-        """Close the game."""
+        """Close the game and its window."""
+        self._under_way = False
+        if self._window is not None:
+            self._window.close()
         self.task.combat.game.close()
 
 
 class EndToEndEnv(SkillEnv):
     """The atomic baseline of Appendix B: 25 observations, 16 actions, the whole fight."""
 
-    def __init__(self, scenario: str | Scenario = "iudex-phase1", options: SkillOptions | None = None) -> None:
-        super().__init__(END_TO_END, scenario, None, options)
+    def __init__(
+        self,
+        scenario: str | Scenario = "iudex-phase1",
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(END_TO_END, scenario, None, options, render_mode)
 
 
 class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
-    """Many lanes of one skill's task, stepped together by one simulator."""
+    """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does."""
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    metadata = {  # noqa: RUF012 - Gymnasium's own attribute
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "render_modes": ["rgb_array"],
+        "render_fps": _PICTURES_PER_S,
+    }
 
     def __init__(
         self,
@@ -124,34 +188,47 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         scenario: str | Scenario = "iudex-phase1",
         controller: Controller | None = None,
         options: SkillOptions | None = None,
+        render_mode: str | None = None,
     ) -> None:
+        # The base class closes what is not closed when it is deleted, even if it was never made.
+        self.closed = True
+        self.render_mode = _checked_mode(render_mode, self.metadata)
         self.num_envs = num_envs
         self.task = make_task(skill, scenario, num_envs, controller, options)
+        self.closed = False
         self.single_observation_space = observation_space(self.task.skill)
         self.single_action_space = action_space(self.task.skill)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._lanes = np.arange(num_envs)
-        self._episodes = np.zeros(num_envs, np.int64)
-        self._seed: int | None = None
+        self._seeds = EpisodeSeeds(num_envs)
+        self._under_way = False
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Floats, dict[str, Any]]:
-        """Begin an episode in every lane; one seed serves them all, each lane having its own stream."""
-        super().reset(seed=seed if isinstance(seed, int) else None)
-        if isinstance(seed, int):
-            self._seed, self._episodes[:] = seed, 0
-        elif self._seed is None:
-            self._seed = int(self.np_random.integers(2**63))
-        self._begin(self._lanes)
+        """Begin an episode in every lane.
+
+        One seed serves them all, each lane having its own stream. In a list of one seed a lane, each
+        begins the episodes that `SkillEnv` has after it.
+
+        Raises:
+            SeedError: for anything else but None; the episodes go on.
+        """
+        checked = self._seeds.checked(seed)
+        super().reset(seed=checked if isinstance(checked, int) else None)
+        self._seeds.restart(checked, self.np_random)
+        self.task.begin(self._lanes, self._seeds.next(self._lanes))
+        self._under_way = True
         return self.task.observations, {}
 
     def step(
         self, actions: npt.NDArray[np.int64]
     ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        """Carry out one decision in every lane, `actions` (num_envs,)."""
-        outcome = self.task.decide(actions)
+        """Carry out one decision in every lane, `actions` (num_envs,); raises as `SkillEnv.step` does."""
+        if not self._under_way:
+            raise ResetNeededError
+        outcome = self.task.decide(self.task.skill.checked(actions, (self.num_envs,)))
         ended = np.flatnonzero(outcome.terminated | outcome.truncated)
         info: dict[str, Any] = {"terms": outcome.terms}
         observations = outcome.observations
@@ -162,18 +239,37 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
             for lane in ended:
                 info["final_obs"][lane] = observations[lane]
             info["won"], info["died"], info["seconds"] = outcome.won, outcome.died, outcome.seconds
-            self._begin(ended)
+            self.task.begin(ended, self._seeds.next(ended))
             observations = self.task.observations
         return observations, outcome.rewards, outcome.terminated, outcome.truncated, info
 
-    def _begin(self, lanes: npt.NDArray[np.int64]) -> None:
-        assert self._seed is not None
-        self.task.begin(lanes, episode_seeds(self._seed, lanes, self._episodes[lanes]))
-        self._episodes[lanes] += 1
+    def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
+        """Return a picture (180, 320, 3) of every lane; where an episode ended, the first one of the next.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array".')
+            return None
+        if not self._seeds.begun:
+            raise ResetNeededError
+        return tuple(_picture(self.task, lane, LANE_PICTURE_SIZE) for lane in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the game."""
+        self._under_way = False
         self.task.combat.game.close()
+
+
+def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
+    if mode is not None and mode not in metadata["render_modes"]:
+        raise UnknownNameError("render mode", mode, metadata["render_modes"])
+    return mode
+
+
+def _picture(task: SkillTask, lane: int, size: tuple[int, int]) -> Picture:
+    return cast(RenderableGame, task.combat.game).render(lane, size)
 
 
 def _info(skill: Skill, outcome: Outcome, lane: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from soulsgraph_envs.streams import Seeds, derive_seeds
 
 Floats = npt.NDArray[np.float32]
 Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
 _RETRY_STREAM = 2
 
 
@@ -54,7 +55,8 @@ class SkillTask:
         self._controller = controller
         self._position = len(upstream)
         self._actions = np.zeros((game.lanes, len(upstream) + 1), np.int64)
-        self._lanes = np.arange(game.lanes)
+        #: Called after every control tick.
+        self.after_tick: Callable[[], None] | None = None
 
     @property
     def observations(self) -> Floats:
@@ -76,8 +78,12 @@ class SkillTask:
                 again = derive_seeds(seeds[np.searchsorted(lanes, lost)], _RETRY_STREAM)
                 self._begin(lost, again)
 
-    def decide(self, actions: npt.ArrayLike) -> Outcome:
-        """Carry out one decision in every lane, `actions` (lanes,), to its end or the episode's."""
+    def decide(self, actions: Integers) -> Outcome:
+        """Carry out one decision in every lane, `actions` (lanes,), to its end or the episode's.
+
+        Raises:
+            ActionError: for an action that the skill does not have.
+        """
         self._actions[:, self._position] = actions
         ended = {name: np.zeros(self.combat.lanes, np.bool_) for name in ("terminated", "truncated", "won", "died")}
         terms = np.zeros((self.combat.lanes, len(self.skill.reward.terms)), np.float32)
@@ -101,3 +107,5 @@ class SkillTask:
         if self._controller is not None:
             self._controller.act(self.combat, self._actions)
         self.combat.step(self._actions, None if active.all() else active)
+        if self.after_tick is not None:
+            self.after_tick()

@@ -6,9 +6,14 @@ generators"): 64 bits of state, one multiply-xorshift mix a draw, equally usable
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import index
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit, uint64
+
+from soulsgraph_envs.errors import SeedError, shown
 
 Seeds = npt.NDArray[np.uint64]
 
@@ -43,35 +48,103 @@ def uniforms(streams: Seeds, lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.flo
     return out
 
 
+def checked_seed(seed: object) -> int | None:
+    """Return a seed as an integer of any size; None, which asks for entropy, stays None.
+
+    Raises:
+        SeedError: for anything but a non-negative integer, Python's or numpy's, or None.
+    """
+    if seed is None:
+        return None
+    try:
+        number = -1 if isinstance(seed, bool) else index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise SeedError(f"seed: expected an integer of at least 0, or None to draw one, found {shown(seed)}.")
+    return int(number)
+
+
 @njit(cache=True)
-def _fold(words: Seeds, word: int) -> Seeds:
-    out = np.empty_like(words)
-    for i in range(len(words)):
-        out[i] = mix(mix(words[i] + _GOLDEN) ^ (word * _GOLDEN + _MIX_1))
+def _fold(words: Seeds, path: Seeds) -> Seeds:
+    out = np.empty(len(words) if len(path) == 1 else len(path), np.uint64)
+    for i in range(len(out)):
+        out[i] = mix(mix(words[i % len(words)] + _GOLDEN) ^ (path[i % len(path)] * _GOLDEN + _MIX_1))
     return out
 
 
-def derive_seeds(seeds: npt.ArrayLike, *path: int) -> Seeds:
-    """Derive independent streams from seeds along a path of integers, (n,) -> (n,).
+def derive_seeds(seeds: npt.ArrayLike, *path: npt.ArrayLike) -> Seeds:
+    """Derive independent streams from seeds along a path of integers, (n,); one goes with all others.
 
-    Equal seeds and paths give equal streams; different ones give unrelated streams.
+    Equal seeds and paths give equal streams; different ones give unrelated streams. A single integer
+    may have any size.
+
+    Raises:
+        SeedError: for a single integer below 0.
     """
-    words = np.atleast_1d(np.asarray(seeds, dtype=np.uint64))
-    for word in path:
-        words = _fold(words, np.uint64(word))
+    words = _words(_word(seeds) if isinstance(seeds, int) else seeds)
+    for step in path:
+        words = _fold(words, _words(step))
     return words
 
 
-@njit(cache=True)
-def _pair(seed: int, lanes: Seeds, episodes: Seeds) -> Seeds:
-    out = np.empty(max(len(lanes), len(episodes)), np.uint64)
-    for i in range(len(out)):
-        word = mix(mix(seed + _GOLDEN) ^ (lanes[i % len(lanes)] * _GOLDEN + _MIX_1))
-        out[i] = mix(mix(word + _GOLDEN) ^ (episodes[i % len(episodes)] * _GOLDEN + _MIX_1))
-    return out
+def _words(values: npt.ArrayLike) -> Seeds:
+    return np.atleast_1d(np.asarray(values, dtype=np.uint64))
+
+
+def _word(seed: int) -> int:
+    """Return 64 bits of a seed: itself where it fits."""
+    number = checked_seed(seed) or 0
+    return number if number < 2**64 else int(np.random.SeedSequence(number).generate_state(1, np.uint64)[0])
 
 
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
     """Give the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
-    pairs: Seeds = _pair(np.uint64(seed), *(np.atleast_1d(np.asarray(words, np.uint64)) for words in (lanes, episodes)))
-    return pairs
+    return derive_seeds(seed, lanes, episodes)
+
+
+class EpisodeSeeds:
+    """The seeds of each lane's episodes, one after the other: the same ones after every equal `restart`."""
+
+    def __init__(self, lanes: int) -> None:
+        self._streams: Seeds = np.zeros(lanes, np.uint64)
+        self._episodes = np.zeros(lanes, np.int64)
+        self._begun = np.zeros(lanes, np.bool_)
+
+    @property
+    def begun(self) -> bool:
+        """Whether every lane has its sequence."""
+        return bool(self._begun.all())
+
+    def checked(self, seed: object) -> int | list[int | None] | None:
+        """Return what `restart` takes: one seed, or a list of one a lane.
+
+        Raises:
+            SeedError: as `checked_seed`, and for a list of another length.
+        """
+        if not isinstance(seed, list | tuple) and not getattr(seed, "ndim", 0):
+            return checked_seed(seed)
+        each = [checked_seed(one) for one in seed]  # type: ignore[attr-defined]
+        if len(each) != len(self._streams):
+            raise SeedError(f"seed: expected one, or a list of {len(self._streams)}, found a list of {len(each)}.")
+        return each
+
+    def restart(self, seed: int | Sequence[int | None] | None, random: np.random.Generator) -> None:
+        """Begin the lanes' sequences again.
+
+        Of one seed each lane gets a stream of its own, by its number; in a list each seed means what it
+        means to a lane alone. A lane without a seed goes on; `random` draws its first.
+        """
+        alone = isinstance(seed, Sequence)
+        each = seed if isinstance(seed, Sequence) else [seed] * len(self._streams)
+        for lane, given in enumerate(each):
+            if given is not None or not self._begun[lane]:
+                drawn = int(random.integers(2**63)) if given is None else given
+                self._streams[lane] = derive_seeds(drawn, 0 if alone else lane)[0]
+                self._episodes[lane], self._begun[lane] = 0, True
+
+    def next(self, lanes: npt.NDArray[np.int64]) -> Seeds:
+        """Return the seed of the next episode of each of `lanes` (n,), (n,)."""
+        seeds = derive_seeds(self._streams[lanes], self._episodes[lanes])
+        self._episodes[lanes] += 1
+        return seeds

@@ -59,11 +59,10 @@ def test_vector_lanes_are_the_single_env_side_by_side_and_tell_the_last_observat
     lanes, script = 3, np.random.default_rng(0).integers(0, 3, (400, 3))
     vector = SkillVectorEnv(lanes, "heal_attack")
     singles = [SkillEnv("heal_attack") for _ in range(lanes)]
-    observations, _ = vector.reset(seed=8)
-    episodes = [0] * lanes
+    seeds = [8, 10**30, 9]
+    observations, _ = vector.reset(seed=seeds)
     for lane, env in enumerate(singles):
-        env.task.begin(np.zeros(1, np.int64), episode_seeds(8, lane, 0))
-        assert np.array_equal(env.task.observations[0], observations[lane])
+        assert np.array_equal(env.reset(seed=seeds[lane])[0], observations[lane])
     ends = 0
     for actions in script:
         observations, rewards, terminated, truncated, info = vector.step(actions)
@@ -74,11 +73,18 @@ def test_vector_lanes_are_the_single_env_side_by_side_and_tell_the_last_observat
             if any(ended):
                 ends += 1
                 assert np.array_equal(info["final_obs"][lane], observation)
-                episodes[lane] += 1
-                env.task.begin(np.zeros(1, np.int64), episode_seeds(8, lane, episodes[lane]))
-                observation = env.task.observations[0]
+                observation, _ = env.reset()
             assert np.array_equal(observation, observations[lane])
     assert ends > 0
+
+
+def test_one_seed_starts_a_stream_of_its_own_in_every_lane():
+    vector = SkillVectorEnv(3)
+    first, _ = vector.reset(seed=8)
+    for lane, observation in enumerate(first):
+        vector.task.begin(np.array([lane]), episode_seeds(8, lane, 0))
+        assert np.array_equal(vector.task.observations[lane], observation)
+    assert len(np.unique(first, axis=0)) == 3
 
 
 def test_end_info_and_reward_terms_add_up():

@@ -302,3 +302,8 @@ def test_a_reproduction_that_cannot_be_begun_leaves_nothing(refuse, tmp_path, ar
 
 def test_a_report_of_a_folder_without_records(refuse, tmp_path):
     assert "expected the folder of a reproduction" in refuse("report", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("seed", [-1, -(10**30)])
+def test_a_stand_in_takes_no_seed_below_0(refuse, seed):
+    assert "seed: expected an integer of at least 0" in refuse("standin", "--seed", seed)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.errors import ActionError, shown
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.state import MADE_OF, Column, Raw, StateRows
 
@@ -186,6 +187,33 @@ class Skill:
     reward: Reward
     horizon: int
     practice: Practice
+
+    def checked(self, actions: npt.ArrayLike, shape: tuple[int, ...] = ()) -> Integers:
+        """Return actions, () or (lanes,) as `shape` says, as indices into `self.actions`.
+
+        Raises:
+            ActionError: for anything but so many integers, Python's or numpy's, from 0 on and in range.
+        """
+        try:
+            found = np.asarray(actions)
+        except Exception:  # A ragged list, or whatever an object's own conversion raises.
+            found = np.asarray(None)
+        whole = found.shape == shape and found.dtype.kind in "iu"
+        indices: Integers = found.astype(np.int64, copy=False) if whole else np.full(1, -1)
+        # Seen as unsigned, a negative number is too large as well.
+        wrong = indices.view(np.uint64) >= len(self.actions)
+        if wrong.any():
+            lane = int(np.argmax(wrong))
+            value = f"{found[lane]} in lane {lane}" if whole and shape else shown(actions)
+            raise self.refused(value, f"{shape[0]} actions" if shape else "an action")
+        return indices
+
+    def refused(self, value: str, wanted: str = "an action") -> ActionError:
+        """Return the error that names the skill's action space and what was found in place of an action."""
+        most = len(self.actions) - 1
+        return ActionError(
+            f"{self.name}: expected {wanted} of Discrete({most + 1}), integers from 0 to {most}, found {value}."
+        )
 
     @property
     def longest_ticks(self) -> int:

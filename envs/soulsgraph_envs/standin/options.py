@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import UseAppendAction
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.streams import checked_seed
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class StandInOptions:
         Raises:
             SoulsGraphError: for one out of its range.
         """
+        checked_seed(self.seed)
         for name, least, most in (("speed", 0.1, 3.0), ("seconds", 0.0, 1e9)):
             value = getattr(self, name)
             if not least <= value <= most:

@@ -8,6 +8,7 @@ from typing import Any
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.names import MOUSE_BUTTONS
 from soulsgraph_envs.keys.windows import find_window
+from soulsgraph_envs.pictures import import_pygame
 
 WIDTH, HEIGHT = 800, 450
 #: Below the bars of the picture.
@@ -25,7 +26,7 @@ class GameWindow:
     """
 
     def __init__(self, title: str, display: str) -> None:
-        pygame = self._pygame = _import_pygame()
+        pygame = self._pygame = import_pygame()
         # Nothing but an X window hears other programs' keys; a plain one costs less than an accelerated one.
         os.environ |= {"SDL_VIDEODRIVER": "x11", "SDL_FRAMEBUFFER_ACCELERATION": "0"}
         if display:
@@ -78,14 +79,3 @@ class GameWindow:
     def close(self) -> None:
         """Close the window."""
         self._pygame.display.quit()
-
-
-def _import_pygame() -> Any:
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    try:
-        import pygame
-    except ImportError as error:
-        raise GameError(
-            "expected pygame to be installed, found none; install it: pip install 'soulsgraph[standin]'."
-        ) from error
-    return pygame
