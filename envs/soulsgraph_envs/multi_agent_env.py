@@ -103,7 +103,7 @@ class SkillGraphEnv(MultiAgentEnv):
             if self.combat.due[0, index]:
                 if name not in action_dict:
                     raise skill.refused("none, and it is due")
-                actions[index] = skill.checked(action_dict[name])
+                actions[index] = skill.checked(action_dict[name])[0]
         return actions
 
     def _run_until_due(self) -> None:

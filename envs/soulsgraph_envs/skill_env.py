@@ -228,7 +228,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         """Carry out one decision in every lane, `actions` (num_envs,); raises as `SkillEnv.step` does."""
         if not self._under_way:
             raise ResetNeededError
-        outcome = self.task.decide(self.task.skill.checked(actions, (self.num_envs,)))
+        outcome = self.task.decide(self.task.skill.checked(actions, self.num_envs))
         ended = np.flatnonzero(outcome.terminated | outcome.truncated)
         info: dict[str, Any] = {"terms": outcome.terms}
         observations = outcome.observations

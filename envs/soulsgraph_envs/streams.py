@@ -108,13 +108,12 @@ class EpisodeSeeds:
 
     def __init__(self, lanes: int) -> None:
         self._streams: Seeds = np.zeros(lanes, np.uint64)
-        self._episodes = np.zeros(lanes, np.int64)
-        self._begun = np.zeros(lanes, np.bool_)
+        self._episodes = np.full(lanes, -1)
 
     @property
     def begun(self) -> bool:
         """Whether every lane has its sequence."""
-        return bool(self._begun.all())
+        return bool((self._episodes >= 0).all())
 
     def checked(self, seed: object) -> int | list[int | None] | None:
         """Return what `restart` takes: one seed, or a list of one a lane.
@@ -138,10 +137,10 @@ class EpisodeSeeds:
         alone = isinstance(seed, Sequence)
         each = seed if isinstance(seed, Sequence) else [seed] * len(self._streams)
         for lane, given in enumerate(each):
-            if given is not None or not self._begun[lane]:
+            if given is not None or self._episodes[lane] < 0:
                 drawn = int(random.integers(2**63)) if given is None else given
                 self._streams[lane] = derive_seeds(drawn, 0 if alone else lane)[0]
-                self._episodes[lane], self._begun[lane] = 0, True
+                self._episodes[lane] = 0
 
     def next(self, lanes: npt.NDArray[np.int64]) -> Seeds:
         """Return the seed of the next episode of each of `lanes` (n,), (n,)."""

@@ -14,6 +14,8 @@ import pytest
 
 from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.composition import Actions
+from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.multi_agent_env import SkillGraphEnv
 from soulsgraph_envs.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
@@ -82,8 +84,21 @@ def test_10_000_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: 
 
 
 def test_the_fuzz_test_knows_every_face() -> None:
-    assert {f"soulsgraph/{name}-v0" for name in ("Skill", "EndToEnd", "EldenGym", "SoulsGymIudex")} <= set(REGISTERED)
-    assert all(isinstance(make(id).action_space, gymnasium.spaces.Discrete) for id in REGISTERED)
+    faces = ("Skill", "EndToEnd", "EldenGym", *(f"SoulsGym{name}" for name in ("Iudex", "IudexImg", "Vordt")))
+    assert {f"soulsgraph/{face}-v0" for face in faces} <= set(REGISTERED)
+
+
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning")
+@pytest.mark.parametrize("make", [AttributeEnv, lambda: EldenGymEnv(action_mode="multi_binary")], ids=["0.6.0", "1.0"])
+def test_eldengyms_keys_take_one_bit_each(make: Any) -> None:
+    env = make()
+    env.reset(seed=0)
+    bits = [0] * env.action_space.n
+    for wrong in (bits[1:], [*bits, 0], [*bits[1:], 2], [*bits[1:], [0, 1]], [*bits[1:], None], None, 0, 10**30):
+        with pytest.raises(OptionError, match="action: expected one of MultiBinary"):
+            env.step(wrong)
+    assert env.step_count == 0
+    env.step(np.array(bits))
 
 
 @pytest.mark.parametrize(

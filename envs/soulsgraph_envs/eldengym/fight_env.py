@@ -11,10 +11,11 @@ from gymnasium.spaces import Box
 
 from soulsgraph_envs.eldengym.client import GameClient
 from soulsgraph_envs.eldengym.errors import OptionError, ResetNeededError
-from soulsgraph_envs.eldengym.options import check_at_least, check_choice, check_reward
+from soulsgraph_envs.eldengym.options import check_action, check_at_least, check_choice, check_reward
 from soulsgraph_envs.eldengym.rewards import RewardFunction
 from soulsgraph_envs.eldengym.world import Frame, World
 from soulsgraph_envs.simulator.render import is_size
+from soulsgraph_envs.streams import checked_seed
 
 Info = dict[str, Any]
 Observed = TypeVar("Observed")
@@ -49,8 +50,12 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         return GameClient(self.world)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
-        """Begin a fight; on the simulator the same seed gives the same sequence of fights."""
-        super().reset(seed=seed)
+        """Begin a fight; on the simulator the same seed gives the same sequence of fights.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None.
+        """
+        super().reset(seed=checked_seed(seed))
         self.step_count = 0
         self._begin(int(self.np_random.integers(2**63)))
         self._frame = self.world.frame()
@@ -68,8 +73,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         # Else the keys would go to whatever the game is doing.
         self._seen()
         assert self.action_space is not None
-        if not self.action_space.contains(action):
-            raise OptionError(f"action: expected one of {self.action_space}, found {action!r}.")
+        check_action(self.action_space, action)
         self._play(action)
         self.step_count += 1
         self._frame = self.world.frame()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
+from typing import Any
+
+from gymnasium import Space
 
 from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
 from soulsgraph_envs.eldengym.rewards import RewardFunction
+from soulsgraph_envs.errors import shown
 
 
 def check_reward(reward: object) -> None:
@@ -16,6 +20,16 @@ def check_reward(reward: object) -> None:
             f"reward_function: expected an object of a class derived from RewardFunction, found {reward!r}: "
             "give it calculate and is_done."
         )
+
+
+def check_action(space: Space[Any], action: object) -> None:
+    """Raise `OptionError` for an action outside its space."""
+    try:
+        known = space.contains(action)
+    except Exception:  # A number beyond 64 bits, a ragged list, or whatever an object's own conversion raises.
+        known = False
+    if not known:
+        raise OptionError(f"action: expected one of {space}, found {shown(action)}.")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

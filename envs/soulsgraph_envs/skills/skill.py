@@ -176,6 +176,15 @@ class Practice:
     refill: bool
 
 
+@njit(cache=True)
+def _first_outside(indices: Integers, count: int) -> int:
+    """Return the place of the first index that is not below `count`, or -1."""
+    for place in range(len(indices)):
+        if not 0 <= indices[place] < count:
+            return place
+    return -1
+
+
 @dataclass(frozen=True)
 class Skill:
     """One node of the graph as a task; horizon in decisions of the skill."""
@@ -188,8 +197,8 @@ class Skill:
     horizon: int
     practice: Practice
 
-    def checked(self, actions: npt.ArrayLike, shape: tuple[int, ...] = ()) -> Integers:
-        """Return actions, () or (lanes,) as `shape` says, as indices into `self.actions`.
+    def checked(self, actions: npt.ArrayLike, lanes: int | None = None) -> Integers:
+        """Return actions (lanes,) as indices into `self.actions`, (lanes,); one action, without lanes, as (1,).
 
         Raises:
             ActionError: for anything but so many integers, Python's or numpy's, from 0 on and in range.
@@ -198,14 +207,13 @@ class Skill:
             found = np.asarray(actions)
         except Exception:  # A ragged list, or whatever an object's own conversion raises.
             found = np.asarray(None)
-        whole = found.shape == shape and found.dtype.kind in "iu"
-        indices: Integers = found.astype(np.int64, copy=False) if whole else np.full(1, -1)
-        # Seen as unsigned, a negative number is too large as well.
-        wrong = indices.view(np.uint64) >= len(self.actions)
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            value = f"{found[lane]} in lane {lane}" if whole and shape else shown(actions)
-            raise self.refused(value, f"{shape[0]} actions" if shape else "an action")
+        wanted = "an action" if lanes is None else f"{lanes} actions"
+        if found.dtype.kind not in "iu" or found.shape != (() if lanes is None else (lanes,)):
+            raise self.refused(shown(actions), wanted)
+        indices = np.ascontiguousarray(found, np.int64)
+        wrong = _first_outside(indices, len(self.actions))
+        if wrong >= 0:
+            raise self.refused(shown(actions) if lanes is None else f"{found[wrong]} in lane {wrong}", wanted)
         return indices
 
     def refused(self, value: str, wanted: str = "an action") -> ActionError:

@@ -25,6 +25,7 @@ from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettin
 from soulsgraph_envs.soulsgym.lock_on import LockOn
 from soulsgraph_envs.soulsgym.world import World
 from soulsgraph_envs.soulsgym.worlds import make_world
+from soulsgraph_envs.streams import checked_seed
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -96,8 +97,12 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     @abstractmethod
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; on the simulator the same seed gives the same one."""
-        return super().reset(seed=seed)
+        """Begin an episode; on the simulator the same seed gives the same one.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None.
+        """
+        return super().reset(seed=checked_seed(seed))
 
     @staticmethod
     @abstractmethod
@@ -140,7 +145,11 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         before = self._present
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
-        if not self.action_space.contains(action):
+        try:
+            known = self.action_space.contains(action)
+        except OverflowError:
+            known = False
+        if not known:
             raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
@@ -164,7 +173,12 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         return valid
 
     def seed(self, seed: int | None = None) -> list[int]:
-        """Seed the episodes to come, where the world can repeat a fight; else warn and give [0]."""
+        """Seed the episodes to come, where the world can repeat a fight; else warn and give [0].
+
+        Raises:
+            SeedError: as `reset`.
+        """
+        seed = checked_seed(seed)
         if not self.world.repeatable:
             warnings.warn("a running game has its own chance: a seed does not make its fights repeatable", stacklevel=2)
             return [0]
