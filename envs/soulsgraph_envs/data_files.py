@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.errors import UnknownNameError, shown
 from soulsgraph_envs.schema import Where, read_toml
 
 _DATA = Path(__file__).parent / "data"
@@ -82,8 +82,8 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
     values, where, base = read_toml(path), Where(path), base_of(kind, path)
     for key in _REFERENCES[kind]:
         *tables, last = key.split(".")
-        owner = reduce(lambda table, name: table.get(name, {}), tables, values)
-        if last in owner:
+        owner: Any = reduce(lambda table, name: table.get(name, {}), tables, values)
+        if isinstance(owner, dict) and last in owner:
             owner[last] = _reference(owner[last], path, where.at(key))
     if base is None:
         return values
@@ -102,21 +102,26 @@ def _base(kind: str, path: Path) -> Path | None:
 
 
 def _reference(value: object, path: Path, where: Where) -> str:
-    if not isinstance(value, str):
-        raise where.error("a name or the path of a TOML file", repr(value))
-    return str((path.parent / value).resolve()) if value.endswith(".toml") else value
+    try:
+        if isinstance(value, str):
+            return str((path.parent / value).resolve()) if value.endswith(".toml") else value
+    except (OSError, ValueError, RuntimeError):
+        pass  # A null character, or links in a circle.
+    raise where.error("a name or the path of a TOML file", shown(value))
 
 
 def _scaled(base: dict[str, Any], factors: object, where: Where) -> dict[str, Any]:
     if not isinstance(factors, dict):
-        raise where.error("a table of factors", repr(factors))
+        raise where.error("a table of factors", shown(factors))
     scaled = dict(base)
     for key, factor in factors.items():
         value, place = base.get(key), where.at(key)
         if isinstance(value, dict):
             scaled[key] = _scaled(value, factor, place)
         elif not _is_number(value) or not _is_number(factor):
-            raise place.error("a factor for a number of the file this one is based on", f"{factor!r} for {value!r}")
+            raise place.error(
+                "a factor for a number of the file this one is based on", f"{shown(factor)} for {shown(value)}"
+            )
         else:
             scaled[key] = value * factor
     return scaled

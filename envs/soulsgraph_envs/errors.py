@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any
 
 import gymnasium
@@ -32,10 +33,16 @@ def _remade(kind: type[SoulsGraphError], args: tuple[object, ...], state: dict[s
 
 
 class DataError(SoulsGraphError):
-    """A data file holds a missing, misspelt or out-of-range value."""
+    """A value of a data file, an option or an argument is missing, misspelt, of a wrong type or out of range.
 
-    def __init__(self, file: object, key: str, expected: str, actual: object) -> None:
-        super().__init__(f"{file}: {key}: expected {expected}, found {actual}. Correct the file and try again.")
+    `file` is None for a value that comes from no file, and `key` is empty for the whole file.
+    """
+
+    def __init__(
+        self, file: object, key: str, expected: str, actual: object, remedy: str = "correct the file and try again"
+    ) -> None:
+        place = "".join(f"{part}: " for part in (file, key) if part)
+        super().__init__(f"{place}expected {expected}, found {actual}; {remedy}.")
 
 
 class UnknownNameError(SoulsGraphError):
@@ -51,12 +58,18 @@ class UnknownNameError(SoulsGraphError):
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: on one line, cut to 80 characters, whatever it is."""
+    """Return a value as a message shows it: in one line of bounded length, whatever it is."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return f"a whole number of {value.bit_length()} bits"
     try:
-        text = " ".join(repr(value).split())
-    except Exception:  # Python refuses to print an integer of thousands of digits, and any class may fail to.
+        text = " ".join(_SHORT.repr(value).split())
+    except Exception:  # Any class may fail to print itself.
         text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, _MOST_SHOWN, _MOST_SHOWN
 
 
 def _listed(name: str, choices: list[str]) -> str:

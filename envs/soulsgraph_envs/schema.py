@@ -1,38 +1,63 @@
-"""Read TOML tables into frozen dataclasses, checking keys, types and ranges on the way."""
+"""Read TOML and JSON into frozen dataclasses, checking keys, types and ranges on the way.
+
+A field says its range once, in its annotation; what a file holds, what a command line gives and what
+Python code constructs are checked against the same one.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from math import inf, isfinite
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from soulsgraph_envs.errors import DataError
+from soulsgraph_envs.errors import DataError, SoulsGraphError, shown
 
 T = TypeVar("T")
+
+#: Tables and lists within each other, far more than any file of ours has.
+_MOST_LEVELS = 32
+_TOO_DEEP = f"at most {_MOST_LEVELS} tables or lists within each other", "more"
+#: The whole numbers that TOML has, and every reader of JSON.
+_LARGEST = 2**63 - 1
+_LONGEST_KEY = 60
 
 
 @dataclass(frozen=True)
 class Where:
-    """The place of a value: the file, and the key from its root."""
+    """The place of a value: the file, and the key from its root; `remedy` ends its errors.
+
+    A `saved` file was written with every key, so that one left out is an error, default or not.
+    """
 
     file: object
     key: str = ""
+    remedy: str = "correct the file and try again"
+    saved: bool = False
 
     def at(self, key: str | int) -> Where:
-        """Give the place of a key or a list index below this one."""
+        """Return the place of a key or a list index below this one."""
         if isinstance(key, int):
-            return Where(self.file, f"{self.key}[{key}]")
-        return Where(self.file, f"{self.key}.{key}" if self.key else key)
+            name = f"{self.key}[{key}]"
+        else:
+            own = key if key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
+            name = f"{self.key}.{own}" if self.key and own else self.key or own
+        return Where(self.file, name, self.remedy, self.saved)
 
     def error(self, expected: str, actual: object) -> DataError:
         """Make the error of this place."""
-        return DataError(self.file, self.key or "the file", expected, actual)
+        return DataError(self.file, self.key, expected, actual, self.remedy)
+
+
+#: The place of what comes from no file.
+_ARGUMENT = Where(None, remedy="correct the value")
 
 
 @dataclass(frozen=True)
@@ -43,7 +68,7 @@ class Between:
     high: float
 
     def __contains__(self, value: float) -> bool:
-        return isfinite(value) and self.low <= value <= self.high
+        return self.low <= value <= self.high and abs(value) <= sys.float_info.max
 
 
 ANY_NUMBER = Between(-inf, inf)
@@ -53,100 +78,199 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file.
 
     Raises:
-        DataError: if it cannot be read or is not TOML.
+        DataError: if it cannot be read, is not TOML, or holds what `parse` refuses.
+    """
+    where = Where(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise where.error("a readable TOML file", error) from error
+    table: dict[str, Any] = parse(text, tomllib.loads, where)
+    return table
+
+
+_LANGUAGES: dict[Callable[[str], Any], str] = {tomllib.loads: "TOML", json.loads: "JSON"}
+
+
+def parse(text: str, loads: Callable[[str], Any], where: Where) -> Any:
+    """Parse TOML by `tomllib.loads` or JSON by `json.loads`.
+
+    Raises:
+        DataError: if it is neither, is nested deeply, or holds a number that is infinite, none, or beyond 64 bits.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataError(path, "the file", "a readable TOML file", error) from error
+        values = loads(text)
+    except RecursionError as error:
+        raise where.error(*_TOO_DEEP) from error
+    except ValueError as error:
+        raise where.error(f"a readable {_LANGUAGES[loads]} file", error) from error
+    # A single value is an entry as well.
+    _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1)
+    return values
+
+
+def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int) -> None:
+    """Refuse what no field of ours can hold, before anything is computed or shown from it."""
+    if level > _MOST_LEVELS:
+        raise where.error(*_TOO_DEEP)
+    for key, item in table.items() if isinstance(table, dict) else enumerate(table):
+        if isinstance(item, dict | list):
+            _refuse_odd(item, where.at(key), level + 1)
+        elif isinstance(item, float) and not isfinite(item):
+            raise where.at(key).error("a finite number", shown(item))
+        elif isinstance(item, int) and abs(item) > _LARGEST:
+            raise where.at(key).error("a whole number of at most 64 bits", shown(item))
 
 
 def read_table(cls: type[T], values: object, where: Where) -> T:
     """Build the dataclass `cls` from one table, nested dataclasses included.
 
+    A field with `metadata={"key": ...}` has that key in the file.
+
     Raises:
         DataError: for a missing or unknown key, a value of another type or out of its range.
+        SoulsGraphError: what the dataclass itself refuses, with its place.
     """
     if not isinstance(values, Mapping):
-        raise where.error("a table", repr(values))
-    hints = _hints(cls)  # type: ignore[arg-type]
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+        raise where.error("a table", shown(values))
+    hints = _hints(cls)
+    known = {f.metadata.get("key", f.name): f for f in fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
             raise where.at(key).error(_one_of(key, list(known)), "an unknown key")
     read = {}
-    for name, spec in known.items():
-        if name in values:
-            read[name] = _read_value(*_split(hints[name]), values[name], where.at(name))
-        elif spec.default is MISSING and spec.default_factory is MISSING:
-            raise where.at(name).error(_expectation(*_split(hints[name])), "no such key")
-    return cls(**read)
+    for key, spec in known.items():
+        if key in values:
+            read[spec.name] = read_value(hints[spec.name], values[key], where.at(key))
+        elif where.saved or (spec.default is MISSING and spec.default_factory is MISSING):
+            raise where.at(key).error(_expectation(*_split(hints[spec.name])), "no such key")
+    try:
+        return cls(**read)
+    except SoulsGraphError as error:
+        raise SoulsGraphError("".join(f"{part}: " for part in (where.file, where.key) if part) + str(error)) from error
 
 
-@cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Give a dataclass's annotations; evaluating them takes longer than all else in a file."""
+def read_option(cls: type[Any], name: str, value: object) -> Any:
+    """Check one value against the annotation of a dataclass's field, and return it as the field's type.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    return read_value(_hints(cls)[name], value, _ARGUMENT.at(f"option {name}"))
+
+
+def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
+    """Check every field of a dataclass made by Python code, as `read_table` checks those of a file.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    hints = _hints(type(owner))
+    for spec in fields(owner):
+        read_value(hints[spec.name], getattr(owner, spec.name), where.at(spec.name))
+
+
+def read_value(hint: Any, value: object, where: Where) -> Any:
+    """Check one value against an annotation, and return it as the annotated type.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    if value is None and NoneType in get_args(hint):
+        return None
+    return _read_value(*_split(hint), value, where)
+
+
+def _evaluated(cls: Any) -> dict[str, Any]:
     return get_type_hints(cls, include_extras=True)
+
+
+#: A dataclass's annotations; evaluating them takes longer than all else in a file.
+_hints: Callable[[Any], dict[str, Any]] = cache(_evaluated)
 
 
 def _split(hint: Any) -> tuple[Any, Between]:
     """Split an annotation into the bare type, without the None of what may be left out, and its range."""
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in (UnionType, Union):
         (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
     if get_origin(hint) is Annotated:
-        bare, bounds = get_args(hint)
-        return bare, bounds
+        bare, *marks = get_args(hint)
+        return bare, next((mark for mark in marks if isinstance(mark, Between)), ANY_NUMBER)
     return hint, ANY_NUMBER
 
 
 def _one_of(key: str, known: list[str]) -> str:
-    close = get_close_matches(key, known, n=1)
+    close = get_close_matches(key[:_LONGEST_KEY], known, n=1)
     return f"{close[0]!r}" if close else f"one of {', '.join(known)}"
 
 
+_WORDS = {int: "whole number", float: "number", str: "text"}
+
+
 def _expectation(hint: Any, bounds: Between) -> str:
-    if is_dataclass(hint):
+    origin = get_origin(hint)
+    if is_dataclass(hint) or origin is Mapping:
         return "a table"
-    if get_origin(hint) is tuple:
-        return "a list"
-    if get_origin(hint) is dict:
+    if origin in (tuple, list):
+        kind = _WORDS.get(_split(get_args(hint)[0])[0])
+        return f"a list of {kind}s" if kind else "a list"
+    if origin is dict:
         return "a table of tables"
-    kind = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}[hint]
-    return kind if bounds is ANY_NUMBER else f"{kind} from {bounds.low:g} to {bounds.high:g}"
+    if origin is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    if hint is bool:
+        return "true or false"
+    kind = f"a {_WORDS[hint]}"
+    return kind if bounds is ANY_NUMBER else f"{kind} from {_plain(bounds.low)} to {_plain(bounds.high)}"
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 1e12 else f"{number:g}"
 
 
 def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
     if is_dataclass(hint) and isinstance(hint, type):
-        return read_table(hint, value, where)
-    if get_origin(hint) is tuple:
+        if not isinstance(value, hint):
+            return read_table(hint, value, where)
+        check_fields(value, where)
+        return value
+    if origin in (tuple, list):
         return _read_list(hint, bounds, value, where)
-    if get_origin(hint) is dict:
-        if not isinstance(value, Mapping) or not value:
-            raise where.error("a table of tables", repr(value))
-        return {key: _read_value(get_args(hint)[1], bounds, item, where.at(key)) for key, item in value.items()}
+    if origin is dict or origin is Mapping:
+        if not isinstance(value, Mapping) or not (value or origin is Mapping):
+            raise where.error(_expectation(hint, bounds), shown(value))
+        return {key: read_value(get_args(hint)[1], item, where.at(key)) for key, item in value.items()}
     return _read_scalar(hint, bounds, value, where)
 
 
-def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> tuple[Any, ...]:
-    kinds = get_args(hint)
-    if not isinstance(value, list):
-        raise where.error("a list", repr(value))
-    if kinds[-1] is Ellipsis:
-        if not value:
+def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[Any] | tuple[Any, ...]:
+    """Read a `list`, which may be empty, a `tuple` of any length, which may not, or a tuple of a given length."""
+    kinds, origin = get_args(hint), get_origin(hint)
+    if not isinstance(value, list | tuple):
+        raise where.error(_expectation(hint, bounds), shown(value))
+    if origin is list or kinds[-1] is Ellipsis:
+        if not value and origin is tuple:
             raise where.error("a list of at least one entry", "none")
-        return tuple(_read_value(kinds[0], bounds, item, where.at(i)) for i, item in enumerate(value))
+        kind, own = _split(kinds[0])
+        each = bounds if own is ANY_NUMBER else own
+        items = (_read_value(kind, each, item, where.at(i)) for i, item in enumerate(value))
+        return list(items) if origin is list else tuple(items)
     if len(value) != len(kinds):
-        raise where.error(f"a list of {len(kinds)} numbers", repr(value))
+        raise where.error(f"a list of {len(kinds)} numbers", shown(value))
     pairs = zip(kinds, value, strict=True)
     return tuple(_read_scalar(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs))
 
 
 def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:
-    accepted = (int, float) if hint is float else hint
-    if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
-        raise where.error(_expectation(hint, bounds), repr(value))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value not in bounds:
-            raise where.error(_expectation(hint, bounds), repr(value))
+    if get_origin(hint) is Literal:
+        if isinstance(value, str) and value in get_args(hint):
+            return value
+    elif hint in (str, bool):
+        if isinstance(value, hint):
+            return value
+    elif isinstance(value, int if hint is int else int | float) and not isinstance(value, bool) and value in bounds:
         return hint(value)
-    return value
+    raise where.error(_expectation(hint, bounds), shown(value))

@@ -85,7 +85,7 @@ def adaptation_stages(
 
 
 def _stage(run: RunFolder, scenario: str, skill: str, budget: int | None, after: str) -> Stage:
-    stage = run.plan.stage(skill, scenario, version_in_play(run, skill, after))
+    stage = replace(run.plan.stage(skill, scenario, version_in_play(run, skill, after)), after=after)
     usual, versions = stage.budget, run.library.versions(skill)
     stage = stage if budget is None else replace(stage, budget=budget)
     further = any(run.library.card(skill, number).training.scenario == scenario for number in versions)

@@ -1,15 +1,19 @@
 """The scenarios a run went through one after another, and which versions play after each.
 
 `domains.json` in the run folder names, for each scenario adapted to, the one whose versions were continued.
+A scenario counts from its first trained version on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from soulsgraph.files import read_json, write_json
 from soulsgraph.plan import Stage
-from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_envs.schema import Where, read_value
+from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.library import LibraryError
 
 _FILE = "domains.json"
@@ -19,18 +23,18 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     """Give, for each scenario adapted to in order of time, the one whose versions were continued.
 
     Raises:
-        RunFolderError: if the record is damaged.
+        DataError: if the record is damaged.
     """
     path, own = run.path / _FILE, run.plan.scenario
     # A scenario that is not on record continued the run's own versions.
     adapted = {card.training.scenario: own for card in _cards(run) if card.parent is not None}
     if not path.exists():
         return adapted
-    remedy = "restore the file from a copy or begin a new run"
-    values = read_json(path, remedy)
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise RunFolderError(path, "an object that names a scenario for each scenario", repr(values), remedy)
-    return {name: after for name, after in adapted.items() if name not in values} | values
+    where = Where(path, remedy="restore the file from a copy or begin a new run")
+    recorded: Mapping[str, str] = read_value(Mapping[str, str], read_json(path, where.remedy), where)
+    # An adaptation that was aborted before it trained anything may be on record.
+    trained = {name: after for name, after in recorded.items() if name in adapted}
+    return {name: after for name, after in adapted.items() if name not in trained} | trained
 
 
 def _cards(run: RunFolder) -> list[SkillCard]:
@@ -80,11 +84,35 @@ def record_domain(run: RunFolder, scenario: str, after: str) -> None:
         write_json(run.path / _FILE, before | {scenario: after})
 
 
-def version_in_play(run: RunFolder, skill: str, trained_on: str) -> int:
+def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
+    """Save what a stage trained as the skill's next version, and from then on count its scenario as adapted to.
+
+    Raises:
+        DataError: if the card and the tensors contradict each other.
+        WriteError: if the run folder cannot be written.
+    """
+    if stage.parent is not None:
+        # Before the version: without it this record counts for nothing, but a version without it would
+        # count as continuing the run's own.
+        record_domain(run, stage.scenario, stage.after or run.plan.scenario)
+    return run.library.save(artifact)
+
+
+def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
+    """Return the version of each skill upstream that a stage trains on.
+
+    Raises:
+        LibraryError: if one was never trained.
+    """
+    names = run.plan.skill_graph.upstream(stage.skill)
+    return {name: version_in_play(run, name, stage.scenario, stage.after) for name in names}
+
+
+def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
     """Give the version of a skill that plays after training on a scenario.
 
     It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
-    in the end on the run's own.
+    in the end on the run's own. `after` names the one before it where that is still to be recorded.
 
     Raises:
         LibraryError: if the skill was never trained.
@@ -93,7 +121,8 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str) -> int:
     if not library.versions(skill):
         raise _untrained(run, skill)
     newest = {library.card(skill, number).training.scenario: number for number in library.versions(skill)}
-    for scenario in reversed((run.plan.scenario, *domain_chain(run, trained_on))):
+    chain = domain_chain(run, trained_on) if after is None else (*domain_chain(run, after), trained_on)
+    for scenario in reversed((run.plan.scenario, *chain)):
         if scenario in newest:
             return newest[scenario]
     return library.latest(skill)
@@ -113,10 +142,9 @@ def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
     """
     if not run.library.versions(stage.skill):
         return None
-    names = run.plan.skill_graph.upstream(stage.skill)
-    upstream = {name: version_in_play(run, name, stage.scenario) for name in names}
-    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
-    return card if _origin(card) == (stage.scenario, stage.parent, stage.budget, upstream) else None
+    origin = (stage.scenario, stage.parent, stage.budget, upstream_versions(run, stage))
+    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
+    return card if _origin(card) == origin else None
 
 
 def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:

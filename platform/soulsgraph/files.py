@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Where, parse
 from soulsgraph_policies.atomic import whole_file
 
 
@@ -44,12 +45,14 @@ def read_json(path: Path, remedy: str) -> Any:
     """Read a JSON file.
 
     Raises:
-        SoulsGraphError: if it is missing, unreadable or no JSON; ends with `remedy`.
+        DataError: if it is missing, unreadable, no JSON, or holds what `parse` refuses; ends with `remedy`.
     """
+    where = Where(path, remedy=remedy)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise SoulsGraphError(f"{path}: expected a readable JSON file, found: {error}; {remedy}.") from error
+        raise where.error("a readable JSON file", error) from error
+    return parse(text, json.loads, where)
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

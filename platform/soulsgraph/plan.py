@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from soulsgraph.files import slug
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.data_files import find, read_data
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.skills import END_TO_END, SkillOptions
-from soulsgraph_envs.skills.registry import skill_options
+from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.schema import Between, Where, check_fields, read_table
+from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, baseline_hyperparameters, skill_hyperparameters
 from soulsgraph_policies.presets import PRESETS, Preset, preset_with
 
 #: Decisions each skill trains for. The paper gives their total only, about 230k.
@@ -25,6 +26,8 @@ BUDGETS = {"camera": 20_000, "lock_on": 20_000, "movement": 20_000, "dodge": 80_
 BASELINE_BUDGET = 250_000
 #: Decisions each adapted skill trains for in a new scenario.
 ADAPTATION_BUDGET = 40_000
+#: An adapted skill explores less from the start: it already knows the game.
+ADAPTATION_EXPLORATION = 0.3
 
 _STAGE_STREAM = 10
 
@@ -34,7 +37,8 @@ class Stage:
     """Train one skill for `budget` decisions with everything upstream frozen.
 
     A stage with a `parent` continues that version of the skill: its networks and its normaliser,
-    with a fresh buffer and less exploration.
+    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream where
+    the stage's own has none yet; the run's own if there is none.
     """
 
     skill: str
@@ -44,46 +48,59 @@ class Stage:
     parent: int | None = None
     #: Tells a further adaptation to a scenario apart from the first.
     suffix: str = ""
+    after: str | None = None
 
     @property
     def name(self) -> str:
         """Identify the stage within its run."""
         return self.skill if self.parent is None else f"{self.skill}@{slug(self.scenario)}{self.suffix}"
 
+    @property
+    def checkpoint_name(self) -> str:
+        """Name the folder of its checkpoints: none that continues another version goes on from them."""
+        return self.name if self.parent in (None, 1) else f"{self.name}-from-v{self.parent}"
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run trains and how; checked on construction.
+    """What a new run trains and how. A run that exists keeps its own plan.
 
-    `overrides` change single options of the preset by name; `skill_options` are as given, `options`
-    as the preset observes with them. The end-to-end baseline takes nothing of a preset but its lanes.
+    It is checked on construction. The end-to-end baseline takes nothing of a preset but its lanes.
 
     Raises:
         UnknownNameError: for an unknown graph, preset, scenario or option of a preset.
-        SoulsGraphError: for a number out of its range.
+        SoulsGraphError: for a value of another type or out of its range.
     """
 
     scenario: str = "iudex-phase1"
+    """Scenario to train on: a name or a TOML file."""
     preset: str = "fast"
-    seed: int = 0
-    scale: float = 1.0
-    lanes: int | None = None
-    env_runners: int = 0
-    episodes: int = 400
+    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
+    pays in the same budget; extended: best with more to observe than the paper's Table 2 has."""
+    seed: Annotated[int, Between(0, 2**31 - 1)] = 0
+    """Seed of everything random: the same seed gives the same weights."""
+    scale: Annotated[float, Between(1e-3, 1e3)] = 1.0
+    """Multiplies every skill's budget (in decisions of the skill)."""
+    lanes: Annotated[int, Between(1, 65_536)] | None = None
+    """Fights beside each other in an env runner; the preset's number if not given."""
+    env_runners: Annotated[int, Between(0, 1000)] = 0
+    """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
+    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    """Evaluation episodes for each row of the table."""
     graph: str = "paper"
-    skill_options: SkillOptions = field(default_factory=SkillOptions)
+    """Skill graph to train: paper, or end-to-end for the baseline."""
+    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
+    """Reward weights and options as given; `options` are those that the preset observes with."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Single options of the preset to change, by name."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, PRESETS)):
             if name not in known:
                 raise UnknownNameError(kind, name, known)
-        check_range("seed", self.seed, 0, 2**31 - 1)
-        check_range("scale", self.scale, 1e-3, 1e3)
-        check_range("env-runners", self.env_runners, 0, 1000)
-        check_range("episodes", self.episodes, 1, 1_000_000)
         method = self.method
         if self.lanes is not None:
             check_range("lanes", self.lanes, 1, method.decisions_per_round)
@@ -127,6 +144,21 @@ class Plan:
         """Give the curriculum, one stage a skill in training order."""
         return tuple(self.stage(skill) for skill in self.skill_graph.order)
 
+    def hyperparameters(self, stage: Stage) -> DQNHyperparameters:
+        """Return the paper's hyperparameters for a stage's budget, with the options of the preset."""
+        papers = baseline_hyperparameters if stage.skill == END_TO_END else skill_hyperparameters
+        numbers = self.method.hyperparameters(papers(stage.budget))
+        return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
+
+    def check_memory(self) -> None:
+        """Refuse a plan whose replay fills more than half of this machine's memory.
+
+        Raises:
+            DataError: naming both sizes.
+        """
+        for stage in self.stages():
+            self.hyperparameters(stage).check_memory(make_skill(stage.skill, self.options).observation.size)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the plan as plain values for JSON."""
         values = asdict(self)
@@ -134,25 +166,25 @@ class Plan:
         return {**values, "options": options}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], source: object) -> Plan:
+    def from_dict(cls, values: object, where: Where) -> Plan:
         """Read a plan back from plain values.
 
         Raises:
-            SoulsGraphError: if a value is missing, misspelt or out of range.
+            SoulsGraphError: if a value is missing, misspelt, of another type or out of range.
         """
-        try:
-            given = dict(values)
-            options = skill_options(given.pop("options"), source)
-            return cls(**given, skill_options=options)
-        except (TypeError, KeyError) as error:
-            raise SoulsGraphError(
-                f"{source}: expected a plan of this version of soulsgraph, found {error}; begin a new run."
-            ) from error
+        return read_table(cls, values, where)
 
 
 def lasting_name(scenario: str) -> str:
-    """Give a scenario's name, or the path of its file such that it holds from any working folder."""
-    return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
+    """Give a scenario's name, or the path of its file such that it holds from any working folder.
+
+    Raises:
+        DataError: if there can be no file of that path.
+    """
+    try:
+        return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(None, "scenario", "a name or the path of a TOML file", shown(scenario)) from error
 
 
 def scenario_digest(name: str) -> str:
@@ -179,4 +211,4 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
         SoulsGraphError: naming the option, the range and the value.
     """
     if not low <= value <= high:
-        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {value:g}.")
+        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {shown(value)}.")

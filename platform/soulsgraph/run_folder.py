@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import read_json, write_json
 from soulsgraph.plan import Plan, scenario_digest
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import SoulsGraphError, shown
+from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_policies.atomic import writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
 _PLAN, _LOCK = "plan.json", ".lock"
 _ANOTHER = "name another folder with --run"
+_REMEDY = "restore the file from a copy or begin a new run"
 
 
 class RunFolderError(SoulsGraphError):
@@ -26,6 +29,24 @@ class RunFolderError(SoulsGraphError):
 
     def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
         super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
+
+
+@dataclass(frozen=True)
+class _Graph:
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What `plan.json` holds."""
+
+    format: str
+    format_version: int
+    created: str
+    graph: _Graph
+    scenario_digest: str
+    plan: Plan
 
 
 class RunFolder:
@@ -53,8 +74,10 @@ class RunFolder:
 
         Raises:
             RunFolderError: if something is in the folder already.
+            DataError: if the plan needs more memory than this machine may spare.
         """
         require_empty(path, "run", _PLAN, _ANOTHER)
+        plan.check_memory()
         return cls(path, plan)
 
     @property
@@ -88,20 +111,19 @@ class RunFolder:
         if not file.is_file():
             found = "no plan.json in it" if path.is_dir() else "no such folder"
             raise RunFolderError(path, "the folder of a run", found, "begin one with: soulsgraph curriculum --run")
-        values = read_json(file, "restore the file from a copy or begin a new run")
+        values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANOTHER)
-        version, graph = values.get("format_version"), _mapping(values, "graph", file)
-        if version != _FORMAT_VERSION:
-            raise RunFolderError(file, f"format version {_FORMAT_VERSION}", f"{version!r}", "use the version it is of")
-        plan = Plan.from_dict(_mapping(values, "plan", file), file)
-        if graph.get("digest") != plan.skill_graph.digest:
+        if (version := values.get("format_version")) != _FORMAT_VERSION:
+            remedy = "use the version of soulsgraph that wrote it"
+            raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
+        begun = read_table(_Begun, values, Where(file, remedy=_REMEDY, saved=True))
+        plan, graph = begun.plan, begun.graph
+        if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
-            raise RunFolderError(
-                file, expected, f"{graph.get('name')!r} ({graph.get('digest')!s:.16})", "begin a new run"
-            )
+            raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
         # A shipped scenario goes with the version of the package; a file of one's own may be edited.
-        if plan.scenario.endswith(".toml") and values.get("scenario_digest") != scenario_digest(plan.scenario):
+        if plan.scenario.endswith(".toml") and begun.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
             raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
         return cls(path, plan)
@@ -140,6 +162,22 @@ def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
             raise RunFolderError(path, f"an empty folder for a new {kind}", found, remedy)
 
 
+def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
+    """Refuse a value given for a field of a plan that contradicts the plan a folder was begun with.
+
+    `another` says how to begin another folder.
+
+    Raises:
+        SoulsGraphError: naming the field, the folder's value and the value given.
+    """
+    for name, value in given.items():
+        if value != (kept := getattr(plan, name)):
+            kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
+            raise SoulsGraphError(
+                f"{folder}: its plan has {name} = {kept}, found {value}; leave the option out or {another}."
+            )
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep every other process from writing a folder; raises as `RunFolder.locked` does."""
@@ -162,10 +200,3 @@ def _take(handle: int, folder: Path) -> None:
         raise RunFolderError(folder, "no other process writing here", f"process {owner}", remedy) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, str(os.getpid()).encode(), 0)
-
-
-def _mapping(values: dict[str, Any], key: str, file: Path) -> dict[str, Any]:
-    value = values.get(key)
-    if not isinstance(value, dict):
-        raise RunFolderError(file, f"an object named {key!r}", repr(value), "begin a new run")
-    return value

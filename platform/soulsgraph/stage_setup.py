@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from soulsgraph.curves import CurveTask
-from soulsgraph.domains import version_in_play
+from soulsgraph.domains import upstream_versions
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
@@ -19,18 +19,11 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import END_TO_END, Mirror, Skill, make_skill
+from soulsgraph_envs.skills import Mirror, Skill, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact
 from soulsgraph_policies.frozen import network_of, normalizer_of, trained_weights_of, weights_of
-from soulsgraph_policies.hyperparameters import (
-    DQNHyperparameters,
-    baseline_hyperparameters,
-    skill_hyperparameters,
-)
-
-#: An adapted skill explores less from the start: it already knows the game.
-ADAPTATION_EXPLORATION = 0.3
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 
 @dataclass(frozen=True)
@@ -54,8 +47,7 @@ class StageSetup:
         plan, library = run.plan, run.library
         names = (*plan.skill_graph.upstream(stage.skill), stage.skill)
         skills = tuple(make_skill(name, plan.options) for name in names)
-        versions = {name: version_in_play(run, name, stage.scenario) for name in names[:-1]}
-        upstream = {name: library.load(name, version) for name, version in versions.items()}
+        upstream = {name: library.load(name, version) for name, version in upstream_versions(run, stage).items()}
         for artifact in upstream.values():
             library.check_upstream(artifact.card)
         return cls(
@@ -69,11 +61,8 @@ class StageSetup:
 
     @property
     def hyperparameters(self) -> DQNHyperparameters:
-        """The paper's for the stage's budget, with the options of the run's preset."""
-        budget = self.stage.budget
-        papers = baseline_hyperparameters if self.stage.skill == END_TO_END else skill_hyperparameters
-        numbers = self.run.plan.method.hyperparameters(papers(budget))
-        return numbers if self.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
+        """The stage's as the run's plan has them."""
+        return self.run.plan.hyperparameters(self.stage)
 
     @property
     def curve_task(self) -> CurveTask:

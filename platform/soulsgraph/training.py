@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from soulsgraph.checkpoints import SAVE_INTERVAL, StageCheckpoints
+from soulsgraph.domains import save_version
 from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Display, StageProgress, stage_progress
@@ -79,7 +80,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
         WriteError: if the run folder cannot be written.
     """
     setup = StageSetup.of(place.run, stage)
-    checkpoints = StageCheckpoints(place.run.checkpoints(stage.name))
+    checkpoints = StageCheckpoints(place.run.checkpoints(stage.checkpoint_name))
     algorithm = setup.build(place.session, place.games)
     try:
         _resume(algorithm, checkpoints)
@@ -102,7 +103,8 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
         setup.verify_frozen(algorithm)
         weights, normalizer = algorithm.weights(stage.skill) | algorithm.head_weights(), algorithm.normalizer
         artifact = trained_artifact(setup, weights, normalizer, algorithm.decisions)
-        card = place.run.library.save(replace(artifact, card=replace(artifact.card, results=records.results)))
+        artifact = replace(artifact, card=replace(artifact.card, results=records.results))
+        card = save_version(place.run, stage, artifact)
         if stopped:
             raise Interrupted(f"stopped after stage {stage.name}{place.remedy}")
         return card

@@ -6,11 +6,19 @@ ticks. Values are the paper's (Appendix C) and, where it names none, stable-base
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Annotated
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import DataError
+from soulsgraph_envs.schema import Between, check_fields
 
-_SHARES = ("target_rate", "priority_exponent", "importance_exponent", "averaged_fraction")
+_Count = Annotated[int, Between(1, 10**9)]
+_Share = Annotated[float, Between(0.0, 1.0)]
+_Units = Annotated[int, Between(1, 4_096)]
+_MOST_LAYERS = 16
+#: Bytes of a replay's row beside its float32 values: the link of n-step returns, the tree of priorities at most.
+_LINK_BYTES, _PRIORITY_BYTES = 8, 32
 
 
 @dataclass(frozen=True)
@@ -18,74 +26,75 @@ class DQNHyperparameters:
     """DQN for a budget of decisions: vanilla by default, each further method by itself or with the others.
 
     Raises:
-        SoulsGraphError: if a value is out of range.
+        DataError: if a value is of another type or out of its range.
     """
 
     #: Decisions of the trained skill to learn from in all.
-    budget: int
+    budget: _Count
     #: Transitions kept, the oldest overwritten first.
-    replay_capacity: int
-    learning_rate: float = 3e-4
-    batch_size: int = 256
+    replay_capacity: Annotated[int, Between(1, 10**8)]
+    learning_rate: Annotated[float, Between(1e-12, 10.0)] = 3e-4
+    batch_size: Annotated[int, Between(1, 65_536)] = 256
     #: Discount of a decision, however many ticks it takes.
-    discount: float = 0.99
-    decisions_per_update: int = 4
+    discount: _Share = 0.99
+    decisions_per_update: _Count = 4
     #: No update before this many decisions.
-    learning_starts: int = 100
+    learning_starts: Annotated[int, Between(0, 10**9)] = 100
     #: Decisions between two copies of the network into the target network.
-    target_period: int = 10_000
-    exploration_initial: float = 1.0
-    exploration_final: float = 0.05
+    target_period: _Count = 10_000
+    exploration_initial: _Share = 1.0
+    exploration_final: _Share = 0.05
     #: Part of the budget over which exploration falls.
-    exploration_fraction: float = 0.1
+    exploration_fraction: Annotated[float, Between(1e-9, 1.0)] = 0.1
     #: Gradients are scaled down to this global norm.
-    max_gradient_norm: float = 10.0
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    max_gradient_norm: Annotated[float, Between(1e-9, 1e9)] = 10.0
+    hidden_sizes: tuple[_Units, ...] = (64, 64)
     #: Normalised observations are clipped to plus and minus this.
-    observation_clip: float = 10.0
+    observation_clip: Annotated[float, Between(1e-6, 1e6)] = 10.0
     #: The network chooses the next action that the target network values (van Hasselt et al. 2016).
     double: bool = False
     #: State value and advantages from one half each of the last hidden layer (Wang et al. 2016).
     dueling: bool = False
     #: Quantiles of the return learned for every action (QR-DQN, Dabney et al. 2018); 0 learns its mean only.
-    quantiles: int = 0
+    quantiles: Annotated[int, Between(0, 1_000)] = 0
     #: Decisions whose rewards a return sums before it bootstraps (Sutton 1988; Hessel et al. 2018).
-    n_step: int = 1
+    n_step: Annotated[int, Between(1, 1_000)] = 1
     #: Discount every control tick instead of every decision (Sutton, Precup & Singh 1999).
     semi_markov: bool = False
     #: Share of the network that the target network takes over in every update (Polyak averaging,
     #: Lillicrap et al. 2016); above 0 it replaces the copies of `target_period`.
-    target_rate: float = 0.0
+    target_rate: _Share = 0.0
     #: Draw transitions in proportion to their last TD error to this power (Schaul et al. 2016); 0 draws uniformly.
-    priority_exponent: float = 0.0
+    priority_exponent: _Share = 0.0
     #: The draws' bias is corrected by this power at first, and fully at the end of the budget.
-    importance_exponent: float = 0.4
+    importance_exponent: _Share = 0.4
     #: Learn from half of the drawn transitions as seen in a mirror (van der Pol et al. 2020).
     mirrored: bool = False
     #: Last part of the budget over which the network is averaged for greedy play (Polyak & Juditsky 1992;
     #: Izmailov et al. 2018); 0 plays by the last network.
-    averaged_fraction: float = 0.0
+    averaged_fraction: _Share = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("budget", "replay_capacity", "batch_size", "decisions_per_update", "target_period", "n_step"):
-            self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("learning_rate", "max_gradient_norm", "observation_clip"):
-            self._require(name, getattr(self, name) > 0.0, "above 0")
-        for name in ("discount", "exploration_initial", "exploration_final", *_SHARES):
-            self._require(name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
-        self._require("quantiles", self.quantiles >= 0, "at least 0")
-        self._require("exploration_fraction", 0.0 < self.exploration_fraction <= 1.0, "in (0, 1]")
-        self._require("learning_starts", self.learning_starts >= 0, "at least 0")
-        sizes = self.hidden_sizes
-        self._require("hidden_sizes", bool(sizes) and min(sizes) >= 1, "one or more layers of at least 1 unit")
-        halves = not self.dueling or (bool(sizes) and sizes[-1] >= 2)
-        self._require("hidden_sizes", halves, "a last layer of at least 2 units to halve between dueling streams")
+        check_fields(self)
+        least = 2 if self.dueling else 1
+        if len(self.hidden_sizes) > _MOST_LAYERS or self.hidden_sizes[-1] < least:
+            expected = f"at most {_MOST_LAYERS} layers, the last of at least {least} units (dueling halves it)"
+            raise DataError(None, "hidden_sizes", expected, list(self.hidden_sizes), "correct the value")
 
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise SoulsGraphError(
-                f"hyperparameter {name}: expected {expected}, found {getattr(self, name)}; correct the value."
-            )
+    def check_memory(self, observation_size: int) -> None:
+        """Refuse a replay that would fill more than half of this machine's memory.
+
+        Raises:
+            DataError: naming both sizes.
+        """
+        # Two observations, reward, discount and action.
+        row = 4 * (2 * observation_size + 3)
+        row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
+        needed, most = self.replay_capacity * row, machine_memory() // 2
+        if needed > most:
+            expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
+            found = f"{self.replay_capacity:,} transitions of {needed / 2**30:.1f} GiB"
+            raise DataError(None, "replay", expected, found, "train for a smaller budget (--scale, --budget)")
 
     @property
     def plain_head(self) -> bool:
@@ -140,3 +149,8 @@ def skill_hyperparameters(budget: int) -> DQNHyperparameters:
 def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
     """Give the end-to-end baseline's: the replay holds 100,000 transitions (paper, Appendix C)."""
     return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)
+
+
+def machine_memory() -> int:
+    """Return the bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.schema import Between, check_fields, read_option
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_envs.skills.registry import skill_options
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 _STEPPING = ("lanes", "decisions_per_round")
 _OBSERVING = ("animations", "observations")
+_Lanes = Annotated[int, Between(1, 65_536)]
 #: A stage's own: its budget, and the replay that goes with it.
 _OF_THE_STAGE = ("budget", "replay_capacity")
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
-
-#: Types of options in words.
-_KINDS: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a name",
-    tuple: "a list of whole numbers",
-}
 
 #: Every option that a preset may set and `preset_with` may change, by name.
 OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
@@ -43,17 +35,18 @@ class Preset:
     """
 
     name: str
-    lanes: int
-    decisions_per_round: int
+    lanes: _Lanes
+    decisions_per_round: _Lanes
     learning: Mapping[str, Any] = field(default_factory=dict)
-    observing: Mapping[str, str] = field(default_factory=dict)
+    observing: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for given, known in ((self.learning, _LEARNING), (self.observing, _OBSERVING)):
             for name in given:
                 if name not in known:
                     raise UnknownNameError("option", name, known)
-        if not 1 <= self.lanes <= self.decisions_per_round:
+        check_fields(self)
+        if self.lanes > self.decisions_per_round:
             raise SoulsGraphError(
                 f"preset {self.name}: expected 1 to {self.decisions_per_round} lanes, as many as decisions in a "
                 f"round at most, found {self.lanes}; correct lanes or decisions_per_round."
@@ -69,26 +62,13 @@ class Preset:
     def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
         """Give a stage's hyperparameters: the paper's with the preset's options."""
         return replace(
-            paper, **{name: _checked(name, getattr(paper, name), value) for name, value in self.learning.items()}
+            paper, **{name: read_option(DQNHyperparameters, name, value) for name, value in self.learning.items()}
         )
 
     def skill_options(self, options: SkillOptions) -> SkillOptions:
         """Give a plan's skill options with the preset's way of observing."""
-        checked = skill_options(dict(self.observing), f"preset {self.name}")
-        changes: dict[str, Any] = {name: getattr(checked, name) for name in self.observing}
+        changes = {name: read_option(SkillOptions, name, value) for name, value in self.observing.items()}
         return replace(options, **changes)
-
-
-def _checked(name: str, current: object, value: Any) -> Any:
-    """Give a value of the type of the current one; JSON knows lists only where Python has tuples of whole numbers."""
-    if isinstance(current, tuple) and isinstance(value, list | tuple):
-        if any(type(item) is not int for item in value):
-            raise SoulsGraphError(f"option {name}: expected {_KINDS[tuple]}, found {value!r}; correct the value.")
-        return tuple(value)
-    numbers = isinstance(current, float) and isinstance(value, int | float) and not isinstance(value, bool)
-    if not numbers and type(value) is not type(current):
-        raise SoulsGraphError(f"option {name}: expected {_KINDS[type(current)]}, found {value!r}; correct the value.")
-    return value
 
 
 #: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
@@ -135,8 +115,6 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     stepping = {name: options[name] for name in _STEPPING if name in options}
     learning = {name: options[name] for name in _LEARNING if name in options}
     observing = {name: options[name] for name in _OBSERVING if name in options}
-    for name, value in stepping.items():
-        _checked(name, getattr(preset, name), value)
     return replace(
         preset, **stepping, learning={**preset.learning, **learning}, observing={**preset.observing, **observing}
     )

@@ -142,11 +142,15 @@ class ReplayRing:
 
     The hyperparameters say how many, and how they are drawn: returns of several decisions, discounts
     by decision or by tick, priorities, mirrored ones by `mirror`.
+
+    Raises:
+        DataError: if it would fill more than half of the machine's memory.
     """
 
     def __init__(
         self, hyperparameters: DQNHyperparameters, observation_size: int, mirror: Mirror | None = None
     ) -> None:
+        hyperparameters.check_memory(observation_size)
         self._hyperparameters, self._mirror = hyperparameters, mirror
         self.capacity, self.size = hyperparameters.replay_capacity, 0
         self._written = 0

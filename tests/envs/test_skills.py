@@ -1,11 +1,17 @@
 """Tables 2 and 3, Eq. 10-14 and Appendix C, against the skills."""
 
+import json
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
+from soulsgraph_envs.skills.camera import CameraReward
 from soulsgraph_envs.state import STATE_SIZE, Column
 
 PHASE_1 = load_scenario("iudex-phase1")
@@ -24,9 +30,7 @@ def reward(name: str, options: SkillOptions | None = None, **kwargs) -> float:
 
 
 def options(**values) -> SkillOptions:
-    from soulsgraph_envs.skills.registry import skill_options
-
-    return skill_options(values)
+    return read_table(SkillOptions, values, Where("test"))
 
 
 @pytest.mark.parametrize(
@@ -148,10 +152,19 @@ def test_unknown_skill_suggests_the_nearest():
     [
         ("[dodge]\nalife = 1.0", "dodge.alife"),
         ("[doge]\nalive = 1.0", "doge"),
-        ("[dodge]\nalive = 'much'", "a number of at least 0"),
+        ("[dodge]\nalive = 'much'", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = -1.0", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = 1e9", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = inf", "dodge.alive: expected a finite number, found inf"),
+        ("[dodge]\nalive = 1e400", "dodge.alive: expected a finite number, found inf"),
+        (f"[dodge]\nalive = {10**400}", "dodge.alive: expected a whole number of at most 64 bits, found a whole"),
+        (f"[dodge]\nalive = {'9' * 5000}", "readable TOML"),
+        ("dodge = " + "[" * 100_000, "tables or lists within each other"),
+        ("dodge." * 40 + "x = 1", "tables or lists within each other"),
+        ('"line\\nline" = 1', r"'line\nline': expected one of camera"),
         ("[dodge]\nstamina = 'dense'", "one of change, indicator, none"),
         ("hp_window = 1", "true or false"),
-        ("dodge = 3", "a table of reward weights"),
+        ("dodge = 3", "dodge: expected a table, found 3"),
     ],
 )
 def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, message):
@@ -160,6 +173,54 @@ def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, messa
     with pytest.raises(DataError, match=r"options\.toml") as caught:
         load_skill_options(path)
     assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 600
+
+
+def _toml(value: object) -> str:
+    """Write a value as TOML; Python's own notation is TOML's for what is not listed."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, bool | str) else str(value)
+
+
+_WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8)
+_VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(10**400), 10**400), st.floats(), _WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
+    max_leaves=5,
+)
+_DODGE = st.sampled_from(["alive", "damage", "stamina", "stamina_threshold", "new"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(["hp_window", "animations", "observations", "camera", "new"]), _VALUES, max_size=2),
+    st.none() | st.dictionaries(_DODGE, _VALUES, max_size=2),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_options_file_is_valid_or_refused_in_one_line(tmp_path_factory, values, dodge):
+    path = tmp_path_factory.mktemp("options") / "options.toml"
+    lines = [f"{key} = {_toml(value)}" for key, value in (values | ({} if dodge is None else {"dodge": dodge})).items()]
+    path.write_text("\n".join(lines))
+    try:
+        options = load_skill_options(path)
+    except SoulsGraphError as error:
+        refused = str(error)
+    else:
+        assert 0.0 <= options.dodge.alive <= 1e6
+        assert options.animations in ("scalar", "one_hot")
+        return
+    assert refused.startswith(str(path))
+    assert len(refused.splitlines()) == 1
+    assert len(refused) < 1_000
+
+
+def test_options_made_in_python_are_checked_like_those_of_a_file():
+    for wrong in (float("inf"), -1.0, "much", 10**400, True):
+        with pytest.raises(DataError, match=r"camera\.bonus: expected a number from 0 to 1000000"):
+            SkillOptions(camera=CameraReward(bonus=wrong))
 
 
 def test_options_file_that_is_missing_or_not_toml_is_refused(tmp_path):

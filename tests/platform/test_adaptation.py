@@ -1,24 +1,28 @@
 """Adaptation: which versions it continues, further versions, and chains of scenarios."""
 
+import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from soulsgraph.adaptation import adaptation_stages, check_target, named_skills
+from soulsgraph.cli.main import main
 from soulsgraph.domains import (
     continued_domain,
     domain_chain,
     finished_version,
     predecessors,
-    record_domain,
     version_in_play,
 )
 from soulsgraph.evaluation import Setting, judge
+from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.retention import judge_retention
 from soulsgraph.transfer.testing import pretend_run, pretend_training
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.library import LibraryError
 
@@ -33,7 +37,6 @@ def run(tmp_path):
 
 def adapt(run, scenario, skills=BOTH, budget=None, after=None):
     stages = adaptation_stages(run, scenario, skills, budget, after)
-    record_domain(run, scenario, check_target(run, scenario, after))
     missing = [stage for stage in stages if finished_version(run, stage) is None]
     return pretend_training(run, missing)
 
@@ -119,14 +122,69 @@ def test_a_circle_is_refused_with_a_remedy_that_works(run):
 
 
 def test_a_run_without_a_record_went_straight_to_what_it_was_adapted_to(run):
-    pretend_training(run, adaptation_stages(run, SECOND, ("dodge",)))
+    adapt(run, SECOND, ("dodge",))
+    (run.path / "domains.json").unlink()
     assert predecessors(run) == {SECOND: HOME}
 
 
-def test_a_damaged_record_is_refused(run):
-    (run.path / "domains.json").write_text('["vordt"]')
-    with pytest.raises(RunFolderError, match="an object that names a scenario"):
+def test_a_scenario_counts_from_its_first_trained_version_on(run):
+    adapt(run, SECOND)
+    first, second = adaptation_stages(run, THIRD, BOTH)
+    assert domain_chain(run) == (HOME, SECOND), "planned is not trained"
+    pretend_training(run, [first])
+    assert domain_chain(run) == (HOME, SECOND, THIRD)
+    assert finished_version(run, first) is not None
+    assert finished_version(run, second) is None
+
+
+def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
+    adapt(run, SECOND)
+    (run.path / "domains.json").write_text(json.dumps({SECOND: HOME, THIRD: SECOND}))
+    assert predecessors(run) == {SECOND: HOME}
+    assert domain_chain(run) == (HOME, SECOND)
+    with pytest.raises(UnknownNameError, match="scenario of the run"):
+        continued_domain(run, "controls-blows", THIRD)
+    assert adapt(run, THIRD, ("dodge",), after=HOME)[0].parent == 1
+    assert domain_chain(run, THIRD) == (HOME, THIRD)
+
+
+def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkeypatch, capsys):
+    def abort(place, stages, console):
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr("soulsgraph.curriculum.train_stages", abort)
+    monkeypatch.setattr("soulsgraph.cli.adapting.workplace", lambda run, session: nullcontext())
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "adapt", str(run.path), "--scenario", SECOND])
+    with pytest.raises(SystemExit):
+        main()
+    assert "stopped" in capsys.readouterr().err
+    assert domain_chain(run) == (HOME,)
+    with pytest.raises(SoulsGraphError, match="adapt it first"):
+        judge_retention(run, 5, display="silent")
+
+
+def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
+    adapt(run, SECOND)
+    stages = [adaptation_stages(run, THIRD, ("dodge",), after=after)[0] for after in (HOME, SECOND)]
+    assert [stage.parent for stage in stages] == [1, 2]
+    assert len({stage.checkpoint_name for stage in stages}) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["vordt"]', r"expected a table, found \['vordt'\]"),
+        ('{"vordt": 3}', "vordt: expected a text, found 3"),
+        ('{"vordt": 1e400}', "vordt: expected a finite number, found inf"),
+        ("[" * 100_000, "expected at most 32 tables or lists within each other"),
+        ("{", "expected a readable JSON file"),
+    ],
+)
+def test_a_damaged_record_is_refused(run, text, message):
+    (run.path / "domains.json").write_text(text)
+    with pytest.raises(DataError, match=rf"domains\.json: {message}.*; restore the file") as caught:
         predecessors(run)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_stage_of_another_origin_is_not_taken_for_finished(run):

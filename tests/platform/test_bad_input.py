@@ -21,22 +21,6 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
 
 
-def refused(monkeypatch, capsys, *arguments) -> str:
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    captured = capsys.readouterr()
-    assert stop.value.code == 2
-    assert "Traceback" not in captured.err
-    assert len(captured.err.strip().splitlines()) == 1, captured.err
-    return captured.err
-
-
-@pytest.fixture
-def refuse(monkeypatch, capsys):
-    return lambda *arguments: refused(monkeypatch, capsys, *arguments)
-
-
 @pytest.fixture
 def run(tmp_path) -> Path:
     RunFolder.create(tmp_path / "run", Plan(scale=0.01))
@@ -197,7 +181,7 @@ def test_a_plan_whose_options_are_no_table(refuse, run):
     plan = json.loads((run / "plan.json").read_text())
     plan["plan"]["options"] = []
     (run / "plan.json").write_text(json.dumps(plan))
-    assert "a table of options" in refuse("table", run)
+    assert "plan.options: expected a table" in refuse("table", run)
 
 
 def test_a_damaged_skill_is_named_and_left_as_it_is(refuse, run, tmp_path):

@@ -4,17 +4,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from soulsgraph.files import read_json
 from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
-from soulsgraph_envs.skills.registry import skill_options
 from soulsgraph_policies.hyperparameters import baseline_hyperparameters
-from soulsgraph_policies.presets import PRESETS
+from soulsgraph_policies.presets import OPTION_NAMES, PRESETS, preset_with
 
 
 def test_default_budgets_add_up_to_the_papers_230k():
@@ -59,21 +60,72 @@ def test_an_option_there_is_none_of_is_refused_for_the_baseline_too():
         Plan(graph="end-to-end", overrides={"doubel": True})
 
 
+PLAN = Where("plan.json", "plan", saved=True)
+
+
 @given(
     st.integers(0, 2**31 - 1),
     st.floats(0.001, 1000),
     st.sampled_from(["paper", "fast", "best"]),
     st.sampled_from([{}, {"hp_window": False}, {"dodge": {"stamina": "indicator"}}, {"camera": {"bonus": 0.5}}]),
 )
+@settings(max_examples=25, deadline=None)
 def test_a_plan_survives_json(seed, scale, preset, options):
-    plan = Plan(seed=seed, scale=scale, preset=preset, skill_options=skill_options(options))
-    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict())), "plan.json") == plan
+    options = read_table(SkillOptions, options, Where("options.toml"))
+    plan = Plan(seed=seed, scale=scale, preset=preset, skill_options=options)
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict())), PLAN) == plan
 
 
-@pytest.mark.parametrize("change", [{"speed": 2}, {"options": {"dodge": {"alife": 1}}}, {"preset": "slow"}])
-def test_a_plan_with_something_unknown_is_refused(change):
-    with pytest.raises(SoulsGraphError):
-        Plan.from_dict({**Plan().to_dict(), **change}, "plan.json")
+def _key(plan, dotted):
+    *tables, last = dotted.split(".")
+    for table in tables:
+        plan = plan[table]
+    return plan, last
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("seed", True, "a whole number from 0 to 2147483647, found True"),
+        ("seed", 1.5, "a whole number from 0 to 2147483647, found 1.5"),
+        ("seed", 10**400, "a whole number from 0 to 2147483647, found a whole number of 1329 bits"),
+        ("seed", -1, "a whole number from 0"),
+        ("scale", "1", "a number from 0.001 to 1000, found '1'"),
+        ("scale", float("inf"), "a number from 0.001 to 1000, found inf"),
+        ("lanes", "8", "a whole number from 1 to 65536, found '8'"),
+        ("lanes", False, "a whole number from 1 to 65536, found False"),
+        ("env_runners", None, "a whole number from 0 to 1000, found None"),
+        ("scenario", 3, "a text, found 3"),
+        ("preset", 3, "a text, found 3"),
+        ("preset", ["fast"], "a text, found"),
+        ("graph", {}, "a text, found"),
+        ("overrides", [], "a table, found"),
+        ("options", [], "a table, found"),
+        ("options.dodge", 3, "a table, found 3"),
+        ("options.dodge.alive", float("inf"), "a number from 0 to 1000000, found inf"),
+        ("options.dodge.stamina", "dense", "one of change, indicator, none, found 'dense'"),
+        ("options.hp_window", 1, "true or false, found 1"),
+        ("options.animations", 1, "one of scalar, one_hot, found 1"),
+        ("options.dodge.alife", 1.0, "'alive', found an unknown key"),
+        ("sede", 2, "'seed', found an unknown key"),
+    ],
+)
+def test_a_plan_with_a_wrong_value_is_refused_with_file_and_key(key, value, message):
+    plan = Plan().to_dict()
+    table, last = _key(plan, key)
+    table[last] = value
+    with pytest.raises(SoulsGraphError) as caught:
+        Plan.from_dict(plan, PLAN)
+    assert str(caught.value).startswith(f"plan.json: plan.{key}: expected {message}")
+
+
+@pytest.mark.parametrize("key", [*Plan().to_dict(), "options.camera", "options.dodge.alive"])
+def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
+    plan = Plan().to_dict()
+    table, last = _key(plan, key)
+    del table[last]
+    with pytest.raises(SoulsGraphError, match=rf"plan\.json: plan\.{key}: expected .*, found no such key"):
+        Plan.from_dict(plan, PLAN)
 
 
 FIGHTS = {
@@ -100,3 +152,73 @@ def test_a_fights_digest_follows_what_its_files_say_wherever_they_lie(text, tmp_
 def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
     # SoulsGym's poses and arena are in scenarios of its own: this one keeps its starts and its ground.
     assert scenario_digest("vordt") == "eca6271da4bdbebdd3cf1bca54e2e1f4a3fc5527bc1ff29704fdd7255bca2cc8"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"preset": "slow"}, "unknown preset: .*found 'slow'"),
+        ({"scenario": "nowhere"}, "unknown scenario"),
+        ({"scenario": "a\0.toml"}, "scenario: expected a name or the path of a TOML file"),
+        ({"scenario": "nowhere.toml"}, r"nowhere\.toml: expected a readable TOML file"),
+        ({"overrides": {"double": 2}}, "option double: expected true or false, found 2"),
+        ({"lanes": 1_000}, "lanes: expected a value from 1 to 128"),
+    ],
+)
+def test_what_only_the_whole_plan_can_tell_names_its_file_as_well(change, message):
+    with pytest.raises(SoulsGraphError, match=rf"plan\.json: plan: .*{message}"):
+        Plan.from_dict(Plan().to_dict() | change, PLAN)
+
+
+_NUMBERS = st.one_of(st.integers(), st.integers(-(10**400), 10**400), st.floats())
+#: Words that plans have are among the texts.
+_WORDS = st.one_of(st.text(max_size=20), st.sampled_from(["fast", "vordt", "paper", "one_hot", "x.toml", "\0.toml"]))
+_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), _NUMBERS, _WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
+    max_leaves=6,
+)
+_OPTIONS = [*(f"options.{name}" for name in Plan().to_dict()["options"]), "options.dodge.alive", "options.camera.new"]
+_KEYS = st.sampled_from([*_OPTIONS, *Plan().to_dict(), "new"])
+
+
+def _outcome(read):
+    """Return what was read, or the message of the error of the project's family; any other error is raised."""
+    try:
+        return read(), None
+    except SoulsGraphError as error:
+        return None, str(error)
+
+
+@given(st.dictionaries(_KEYS, _VALUES, max_size=3), st.none() | _KEYS)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_plan_is_valid_or_refused_in_one_line(tmp_path_factory, changes, removed):
+    plan = Plan().to_dict()
+    # Inner keys come first.
+    for key in sorted(changes, key=lambda key: -key.count(".")):
+        table, last = _key(plan, key)
+        table[last] = changes[key]
+    if removed is not None and removed.partition(".")[0] not in changes:
+        table, last = _key(plan, removed)
+        table.pop(last, None)
+    file = tmp_path_factory.mktemp("plan") / "plan.json"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    read, refused = _outcome(lambda: Plan.from_dict(read_json(file, "restore it"), Where(file, "plan", saved=True)))
+    if refused is None:
+        assert Plan.from_dict(json.loads(json.dumps(read.to_dict())), PLAN) == read
+    else:
+        assert refused.startswith(str(file))
+        assert len(refused.splitlines()) == 1
+        assert len(refused) < 2_000
+
+
+@given(st.dictionaries(st.sampled_from([*OPTION_NAMES, "", "doubel"]), _VALUES, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_any_overrides_are_valid_or_refused_in_one_line(overrides):
+    preset, refused = _outcome(lambda: preset_with(PRESETS["best"], overrides))
+    if refused is None:
+        assert set(overrides) <= set(OPTION_NAMES)
+        assert json.loads(json.dumps(dict(preset.learning), allow_nan=False)) is not None
+    else:
+        assert len(refused.splitlines()) == 1
+        assert len(refused) < 1_000

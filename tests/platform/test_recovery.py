@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.adaptation import adaptation_stages
-from soulsgraph.domains import domain_chain, record_domain
+from soulsgraph.domains import domain_chain
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
@@ -41,18 +41,16 @@ def test_a_budget_too_small_for_every_skill_is_refused():
 
 def adapted(run):
     stages = adaptation_stages(run, SECOND, ("dodge",))
-    record_domain(run, SECOND, run.plan.scenario)
     pretend_training(run, stages)
 
 
 def test_a_branch_holds_the_versions_and_the_chain_up_to_a_scenario(run, tmp_path):
     adapted(run)
-    home, second = (branch(run, tmp_path / name, name, "vordt") for name in ("iudex-phase1", SECOND))
+    home, second = (branch(run, tmp_path / name, name) for name in ("iudex-phase1", SECOND))
     assert home.library.versions("dodge") == [1]
     assert second.library.versions("dodge") == [1, 2]
-    assert domain_chain(home) == ("iudex-phase1", "vordt")
-    assert domain_chain(second) == ("iudex-phase1", SECOND, "vordt")
-    assert domain_chain(branch(run, tmp_path / "end", SECOND)) == ("iudex-phase1", SECOND)
+    assert domain_chain(home) == ("iudex-phase1",)
+    assert domain_chain(second) == ("iudex-phase1", SECOND)
 
 
 @pytest.mark.parametrize("killed_in", ["record_domain", "RunFolder.open"])
@@ -65,11 +63,11 @@ def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_
     with monkeypatch.context() as context:
         context.setattr(f"soulsgraph.transfer.branches.{killed_in}", kill)
         with pytest.raises(KeyboardInterrupt):
-            branch(run, path, SECOND, "vordt")
+            branch(run, path, SECOND)
     if path.exists():
-        assert domain_chain(RunFolder.open(path)) == ("iudex-phase1", SECOND, "vordt")
+        assert domain_chain(RunFolder.open(path)) == ("iudex-phase1", SECOND)
     else:
-        branch(run, path, SECOND, "vordt")
+        branch(run, path, SECOND)
 
 
 @pytest.mark.slow

@@ -61,11 +61,21 @@ def test_a_later_session_is_told_by_what_changed(paper, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("sessions", [5, [5]])
-def test_damaged_sessions_are_told_with_their_file(sessions, tmp_path):
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ('{"sessions": 5}', "sessions: expected a list"),
+        ('{"sessions": [5]}', r"sessions\[0\]: expected a table"),
+        ('{"plan": []}', "plan: expected a table"),
+        ('{"plan": {"overrides": 5}}', "plan.overrides: expected a table"),
+        ('{"wall_time_s": 1e400}', "wall_time_s: expected a finite number"),
+        ("[]", "expected a table"),
+    ],
+)
+def test_a_damaged_description_is_refused_with_file_and_key(description, message, tmp_path):
     folder = write_synthetic_records(tmp_path / "run", seeds=(300,))
-    (folder / "reproduction.json").write_text(json.dumps({"sessions": sessions}))
-    with pytest.raises(SoulsGraphError, match=r"reproduction\.json: expected an object with sessions"):
+    (folder / "reproduction.json").write_text(description)
+    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: {message}"):
         load_reproductions([folder])
 
 

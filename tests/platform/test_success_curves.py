@@ -5,7 +5,6 @@ import pytest
 
 from soulsgraph.adaptation import adaptation_stages
 from soulsgraph.curve_checkpoints import checkpoint_files, save_checkpoint
-from soulsgraph.domains import record_domain
 from soulsgraph.evaluation import Setting, judge
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.branches import SCRATCH, arm_path
@@ -26,7 +25,6 @@ HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
 def run(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     stages = adaptation_stages(run, SECOND, ("dodge", "heal_attack"))
-    record_domain(run, SECOND, HOME)
     pretend_training(run, stages)
     return run
 

@@ -9,8 +9,10 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import (
     DQNHyperparameters,
     baseline_hyperparameters,
+    machine_memory,
     skill_hyperparameters,
 )
+from soulsgraph_policies.replay import ReplayRing
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 777, 2_000, 2_001, 20_000])
@@ -66,6 +68,8 @@ def test_only_networks_of_the_last_part_of_the_budget_are_averaged() -> None:
     [
         *({"budget": 0}, {"discount": 1.1}, {"learning_rate": 0.0}, {"exploration_fraction": 0.0}),
         *({"hidden_sizes": ()}, {"hidden_sizes": (8, 1), "dueling": True}, {"n_step": 0}, {"quantiles": -1}),
+        *({"replay_capacity": 10**8 + 1}, {"batch_size": 65_537}, {"hidden_sizes": (4_097,)}, {"n_step": True}),
+        *({"learning_rate": float("inf")}, {"max_gradient_norm": 10**400}, {"hidden_sizes": 64}, {"budget": 2.0}),
         *({"target_rate": 1.5}, {"priority_exponent": -0.1}, {"averaged_fraction": 2.0}),
     ],
 )
@@ -82,3 +86,21 @@ def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round
     assert numbers.updates_owed(10_028, done) == 32
     assert numbers.updates_before(10_000, done) == 24
     assert numbers.updates_before(10_000, numbers.updates_owed(10_000, 0)) == 0
+
+
+def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
+    monkeypatch.setattr("soulsgraph_policies.hyperparameters.machine_memory", lambda: 1_000_000)
+    # Two observations of 10 values, reward, discount and action, of 4 bytes each: 92 bytes a row.
+    fits = DQNHyperparameters(budget=100, replay_capacity=500_000 // 92)
+    fits.check_memory(10)
+    for beyond in (replace(fits, replay_capacity=500_000 // 92 + 1), replace(fits, n_step=2)):
+        with pytest.raises(SoulsGraphError, match="replay: expected at most half of this machine's memory") as caught:
+            beyond.check_memory(10)
+        assert "--scale" in str(caught.value)
+        with pytest.raises(SoulsGraphError, match="half of this machine's memory"):
+            ReplayRing(beyond, 10)
+    assert ReplayRing(fits, 10).capacity == 5_434
+
+
+def test_a_machine_has_memory():
+    assert machine_memory() > 2**28

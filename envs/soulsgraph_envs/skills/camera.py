@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 from soulsgraph_envs.state import Column
 
 OBSERVATION = (
@@ -26,9 +26,9 @@ ACTIONS = (
 class CameraReward:
     """Eq. 10: -alpha, and a bonus inside a tolerance (Appendix A.3's option, on by default)."""
 
-    angle_weight: float = 1.0
-    bonus: float = 1.0
-    tolerance_rad: float = 0.6
+    angle_weight: Amount = 1.0
+    bonus: Amount = 1.0
+    tolerance_rad: Amount = 0.6
 
     def build(self) -> Reward:
         """Make the terms."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 from soulsgraph_envs.skills.stamina import StaminaTerm, stamina_terms
 from soulsgraph_envs.state import Column
 
@@ -31,11 +31,11 @@ class DodgeReward:
     default; Eq. 13's indicator is the option "indicator".
     """
 
-    alive: float = 0.02
-    damage: float = 5.0
-    dead: float = 5.0
+    alive: Amount = 0.02
+    damage: Amount = 5.0
+    dead: Amount = 5.0
     stamina: StaminaTerm = "change"
-    stamina_threshold: float = 0.05
+    stamina_threshold: Amount = 0.05
 
     def build(self) -> Reward:
         """Make the terms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 from soulsgraph_envs.skills.stamina import StaminaTerm, stamina_terms
 from soulsgraph_envs.state import Column
 
@@ -36,12 +36,12 @@ class HealAttackReward:
     in the scenario's HP window it would give 20. Eq. 14 with HP / 1037 is kept.
     """
 
-    damage: float = 5.0
-    hit: float = 15.0
-    dead: float = 5.0
-    success: float = 5.0
+    damage: Amount = 5.0
+    hit: Amount = 15.0
+    dead: Amount = 5.0
+    success: Amount = 5.0
     stamina: StaminaTerm = "none"
-    stamina_threshold: float = 0.05
+    stamina_threshold: Amount = 0.05
 
     def build(self) -> Reward:
         """Make the terms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 from soulsgraph_envs.state import Column
 
 OBSERVATION = (Column.CAMERA_TARGET_ANGLE, Column.LOCKED)
@@ -16,8 +16,8 @@ ACTIONS = (Action("toggle_lock_on", presses=Control.LOCK_ON), Action("idle"))
 class LockOnReward:
     """Eq. 11: plus one while locked, minus one while not."""
 
-    locked_weight: float = 1.0
-    unlocked_weight: float = 1.0
+    locked_weight: Amount = 1.0
+    unlocked_weight: Amount = 1.0
 
     def build(self) -> Reward:
         """Make the terms."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 from soulsgraph_envs.state import Column
 
 OBSERVATION = (
@@ -35,9 +35,9 @@ class MovementReward:
     The paper gives no d_min for circling; 4 m is just outside the reach of a light attack.
     """
 
-    distance_weight: float = 0.1
-    circling: float = 0.0
-    circling_distance_m: float = 4.0
+    distance_weight: Amount = 0.1
+    circling: Amount = 0.0
+    circling_distance_m: Amount = 4.0
 
     def build(self) -> Reward:
         """Make the terms."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.schema import Where, check_fields, read_table, read_toml
 from soulsgraph_envs.skills.camera import CameraReward, camera
 from soulsgraph_envs.skills.dodge import DodgeReward, dodge
 from soulsgraph_envs.skills.end_to_end import end_to_end
@@ -15,7 +15,6 @@ from soulsgraph_envs.skills.heal_attack import HealAttackReward, heal_attack
 from soulsgraph_envs.skills.lock_on import LockOnReward, lock_on
 from soulsgraph_envs.skills.movement import MovementReward, movement
 from soulsgraph_envs.skills.skill import Skill
-from soulsgraph_envs.skills.stamina import StaminaTerm
 from soulsgraph_envs.state import Column
 
 #: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
@@ -56,6 +55,9 @@ class SkillOptions:
     scenario's HP window; without it (the literal HP / 1037) a later phase shows them values they
     never trained on, and zero-shot transfer collapses. `animations` and `observations` say how
     animations are observed, and whether more than Table 2 has is; the baseline observes as in Appendix B always.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
     """
 
     camera: CameraReward = field(default_factory=CameraReward)
@@ -66,6 +68,9 @@ class SkillOptions:
     hp_window: bool = True
     animations: Animations = "scalar"
     observations: Observations = "paper"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the options as plain nested values."""
@@ -99,70 +104,12 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     return replace(skill, observation=observation)
 
 
-def skill_options(values: dict[str, Any], source: object = "skill options") -> SkillOptions:
-    """Make options from nested plain values, as TOML or a saved plan holds them.
-
-    Raises:
-        DataError: for a misspelt key or a value of another type.
-    """
-    if not isinstance(values, dict):
-        raise DataError(source, "options", "a table of options", type(values).__name__)
-    options = SkillOptions()
-    for key, value in values.items():
-        known = [f.name for f in fields(options)]
-        if key not in known:
-            raise DataError(source, key, f"one of {', '.join(known)}", "an unknown key")
-        current = getattr(options, key)
-        if isinstance(current, bool | str):
-            options = _with(options, key, _checked(source, key, current, value))
-        elif not isinstance(value, dict):
-            raise DataError(source, key, "a table of reward weights", repr(value))
-        else:
-            options = _with(options, key, _reward(source, key, current, value))
-    return options
-
-
-def _reward(source: object, key: str, current: Any, values: dict[str, Any]) -> Any:
-    known = [f.name for f in fields(current)]
-    for name, value in values.items():
-        if name not in known:
-            raise DataError(source, f"{key}.{name}", f"one of {', '.join(known)}", "an unknown key")
-        current = _with(current, name, _checked(source, f"{key}.{name}", getattr(current, name), value))
-    return current
-
-
-#: The words that an option of words may be.
-_CHOICES = {"stamina": StaminaTerm, "animations": Animations, "observations": Observations}
-
-
-def _with(owner: Any, key: str, value: object) -> Any:
-    return replace(owner, **{key: value})
-
-
-def _checked(source: object, key: str, current: object, value: object) -> object:
-    if isinstance(current, bool):
-        if isinstance(value, bool):
-            return value
-        raise DataError(source, key, "true or false", repr(value))
-    if isinstance(current, str):
-        choices = get_args(_CHOICES[key.rsplit(".", 1)[-1]])
-        if value in choices:
-            return value
-        raise DataError(source, key, f"one of {', '.join(choices)}", repr(value))
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    raise DataError(source, key, "a number of at least 0", repr(value))
-
-
 def load_skill_options(path: Path | str) -> SkillOptions:
     """Read options from a TOML file with one table a skill.
 
     Raises:
-        DataError: for a misspelt key or a value of another type.
-        SoulsGraphError: if the file cannot be read or is not TOML.
+        DataError: if the file cannot be read or is not TOML; for a misspelt key, or a value of another type
+            or out of its range.
     """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SoulsGraphError(f"{path}: expected a readable TOML file of skill options, found: {error}.") from error
-    return skill_options(values, path)
+    file = Path(path)
+    return read_table(SkillOptions, read_toml(file), Where(file))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,14 @@ from numba import njit
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import ActionError, shown
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.schema import Between
 from soulsgraph_envs.state import MADE_OF, Column, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+#: A weight, distance or angle of a reward; the sign is the term's own.
+Amount = Annotated[float, Between(0.0, 1e6)]
 
 
 @dataclass(frozen=True)

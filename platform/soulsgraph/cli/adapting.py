@@ -55,7 +55,6 @@ def adapt(
     """
     from soulsgraph.adaptation import adaptation_stages, check_budget, check_target, named_skills
     from soulsgraph.curriculum import train_stages
-    from soulsgraph.domains import record_domain
 
     run, console = RunFolder.open(folder), make_console(session)
     scenario, after = lasting_name(scenario), after and lasting_name(after)
@@ -70,7 +69,6 @@ def adapt(
     if chosen or skills != "auto":
         stages = adaptation_stages(run, scenario, chosen, budget, source)
         with workplace(run, session) as place:
-            record_domain(run, scenario, source)
             cards = train_stages(place, stages, console)
     if session.json:
         print_json([card.to_dict() for card in cards])

@@ -14,25 +14,26 @@ from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.options import (
     DEFAULT_JUDGING,
     DEFAULT_OUTPUT,
-    DEFAULT_PLAN,
     DEFAULT_SESSION,
     JudgingOptions,
     OutputOptions,
     PlanOptions,
     SessionOptions,
+    plan_values,
 )
 from soulsgraph.cli.place import (
     BASELINE_GRAPH,
+    begin_or_resume,
     display_of,
     make_console,
-    open_or_plan,
-    open_to_resume,
+    open_run,
     print_json,
     workplace,
 )
 from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.cli.siphon import serve_siphon
 from soulsgraph.cli.standin import standin
+from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluation import Setting, judge, make_match, was_trained_on
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan, check_range, lasting_name
@@ -47,14 +48,16 @@ app = SubcommandApp()
 command = app.command
 _flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
 
-for _function in (adapt, transfer, recovery, retention, reproduce, report, standin, doctor, serve_siphon):
+for _function in (adapt, transfer, recovery, retention, report, standin, doctor, serve_siphon):
     command(_flat(_function))
+# A flag of its plan can be given either way.
+command(configure(OmitArgPrefixes)(reproduce))
 
 
 @command
 @_flat
 def curriculum(
-    plan: PlanOptions = DEFAULT_PLAN,
+    plan: PlanOptions,
     session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
     resume: bool = False,
@@ -68,7 +71,7 @@ def curriculum(
     from soulsgraph.curriculum import train_stages
 
     console = make_console(session)
-    folder = open_to_resume(run, plan, Plan().graph) if resume else RunFolder.planned(run, plan.plan())
+    folder = begin_or_resume(run, plan, resume, Plan.graph)
     with workplace(folder, session) as place:
         watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
         console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
@@ -80,7 +83,7 @@ def curriculum(
 @_flat
 def train(
     skill: Positional[str],
-    plan: PlanOptions = DEFAULT_PLAN,
+    plan: PlanOptions,
     session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
 ) -> None:
@@ -92,17 +95,21 @@ def train(
     """
     from soulsgraph.curriculum import train_stages
 
-    wanted = plan.plan()
-    wanted.stage(skill)
-    upstream = wanted.skill_graph.upstream(skill)
-    if upstream and not (run / "plan.json").exists():
-        raise SoulsGraphError(
-            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
-            f"begin it with: soulsgraph train {upstream[0]} --run {run}."
-        )
-    folder = open_or_plan(run, wanted, plan)
+    if (run / "plan.json").exists():
+        folder = open_run(run, plan)
+        stage = folder.plan.stage(skill)
+        # Whether they are there is known before Ray starts.
+        upstream_versions(folder, stage)
+    else:
+        folder = RunFolder.planned(run, Plan(**plan_values(plan)))
+        stage = folder.plan.stage(skill)
+        if upstream := folder.plan.skill_graph.upstream(skill):
+            raise SoulsGraphError(
+                f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
+                f"begin it with: soulsgraph train {upstream[0]} --run {run}."
+            )
     with workplace(folder, session) as place:
-        cards = train_stages(place, (folder.plan.stage(skill),), make_console(session))
+        cards = train_stages(place, (stage,), make_console(session))
     if session.json:
         print_json(cards[0].to_dict())
 
@@ -110,7 +117,7 @@ def train(
 @command
 @_flat
 def baseline(
-    plan: PlanOptions = DEFAULT_PLAN,
+    plan: PlanOptions,
     session: SessionOptions = DEFAULT_SESSION,
     run: Path = Path("runs/baseline"),
     resume: bool = False,
@@ -121,14 +128,9 @@ def baseline(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from dataclasses import replace
-
     from soulsgraph.curriculum import train_stages
 
-    if resume:
-        folder = open_to_resume(run, plan, BASELINE_GRAPH)
-    else:
-        folder = RunFolder.planned(run, replace(plan.plan(), graph=BASELINE_GRAPH))
+    folder = begin_or_resume(run, plan, resume, BASELINE_GRAPH)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), make_console(session))
         _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)

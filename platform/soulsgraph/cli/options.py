@@ -1,77 +1,118 @@
-"""Options that several commands share, each a frozen dataclass shown as flags."""
+"""Options that several commands share, shown as flags; those of a plan are derived from the plan's fields.
+
+An option of a plan that was left out is told apart from one given with the default's value: a run that
+exists keeps its own plan, and refuses what contradicts it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import ast
+import inspect
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from itertools import pairwise
 from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+
+from tyro.conf import FlagCreatePairsOff, arg
 
 from soulsgraph.evaluation import EVALUATION_SEED
-from soulsgraph.plan import Plan
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.skills import SkillOptions, load_skill_options
+from soulsgraph.plan import Plan, lasting_name
+from soulsgraph_envs.skills import load_skill_options
+
+#: The options that were given, by name.
+Given = Mapping[str, Any]
+#: A flag that is off unless given.
+Flag = Annotated[bool, FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """What a new run trains and how. A run that exists keeps its own plan."""
+class Option:
+    """An option as the command line shows it; one without a default needs none."""
 
-    scenario: str = "iudex-phase1"
-    """Scenario to train on: a name or a TOML file."""
-    preset: str = "fast"
-    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
-    pays in the same budget; extended: best with more to observe than the paper's Table 2 has."""
-    seed: int = 0
-    """Seed of everything random: the same seed gives the same weights."""
-    scale: float = 1.0
-    """Multiplies every skill's budget (in decisions of the skill)."""
-    lanes: int | None = None
-    """Fights beside each other in an env runner; the preset's number if not given."""
-    env_runners: int = 0
-    """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
-    episodes: int = 400
-    """Evaluation episodes for each row of the table."""
-    skill_options: Path | None = None
-    """TOML file of reward weights and options, one table a skill."""
+    kind: Any
+    help: str
+    default: object = None
+    name: str | None = None
+    metavar: str | None = None
 
-    def plan(self) -> Plan:
-        """Make the plan.
 
-        Raises:
-            SoulsGraphError: for an unknown name or a value out of range.
-        """
-        options = SkillOptions() if self.skill_options is None else load_skill_options(self.skill_options)
-        return Plan(
-            scenario=self.scenario,
-            preset=self.preset,
-            seed=self.seed,
-            scale=self.scale,
-            lanes=self.lanes,
-            env_runners=self.env_runners,
-            episodes=self.episodes,
-            skill_options=options,
+def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Option) -> Any:
+    """Make of a dataclass's fields the options of a command, which come as a mapping of those given.
+
+    A field's docstring is the option's help. `others` take the place of the fields of their names, or
+    are added.
+    """
+    hints, docs = get_type_hints(cls), field_docs(cls)
+    options = {
+        field.name: Option(_required(hints[field.name]), docs[field.name], field.default)
+        for field in fields(cls)
+        if field.name not in (*leave_out, *others)
+    }
+    shown: Any = {name: _annotated(option) for name, option in (options | others).items()}
+    make: Any = TypedDict  # Its fields are no literal.
+    made = make(cls.__name__, shown, total=False)
+    made.__doc__ = (cls.__doc__ or "").splitlines()[0]
+    return made
+
+
+def _annotated(option: Option) -> Any:
+    default = "" if option.default in (None, MISSING) else f"(default: {option.default})"
+    shown = arg(name=option.name, metavar=option.metavar, help=option.help, help_behavior_hint=default)
+    return Annotated[option.kind, shown]
+
+
+def _required(hint: Any) -> Any:
+    """Return the type of an option that may be left out, but not be given as None."""
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return kinds[0] if NoneType in get_args(hint) else hint
+
+
+def field_docs(cls: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass."""
+    (definition,) = ast.parse(inspect.getsource(cls)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(str(doc.value.value).split())
+        for field, doc in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
+    }
+
+
+#: The options of a plan: what a new run trains and how.
+PlanOptions = Annotated[
+    Given,
+    arg(
+        constructor=given_options(
+            Plan,
+            ("graph", "overrides"),
+            skill_options=Option(Path, "TOML file of reward weights and options, one table a skill."),
         )
+    ),
+]
 
-    def check_against(self, plan: Plan, folder: Path) -> None:
-        """Refuse an option that contradicts the plan of an existing run.
 
-        Raises:
-            SoulsGraphError: naming the option, the run's value and the value given.
-        """
-        wanted, defaults = self.plan(), Plan()
-        for field in fields(Plan):
-            given, kept = getattr(wanted, field.name), getattr(plan, field.name)
-            if given not in (getattr(defaults, field.name), kept):
-                raise SoulsGraphError(
-                    f"{folder}: its plan has {field.name} = {kept}, found --{field.name.replace('_', '-')} {given}; "
-                    "leave the option out or begin another run folder."
-                )
+def plan_values(given: Given) -> dict[str, Any]:
+    """Return the fields of a plan that the options given ask for.
+
+    Raises:
+        SoulsGraphError: if a file of skill options does not hold, or a scenario's path cannot be one.
+    """
+    values = dict(given)
+    if "skill_options" in values:
+        values["skill_options"] = load_skill_options(values["skill_options"])
+    if "scenario" in values:
+        values["scenario"] = lasting_name(values["scenario"])
+    return values
 
 
 @dataclass(frozen=True)
 class OutputOptions:
     """How results are printed."""
 
-    json: bool = False
+    json: Flag = False
     """Print results as JSON only, for machines."""
 
 
@@ -109,5 +150,5 @@ class TransferOptions:
     """Seed of the evaluation episodes, the same for every trial."""
 
 
-DEFAULT_PLAN, DEFAULT_JUDGING, DEFAULT_TRANSFER = PlanOptions(), JudgingOptions(), TransferOptions()
+DEFAULT_JUDGING, DEFAULT_TRANSFER = JudgingOptions(), TransferOptions()
 DEFAULT_OUTPUT, DEFAULT_SESSION = OutputOptions(), SessionOptions()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from soulsgraph.advice import silence_advice
-from soulsgraph.cli.options import OutputOptions, PlanOptions, SessionOptions
+from soulsgraph.cli.options import Given, OutputOptions, SessionOptions, plan_values
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.games import check_games
 from soulsgraph_envs.live.settings import load_games
@@ -54,33 +54,33 @@ def check_ray(session: SessionOptions) -> None:
     check_session(session.address)
 
 
-def open_or_plan(path: Path, plan: Plan, options: PlanOptions) -> RunFolder:
-    """Open the run, or plan it where there is none; `workplace` begins it.
+def open_run(path: Path, given: Given) -> RunFolder:
+    """Open a run that exists, to go on with it as it was begun.
 
     Raises:
-        SoulsGraphError: if the folder is no run, or an option contradicts its plan.
-    """
-    if (path / "plan.json").exists():
-        run = RunFolder.open(path)
-        options.check_against(run.plan, path)
-        return run
-    return RunFolder.planned(path, plan)
-
-
-def open_to_resume(path: Path, options: PlanOptions, graph: str) -> RunFolder:
-    """Open a run of a graph to go on with it.
-
-    Raises:
-        SoulsGraphError: if the folder is no run, or one of another graph, or an option contradicts its plan.
+        SoulsGraphError: if the folder is no run, or an option given contradicts its plan.
     """
     run = RunFolder.open(path)
+    check_given(path, run.plan, plan_values(given), "begin another run folder")
+    return run
+
+
+def begin_or_resume(path: Path, given: Given, resume: bool, graph: str) -> RunFolder:
+    """Plan a run of a graph, which `workplace` begins, or open it to go on with it.
+
+    Raises:
+        SoulsGraphError: if there can be no such plan; if the folder to resume is no run, or one of another
+            graph, or an option given contradicts its plan.
+    """
+    if not resume:
+        return RunFolder.planned(path, Plan(graph=graph, **plan_values(given)))
+    run = open_run(path, given)
     if run.plan.graph != graph:
         command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
         raise SoulsGraphError(
             f"{path}: expected a run of the graph {graph!r}, found one of {run.plan.graph!r}; "
             f"go on with: soulsgraph {command} --resume --run {path}."
         )
-    options.check_against(run.plan, path)
     return run
 
 

@@ -3,76 +3,80 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, OutputOptions, SessionOptions
+from soulsgraph.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    Flag,
+    Given,
+    Option,
+    OutputOptions,
+    SessionOptions,
+    field_docs,
+    given_options,
+)
 from soulsgraph.cli.place import make_console, print_json, ray_session
-from soulsgraph.reproduction.protocol import Learner
-from soulsgraph.reproduction.seeds import REPORTING
+from soulsgraph.plan import check_range
+from soulsgraph.reproduction.protocol import Protocol
+from soulsgraph.run_folder import check_given
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Where, parse
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from soulsgraph.reports.attachments import Attachment
     from soulsgraph.reproduction.folder import ReproductionFolder
-    from soulsgraph.reproduction.protocol import Protocol
 
-
-@dataclass(frozen=True)
-class ProtocolOptions:
-    """What a new reproduction trains and judges. One that exists keeps its own plan."""
-
-    seeds: int = 10
-    """Training seeds, counted from the first."""
-    first_seed: int = REPORTING[0]
-    """First training seed; calibration, choosing and reporting each have a hundred of their own."""
-    preset: str = "fast"
-    """How the agents learn: paper, fast, best or extended."""
-    episodes: int = 400
-    """Evaluation episodes for each row and measure."""
-    scale: float = 1.0
-    """Multiplies every budget."""
-    no_skills: bool = False
-    """Leave out the five skills, to train baselines only."""
-    no_baseline: bool = False
-    """Leave out the end-to-end baseline."""
-    long_baseline: bool = False
-    """Train the baseline for 500,000 steps too."""
-    learner: Learner = "soulsgraph"
-    """stable-baselines3 trains every stage by that package's own DQN."""
-    overrides: Annotated[tuple[str, ...], arg(name="set", metavar="OPTION=VALUE ...")] = ()
-    """Options of the preset to change, as an ablation does: double=true n_step=3; the baseline takes lanes alone."""
-
-    def protocol(self) -> Protocol:
-        """Make the protocol.
-
-        Raises:
-            SoulsGraphError: for an unknown name or a value out of range.
-        """
-        from soulsgraph.plan import check_range
-        from soulsgraph.reproduction.protocol import Protocol
-
-        check_range("seeds", self.seeds, 1, 1000)
-        check_range("first-seed", self.first_seed, 0, 2**31 - 1000)
-        overrides = dict(map(_override, self.overrides))
-        if len(overrides) < len(self.overrides):
-            raise SoulsGraphError(f"--set: expected each option once, found {' '.join(self.overrides)}; leave one out.")
-        return Protocol(
-            preset=self.preset,
-            seeds=tuple(range(self.first_seed, self.first_seed + self.seeds)),
-            episodes=self.episodes,
-            scale=self.scale,
-            baseline=not self.no_baseline,
-            long_baseline=self.long_baseline,
-            skills=not self.no_skills,
-            learner=self.learner,
-            overrides=overrides,
+#: The options of a protocol: what a new reproduction trains and judges.
+ProtocolOptions = Annotated[
+    Given,
+    arg(
+        constructor=given_options(
+            Protocol,
+            seeds=Option(int, "Training seeds, counted from the first.", len(Protocol.seeds)),
+            first_seed=Option(
+                int,
+                "First training seed; calibration, choosing and reporting each have a hundred of their own.",
+                Protocol.seeds[0],
+            ),
+            overrides=Option(
+                tuple[str, ...],
+                field_docs(Protocol)["overrides"],
+                name="set",
+                metavar="OPTION=VALUE ...",
+            ),
         )
+    ),
+]
+
+
+def protocol_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the fields of a protocol that the options given ask for, where otherwise it would have these seeds.
+
+    Raises:
+        SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
+    """
+    values = dict(given)
+    first = values.pop("first_seed", seeds[0])
+    if {"seeds", "first_seed"} & given.keys():
+        count = values.get("seeds", len(seeds))
+        check_range("seeds", count, 1, 1000)
+        check_range("first-seed", first, 0, 2**31 - 1000)
+        values["seeds"] = tuple(range(first, first + count))
+    if "overrides" in values:
+        overrides = dict(map(_override, values["overrides"]))
+        if len(overrides) < len(values["overrides"]):
+            found = " ".join(values["overrides"])
+            raise SoulsGraphError(f"--set: expected each option once, found {found}; leave one out.")
+        values["overrides"] = overrides
+    return values
 
 
 @dataclass(frozen=True)
@@ -85,14 +89,11 @@ class Contents:
     earlier: Path | None = None
 
 
-_DEFAULT = ProtocolOptions()
-
-
 def reproduce(
-    protocol: ProtocolOptions = _DEFAULT,
+    protocol: ProtocolOptions,
     session: SessionOptions = DEFAULT_SESSION,
     out: Path = Path("runs/reproduction"),
-    resume: bool = False,
+    resume: Flag = False,
 ) -> None:
     """Run the paper's whole protocol over several seeds, beside each other, and write the report.
 
@@ -103,12 +104,13 @@ def reproduce(
     from soulsgraph.advice import silence_advice
     from soulsgraph.reproduction.folder import ReproductionFolder
 
-    wanted, console = protocol.protocol(), make_console(session)
+    console = make_console(session)
     if resume:
         folder = ReproductionFolder.open(out)
-        folder.check_against(wanted, _DEFAULT.protocol())
+        kept = folder.protocol
+        check_given(out, kept, protocol_values(protocol, kept.seeds), "begin another folder with --out")
     else:
-        folder = ReproductionFolder.planned(out, wanted)
+        folder = ReproductionFolder.planned(out, Protocol(**protocol_values(protocol, Protocol.seeds)))
     silence_advice()
     _work(folder, session, console)
     _report(Contents((folder.path,)), folder.path / "report", session)
@@ -168,6 +170,9 @@ def _override(text: str) -> tuple[str, Any]:
     if not separator:
         raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example double=true.")
     try:
-        return name, json.loads(value)
+        json.loads(value)
     except ValueError:
-        return name, value
+        return name, value  # A word needs no quotes.
+    except RecursionError:
+        pass  # Reported below.
+    return name, parse(value, json.loads, Where(None, f"--set {name}", "correct the value"))

@@ -15,6 +15,7 @@ from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Where, read_value
 
 Records = list[dict[str, Any]]
 
@@ -155,12 +156,17 @@ def _load(folder: Path) -> Reproduction:
         found = "no records in it" if folder.is_dir() else "no such folder"
         raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; {_REMEDY} {folder}.")
     file = folder / DESCRIPTION
-    description = read_json(file, "restore the file from a copy") if file.exists() else {}
-    sessions = description.get("sessions", []) if isinstance(description, dict) else None
-    if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
-        found = f"{description!r:.40}"
-        raise SoulsGraphError(f"{file}: expected an object with sessions, found {found}; restore the file from a copy.")
-    return Reproduction("", description, **records)
+    return Reproduction("", _described(file) if file.exists() else {}, **records)
+
+
+def _described(file: Path) -> Mapping[str, Any]:
+    """Read a description, checked as far as a report computes with it: older ones hold less."""
+    where, table = Where(file, remedy="restore the file from a copy"), Mapping[str, Any]
+    description: Mapping[str, Any] = read_value(table, read_json(file, where.remedy), where)
+    plan = read_value(table, description.get("plan", {}), where.at("plan"))
+    read_value(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
+    read_value(list[table], description.get("sessions", []), where.at("sessions"))  # type: ignore[valid-type]
+    return description
 
 
 def _read(path: Path, columns: Sequence[str]) -> Records:

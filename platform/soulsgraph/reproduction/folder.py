@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,27 @@ from soulsgraph.reports.reproduction_records import COLUMNS, DESCRIPTION, Record
 from soulsgraph.reproduction.protocol import HOME, SHIFTED, Protocol, Unit
 from soulsgraph.run_folder import RunFolder, locked, require_empty
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Where, read_table, read_value
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with --out"
 
-#: Types of what a description holds.
-_KINDS = {"plan": dict, "started": str, "wall_time_s": float, "sessions": list}
 #: What a description holds beside its format and plan.
 _KEPT = ("started", "wall_time_s", "scenarios", "sessions")
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What `reproduction.json` holds; each session has its `wall_time_s`, and where it ran."""
+
+    format: str
+    version: int
+    plan: Protocol
+    started: str
+    wall_time_s: float
+    scenarios: Mapping[str, str]
+    sessions: list[Mapping[str, Any]]
+
 
 #: Rows of each record table by the table's name.
 Tables = Mapping[str, Records]
@@ -87,28 +100,12 @@ class ReproductionFolder:
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
             raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-        for name, kind in _KINDS.items():
-            if not isinstance(values.get(name), kind):
-                found = f"{values.get(name)!r:.40}"
-                raise SoulsGraphError(f"{file}: expected {name!r} of type {kind.__name__}, found {found}; {_REMEDY}.")
-        if not all(_is_session(session) for session in values["sessions"]):
-            raise SoulsGraphError(f"{file}: expected sessions with their 'wall_time_s', found another; {_REMEDY}.")
-        _require_same_fights(values, file)
-        return cls(path, Protocol.from_dict(values["plan"], file))
-
-    def check_against(self, wanted: Protocol, default: Protocol) -> None:
-        """Refuse an option, one that is not the default, that contradicts the plan.
-
-        Raises:
-            SoulsGraphError: naming the option, the folder's value and the value given.
-        """
-        for name in (field.name for field in fields(Protocol)):
-            kept, given = getattr(self.protocol, name), getattr(wanted, name)
-            if given not in (kept, getattr(default, name)):
-                raise SoulsGraphError(
-                    f"{self.path}: its plan has {name} = {kept}, found {given}; leave the option out "
-                    "or begin another folder with --out."
-                )
+        where = Where(file, remedy=_REMEDY, saved=True)
+        begun = read_table(_Begun, values, where)
+        for index, session in enumerate(begun.sessions):
+            read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
+        _require_same_fights(begun.scenarios, file)
+        return cls(path, begun.plan)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other process from working on this reproduction; the lock dies with its process.
@@ -189,18 +186,13 @@ def _fights() -> dict[str, str]:
     return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
 
 
-def _require_same_fights(values: Mapping[str, Any], file: Path) -> None:
+def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
     """Refuse to go on in fights whose data changed: seeds of different fights say nothing together."""
-    begun, now = values.get("scenarios"), _fights()
-    if begun is not None and begun != now:
+    if begun != (now := _fights()):
         raise SoulsGraphError(
             f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed; "
             "restore them or begin a new folder with --out."
         )
-
-
-def _is_session(session: object) -> bool:
-    return isinstance(session, dict) and isinstance(session.get("wall_time_s"), float)
 
 
 def _read_piece(file: Path) -> dict[str, Any]:

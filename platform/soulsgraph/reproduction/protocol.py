@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from soulsgraph.plan import Plan, check_range
+from soulsgraph.plan import Plan
 from soulsgraph.reproduction.learners import check_stable_baselines
 from soulsgraph.reproduction.seeds import REPORTING, check_one_purpose
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Between, Where, check_fields, read_table
 
 Part = Literal["skills", "end_to_end", "end_to_end_long"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
@@ -36,38 +37,46 @@ class Unit:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a reproduction trains and judges; checked on construction.
+    """What a new reproduction trains and judges. One that exists keeps its own plan.
 
-    `overrides` change single options of the preset by name, as an ablation does.
+    It is checked on construction.
 
     Raises:
-        UnknownNameError: for an unknown preset, option or learner.
-        SoulsGraphError: for a number out of its range, a seed given twice, or seeds of several purposes.
+        UnknownNameError: for an unknown preset or option.
+        SoulsGraphError: for a value of another type or out of its range, a seed given twice, or seeds of
+            several purposes.
     """
 
     preset: str = "fast"
-    seeds: tuple[int, ...] = tuple(REPORTING[:10])
-    episodes: int = 400
-    scale: float = 1.0
+    """How the agents learn: paper, fast, best or extended."""
+    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
+    """Training seeds, in this order."""
+    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    """Evaluation episodes for each row and measure."""
+    scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
+    """Multiplies every budget."""
     baseline: bool = True
+    """Train the end-to-end baseline."""
     long_baseline: bool = False
+    """Train the baseline for 500,000 steps too."""
     skills: bool = True
+    """Train the five skills."""
     learner: Learner = "soulsgraph"
+    """stable-baselines3 trains every stage by that package's own DQN."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the preset to change, as an ablation does: double=true n_step=3; the baseline takes lanes alone."""
 
     def __post_init__(self) -> None:
-        whole = all(type(seed) is int for seed in self.seeds)
-        if not self.seeds or not whole or len(set(self.seeds)) < len(self.seeds):
-            raise SoulsGraphError(f"seeds: expected one or more, each once, found {list(self.seeds)}; correct --seeds.")
+        check_fields(self)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct --seeds.")
         check_one_purpose(self.seeds)
-        if self.learner not in get_args(Learner):
-            raise UnknownNameError("learner", self.learner, get_args(Learner))
-        check_range("scale", self.scale, 1e-3, 1e2)
         if not self.units():
             raise SoulsGraphError(
                 "reproduce: expected something to train, found neither skills nor a baseline; leave an option out."
             )
-        for unit in self.units():
+        # The units of other seeds differ in their seed alone.
+        for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
             plan = self.plan(unit)
             if self.learner == "stable-baselines3":
                 check_stable_baselines(plan.method)
@@ -98,15 +107,10 @@ class Protocol:
         return asdict(self) | {"seeds": list(self.seeds), "overrides": dict(self.overrides)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], source: object) -> Protocol:
+    def from_dict(cls, values: object, where: Where) -> Protocol:
         """Read a protocol back from plain values.
 
         Raises:
-            SoulsGraphError: if a value is missing, misspelt or out of range.
+            SoulsGraphError: if a value is missing, misspelt, of another type or out of range.
         """
-        try:
-            return cls(**{**values, "seeds": tuple(values["seeds"])})
-        except (TypeError, KeyError, ValueError) as error:
-            raise SoulsGraphError(
-                f"{source}: expected a plan of this version of soulsgraph, found {error}; begin a new folder."
-            ) from error
+        return read_table(cls, values, where)

@@ -17,6 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecNormalize
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.domains import save_version
 from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Stage
 from soulsgraph.reports.parquet import GrowingTable
@@ -64,7 +65,7 @@ def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lamb
             f"stopped in stage {stage.name} after {model.num_timesteps} of {stage.budget} steps of {_PACKAGE}; "
             "the stage begins anew when the run goes on."
         )
-    return run.library.save(export(setup, model))
+    return save_version(run, stage, export(setup, model))
 
 
 def build_model(setup: StageSetup) -> DQN:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
-from soulsgraph.domains import finished_version, record_domain
+from soulsgraph.domains import finished_version
 from soulsgraph.interruption import Interrupted
 from soulsgraph.judging import OnFinished
 from soulsgraph.plan import Stage
@@ -50,7 +50,6 @@ class UnitJob:
 
     def _adapt(self) -> tuple[Stage, ...]:
         source = check_target(self.run, SHIFTED)
-        record_domain(self.run, SHIFTED, source)
         planned = adaptation_stages(self.run, SHIFTED, ADAPTED, after=source)
         # A unit adapts once: what was adapted before an interruption is not another stage.
         return self._train(tuple(replace(stage, suffix="") for stage in planned))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 from soulsgraph.domains import domain_chain, record_domain
@@ -19,11 +20,10 @@ def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
     return run.path / "recovery" / slug(scenario) / str(budget) / arm
 
 
-def branch(run: RunFolder, path: Path, after: str, ahead: str | None = None) -> RunFolder:
+def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
 
-    `ahead` is noted as the scenario that the copy is adapted to next. The folder appears whole, its
-    chain on record, or not at all.
+    The folder appears whole, its chain on record, or not at all.
 
     Raises:
         WriteError: if the folder exists or cannot be written.
@@ -33,9 +33,8 @@ def branch(run: RunFolder, path: Path, after: str, ahead: str | None = None) -> 
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
         _copy_versions(run, chain, temporary / "library")
         copied = RunFolder(temporary, run.plan)
-        for earlier, later in zip(chain, (*chain[1:], ahead), strict=True):
-            if later is not None:
-                record_domain(copied, later, earlier)
+        for earlier, later in pairwise(chain):
+            record_domain(copied, later, earlier)
     return RunFolder.open(path)
 
 

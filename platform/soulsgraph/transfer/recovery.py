@@ -175,7 +175,7 @@ def _arm_folder(run: RunFolder, target: Target, after: str, arm: Arm) -> RunFold
         return RunFolder.open(path)
     if not arm.skills:
         return RunFolder.create(path, _scratch_plan(run.plan, target))
-    return branch(run, path, after, target.scenario)
+    return branch(run, path, after)
 
 
 def _scratch_plan(plan: Plan, target: Target) -> Plan:

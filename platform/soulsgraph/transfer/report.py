@@ -22,6 +22,8 @@ from soulsgraph.transfer.local_rule import LocalVerdict, recommend_locally
 from soulsgraph.transfer.loss_rule import Verdict, recommend
 from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
 from soulsgraph.transfer.trials import STAND_INS
+from soulsgraph_envs.errors import shown
+from soulsgraph_envs.schema import Where
 
 #: The rule whose recommendation counts, and the one fixed before any control was looked at.
 LOCAL_RULE, LOSS_RULE = "local change", "lost returns (first)"
@@ -204,11 +206,15 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     path = run.path / "results" / f"transfer-{slug(scenario)}.json"
     if not path.exists():
         return None
-    values = read_json(path, f"measure anew: soulsgraph transfer {run.path} --scenario {scenario}")
+    remedy = f"measure anew: soulsgraph transfer {run.path} --scenario {scenario}"
+    values = read_json(path, remedy)
     asked = (home, scenario, versions_of(run, home))
     if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):
         return None
-    return tuple(values["recommended"])
+    recommended, order = values.get("recommended"), run.plan.skill_graph.order
+    if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
+        raise Where(path, "recommended", remedy).error(f"a list of {', '.join(order)}", shown(recommended))
+    return tuple(recommended)
 
 
 def _win_row(domain: str, skill: str, stand_in: str, wins: Any) -> dict[str, Any]:

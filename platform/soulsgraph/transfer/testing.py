@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from soulsgraph.domains import save_version
 from soulsgraph.plan import Plan, Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
@@ -36,5 +37,5 @@ def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]
             weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
             weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
         normalizer = RunningNormalizer(skill.observation.size)
-        cards.append(run.library.save(trained_artifact(setup, weights, normalizer, stage.budget)))
+        cards.append(save_version(run, stage, trained_artifact(setup, weights, normalizer, stage.budget)))
     return cards

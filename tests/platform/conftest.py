@@ -1,0 +1,22 @@
+"""The command line, expected to refuse."""
+
+import pytest
+
+from soulsgraph.cli.main import main
+
+
+@pytest.fixture
+def refuse(monkeypatch, capsys):
+    """Run a command that is to end with one line and exit code 2, and return the line."""
+
+    def refused(*arguments: object) -> str:
+        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        assert stop.value.code == 2
+        assert "Traceback" not in captured.err
+        assert len(captured.err.strip().splitlines()) == 1, captured.err
+        return captured.err
+
+    return refused
