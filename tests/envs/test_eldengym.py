@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
@@ -137,12 +138,14 @@ def test_a_frozen_game_runs_at_its_speed_only_within_a_step() -> None:
     assert speeds == [0.5, FROZEN_SPEED, 0.5, FROZEN_SPEED]
 
 
-@pytest.mark.parametrize("limit", [{"max_step": 3}, {"max_steps": 3}])
-def test_truncates_after_exactly_so_many_steps_and_counts_anew(limit: dict[str, int]) -> None:
-    env = make(**limit)
+@pytest.mark.parametrize("limit", [{"max_step": 3}, {"max_steps": 3}, {"max_step": 3, "max_steps": 3}])
+@pytest.mark.parametrize("made", [make, make_attributes])
+def test_truncates_after_exactly_so_many_steps_and_counts_anew(made: Any, limit: dict[str, int]) -> None:
+    env = made(**limit)
+    still = env.action_space.sample() * 0
     for _ in range(2):
         env.reset(seed=0)
-        assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+        assert [env.step(still)[3] for _ in range(3)] == [False, False, True]
 
 
 def test_default_reward_is_the_change_of_the_players_points_and_of_the_end() -> None:
@@ -211,21 +214,8 @@ def test_no_key_is_sent_before_a_fight() -> None:
     assert issubclass(ResetNeededError, SoulsGraphError)
 
 
-def test_the_game_is_at_hand_by_the_names_of_the_original() -> None:
-    env = make()
-    world = faked(env)
-    env.reset(0)
-    world.values.update(HeroHp=25.0, NpcHp=500.0, NpcGlobalPosX=3.0, NpcGlobalPosZ=4.0)
-    client = env.unwrapped.client
-    assert (client.player_hp, client.player_max_hp, client.player_animation_id) == (25, 100, 1)
-    assert (client.target_hp, client.target_max_hp, client.target_animation_id) == (500, 1000, 2)
-    assert client.target_player_distance == 5.0
-    client.set_player_hp(60.0)
-    assert env.step(0)[4]["player_hp"] == 60
-
-
 def test_refuses_a_reward_that_is_no_reward_function() -> None:
-    with pytest.raises(RewardTypeError, match="derived from RewardFunction"):
+    with pytest.raises(RewardTypeError, match="without calculate and is_done"):
         make(reward_function=lambda obs, info, terminated, truncated: 1.0)
     assert issubclass(RewardTypeError, TypeError)
     assert issubclass(OptionError, ValueError)
@@ -304,6 +294,32 @@ def test_the_attribute_observation_derives_places_and_distances() -> None:
     assert (info["player_hp_normalized"], info["boss_hp_normalized"]) == (1.0, 1.0)
     assert (info["player_xyz"], info["boss_xyz"]) == ((0.0, 0.0, 0.0), (3.0, 4.0, 2.0))
     assert (info["player_animation"], info["boss_animation"]) == (1.0, 2.0)
+
+
+def test_the_class_of_the_original_is_built_as_there(tmp_path: Any) -> None:
+    keys = tmp_path / "keybinds_v2.json"
+    bindings = {"move_forward": {"index": 0, "key": "W"}, "attack": {"index": 1, "key": "P", "mouse": "LEFT"}}
+    keys.write_text(json.dumps({"actions": bindings, "description": "two of them", "version": "2.0"}))
+    attributes = tmp_path / "er_siphon_config.toml"
+    offered = {"frame_format": "jpeg", "frame_quality": 85, "launch_game": False, "use_device": "key"}
+    nothing = {"save_file_name": None, "save_file_dir": None, "max_steps": None}
+    options = {"driver": "simulator", **offered, **nothing}
+    env = AttributeEnv("Margit-v0", str(keys), str(attributes), ["HeroHp"], ["attack"], "localhost:50051", **options)
+    assert (env.action_keys, env.memory_attributes) == (["attack"], ["HeroHp"])
+    observation, info = env.reset(seed=0)
+    assert observation["HeroHp"] > 0
+    assert {"player_hp_normalized", "boss_hp_normalized", "player_animation", "boss_animation"} < set(info)
+
+
+def test_names_that_are_not_there_are_a_value_error_as_in_the_original() -> None:
+    for options in ({"actions": ["taunt"]}, {"memory_attributes": ["HeroRunes"]}, {"save_file": "margit.sl2"}):
+        with pytest.raises(ValueError, match="unknown"):
+            make_attributes(**options)
+
+
+def test_another_scenario_of_the_simulator_can_be_fought() -> None:
+    _, info = make(scenario_name="iudex-full").reset(seed=0)
+    assert info["target_max_hp"] == 1037
 
 
 def test_options_of_the_original_without_effect_are_told_and_unknown_ones_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from typing import Any
@@ -102,3 +103,60 @@ def test_stable_baselines_learns_from_attributes() -> None:
     env = eldengym.make("Margit-v0", driver="simulator", number_shape=(1,))
     agent = sb3.PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, seed=0, device="cpu").learn(16)
     assert env.action_space.contains(agent.predict(env.reset(seed=0)[0])[0])
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("", "EldenGymEnv AttributeEnv make register list_envs ArenaBoundary BoundaryDistances"),
+        ("", "RewardFunction ScoreDeltaReward BossDefeatReward CustomReward EnvSpec EnvRegistry"),
+        ("", "client wrappers rewards registry arena_boundary DodgePolicyRewardWrapper"),
+        ("", "FrameStack ResizeFrame GrayscaleFrame DictFrameStack DictResizeFrame DictGrayscaleFrame"),
+        ("", "NormalizeMemoryAttributes HPRefundWrapper AnimFrameWrapper SDFObsWrapper OOBSafetyWrapper"),
+        (".wrappers", "FrameStack ResizeFrame GrayscaleFrame DictFrameStack DictResizeFrame DictGrayscaleFrame"),
+        (".wrappers", "NormalizeMemoryAttributes HPRefundWrapper AnimFrameWrapper SDFObsWrapper OOBSafetyWrapper"),
+        (".wrappers", "DodgePolicyRewardWrapper"),
+        (".rewards", "RewardFunction ScoreDeltaReward BossDefeatReward CustomReward"),
+        (".registry", "EnvSpec EnvRegistry registry make register list_envs"),
+        (".arena_boundary", "ArenaBoundary BoundaryDistances"),
+        (".env", "EldenGymEnv"),
+    ],
+)
+def test_the_originals_names_are_imported_from_here(module: str, names: str) -> None:
+    found = importlib.import_module(f"soulsgraph_envs.eldengym{module}")
+    assert [name for name in names.split() if not hasattr(found, name)] == []
+
+
+def test_the_originals_clients_are_imported_from_here() -> None:
+    pytest.importorskip("pysiphon")
+    from soulsgraph_envs.eldengym import EldenClient, SiphonClient, client
+    from soulsgraph_envs.eldengym.client import elden_client
+
+    assert client.EldenClient is elden_client.EldenClient is EldenClient
+    assert issubclass(EldenClient, SiphonClient)
+    assert SiphonClient.__module__ == "pysiphon.client"
+    assert EldenClient("localhost:1").scenarios["Margit-v0"]["boss_name"] == "Margit"
+    for found in (eldengym, client):
+        with pytest.raises(AttributeError, match="FromSoftwareClient"):
+            _ = found.FromSoftwareClient
+
+
+class Refund(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper of somebody else's, which reads and writes the game as EldenGym's own do."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        client = self.unwrapped.client  # type: ignore[attr-defined]
+        full = client.get_attribute("HeroMaxHp").get("value", 0)
+        if client.get_attribute("HeroHp")["value"] < full:
+            client.set_attribute("HeroHp", int(full), "int")
+        return observation, reward, terminated, truncated, info | {"hp": client.player_hp}
+
+
+@pytest.mark.parametrize("made", [make, lambda: eldengym.make("Margit-v0", driver="simulator")])
+def test_a_foreign_wrapper_reaches_the_game(made: Any) -> None:
+    env = Refund(made())
+    env.reset(seed=0)
+    client = env.unwrapped.client  # type: ignore[attr-defined]
+    client.set_player_hp(1)
+    assert env.step(env.action_space.sample() * 0)[4]["hp"] == client.player_max_hp > 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary
+from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
 from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.testing import FakeWorld
 from soulsgraph_envs.eldengym.wrappers import (
@@ -218,15 +222,77 @@ def test_an_arena_need_not_be_convex() -> None:
     assert nearest.tolist() == pytest.approx([2.0, 4.0, 2.0])
 
 
+def test_a_query_measures_along_the_axes_of_the_map() -> None:
+    assert SQUARE.query(3.0, 1.0) == BoundaryDistances(True, 7.0, north=9.0, south=11.0, east=7.0, west=13.0)
+    outside = SQUARE.query(13.0, 14.0)
+    assert (outside.inside, outside.nearest) == (False, -5.0)
+    assert {outside.north, outside.south, outside.east, outside.west} == {inf}
+    assert SQUARE.query(-12.0, 3.0) == BoundaryDistances(False, -2.0, inf, inf, east=2.0, west=inf)
+
+
+def test_a_query_meets_the_nearest_of_several_edges_and_those_it_runs_along() -> None:
+    corner = ArenaBoundary([(0, 0), (10, 0), (10, 4), (4, 4), (4, 10), (0, 10)])
+    assert corner.query(2.0, 8.0) == BoundaryDistances(True, 2.0, north=2.0, south=8.0, east=2.0, west=2.0)
+    assert corner.query(9.0, 8.0).south == 4.0
+    # The ray runs along the edge from (4, 4) to (10, 4), which begins three metres on.
+    assert corner.query(1.0, 4.0).east == 3.0
+    assert corner.query(11.0, 4.0).west == 1.0
+
+
+def test_the_arguments_of_the_original_are_taken() -> None:
+    ring = SimpleNamespace(coords=[*SQUARE.corners.tolist(), SQUARE.corners[0].tolist()])
+    boundary = ArenaBoundary(polygon=SimpleNamespace(exterior=ring), resolution=0.25, padding=5.0)
+    assert (boundary.corners == SQUARE.corners).all()
+    assert (boundary.resolution, boundary.padding) == (0.25, 5.0)
+    assert (boundary.x_min, boundary.x_max, boundary.y_min, boundary.y_max) == (-15.0, 15.0, -15.0, 15.0)
+    assert boundary.query_sdf(9.0, 0.0) == SQUARE.query_sdf(9.0, 0.0)
+    for corners in ([(0, 0), (1, 1)], "abc", [(0, 0), (1,), (2, 2)], [(0, 0), (1, 1), (2, float("nan"))]):
+        with pytest.raises(OptionError, match="three or more corners"):
+            ArenaBoundary(corners)
+    for wrong in ({"resolution": 0.0}, {"padding": -1.0}, {"resolution": "fine"}):
+        with pytest.raises(OptionError, match="expected a number"):
+            ArenaBoundary(SQUARE.corners, **wrong)  # type: ignore[arg-type]
+
+
+def traced(path: Path, points: Sequence[tuple[float, float]]) -> Path:
+    steps = [{"global_x": -y, "global_y": x} for x, y in points]
+    path.write_text(json.dumps({"player_path": steps}))
+    return path
+
+
+def test_a_traced_path_is_simplified_or_taken_as_its_hull(tmp_path: Path) -> None:
+    around = [(0, 0), (5, 0.4), (10, 0), (10, 10), (5, 7), (0, 10), (-0.3, 5)]
+    path = traced(tmp_path / "path.json", around)
+    assert len(ArenaBoundary.from_path_data(path, simplify_tolerance=0.0).corners) == 7
+    simple = ArenaBoundary.from_path_data(str(path), resolution=0.25)
+    assert simple.corners.tolist() == [[0, 0], [10, 0], [10, 10], [5, 7], [0, 10]]
+    assert simple.resolution == 0.25
+    hull = ArenaBoundary.from_path_data(path, use_convex_hull=True)
+    assert {tuple(corner) for corner in hull.corners} == {(0, 0), (10, 0), (10, 10), (0, 10), (-0.3, 5)}
+    with pytest.raises(OptionError, match="points on a line"):
+        ArenaBoundary.from_path_data(traced(path, [(0, 0), (5, 0), (9, 0)]), use_convex_hull=True)
+    with pytest.raises(OptionError, match="three or more corners"):
+        ArenaBoundary.from_path_data(traced(path, [(0, 0), (5, 0.1), (9, 0)]))
+
+
 def test_boundaries_are_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "arena.json"
-    SQUARE.save(path)
-    assert (ArenaBoundary.load(path).corners == SQUARE.corners).all()
+    ArenaBoundary(SQUARE.corners, 0.25, 5.0).save(path)
+    # What the original reads.
+    assert set(json.loads(path.read_text())) == {"polygon", "resolution", "padding"}
+    loaded = ArenaBoundary.load(path)
+    assert (loaded.corners == SQUARE.corners).all()
+    assert (loaded.resolution, loaded.padding) == (0.25, 5.0)
     # As the original writes them: the first corner again at the end.
     path.write_text('{"polygon": [[0, 0], [4, 0], [4, 4], [0, 0]], "resolution": 0.5, "padding": 10.0}')
     assert len(ArenaBoundary.load(path).corners) == 3
-    path.write_text('{"player_path": [{"global_x": 1, "global_y": 2}, {"global_x": 5, "global_y": 2}]}')
     with pytest.raises(OptionError, match="three or more corners"):
-        ArenaBoundary.from_path_data(path)
+        ArenaBoundary.from_path_data(traced(path, [(1, 2), (5, 2)]))
     with pytest.raises(DataError, match="polygon"):
         ArenaBoundary.load(path)
+    path.write_text('{"player_path": [{"global_x": 1, "global_y": NaN}, {"global_x": 2, "global_y": 2}, 3]}')
+    with pytest.raises(DataError, match="global_x"):
+        ArenaBoundary.from_path_data(path)
+    path.write_text('{"player_path": [{"x": 1}]}')
+    with pytest.raises(DataError, match="global_x"):
+        ArenaBoundary.from_path_data(path)

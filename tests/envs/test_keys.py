@@ -244,10 +244,10 @@ def test_direct_input_says_why_it_cannot_be_used_here() -> None:
 
 def test_other_keys_of_a_control_mean_it_too_and_a_combination_means_no_part_of_itself() -> None:
     bindings = load_bindings("elden-ring")
-    assert bindings.controls_of(["p"]) == bindings.controls_of(["left"]) == Control.LIGHT_ATTACK
-    assert bindings.controls_of(["w", "left_alt", "left"]) == Control.FORWARD | Control.HEAVY_ATTACK
+    assert bindings.controls_of(["p"]) == bindings.controls_of(["mouse_left"]) == Control.LIGHT_ATTACK
+    assert bindings.controls_of(["w", "left_alt", "mouse_left"]) == Control.FORWARD | Control.HEAVY_ATTACK
     assert bindings.keys_for(Control.HEAVY_ATTACK).tapped == ("l",)
-    assert "left" not in bindings.keys
+    assert "mouse_left" not in bindings.keys
 
 
 def test_other_keys_need_a_control_that_has_keys(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.errors import DataError, GameError, UnknownNameError
-from soulsgraph_envs.keys.names import KEY_NAMES
+from soulsgraph_envs.keys.names import ARROWS, KEY_NAMES
 from soulsgraph_envs.keys.testing import FakeDevice
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.memory.reader import Module
@@ -245,9 +245,10 @@ def test_clients_are_spelt_alike_whatever_the_protocol() -> None:
 def test_every_key_is_spelt_back() -> None:
     assert all(from_siphon(to_siphon(key)) == key for key in KEY_NAMES)
     assert from_siphon("left_Shift") == "left_shift"
-    # Siphon's LEFT is the mouse's; it has no arrow keys.
+    # Siphon's LEFT is the mouse's; its own server has no arrow keys, but EldenGym's client asks for them.
     assert (to_siphon("mouse_left"), from_siphon("LEFT")) == ("LEFT", "mouse_left")
     assert to_siphon("left") not in SIPHON_KEYS
+    assert [from_siphon(f"{arrow.upper()}_ARROW") for arrow in ARROWS] == list(ARROWS)
 
 
 def test_addresses() -> None:

@@ -67,6 +67,16 @@ def test_boss_rests_until_the_gate_is_passed() -> None:
     assert world.boss_flags & ENCOUNTERED
 
 
+def test_gate_is_passed_again_by_who_was_put_back_before_it() -> None:
+    world = open_world(at_bonfire=True)
+    for _ in range(2):
+        world.write(GATE)
+        world.frame(Control.INTERACT)
+        assert world.stage is Stage.PASSING_GATE
+        play(world, 2.1)
+        assert show(world)["player_x"] == pytest.approx(126.49)
+
+
 def test_boss_never_met_wakes_in_the_arena_once_its_sword_is_pulled() -> None:
     world = open_world(at_bonfire=True, met=False)
     world.write(GATE)
@@ -120,6 +130,47 @@ def test_death_leads_through_a_loading_screen_to_the_bonfire() -> None:
     assert show(world)["player_hp"] == 454.0
     assert show(world)["player_x"] == 104.0
     assert not world.fighting
+
+
+def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
+    world = open_world(encounter="margit")
+    menu = world.surroundings.menu
+    world.write({"boss_hp": 1500.0})
+    assert not world.navigate("w")
+    for key in menu.quit[:2]:
+        assert world.navigate(key)
+    # What does not lead on is not the player's either, and the first key closes the menu again.
+    assert world.navigate("w")
+    assert world.navigate(menu.quit[0])
+    assert not world.navigate("w")
+    for key in menu.quit:
+        assert world.stage is Stage.PLAYING
+        assert world.navigate(key)
+    assert world.stage is Stage.TITLE
+    standing = show(world)
+    play(world, 5.0, Control.FORWARD)
+    assert (world.stage, show(world)["player_x"]) == (Stage.TITLE, standing["player_x"])
+    for key in menu.begin:
+        world.navigate(key)
+    assert world.stage is Stage.LOADING
+    play(world, 4.1)
+    assert (world.stage, world.loads) == (Stage.PLAYING, 1)
+    assert (show(world)["boss_hp"], show(world)["player_x"]) == (4174.0, 60.0)
+
+
+def test_no_menu_opens_for_who_is_dying_and_death_closes_it() -> None:
+    world = open_world(encounter="margit")
+    for key in world.surroundings.menu.quit[:-1]:
+        world.navigate(key)
+    world.kill_player()
+    assert not world.navigate("escape")
+    play(world, 6.1)
+    assert not world.navigate(world.surroundings.menu.quit[-1])
+    assert world.stage is Stage.PLAYING
+
+
+def test_an_encounter_without_menu_keys_has_no_menu() -> None:
+    assert not open_world(encounter="iudex").navigate("escape")
 
 
 def test_without_death_neither_falls_below_one_point() -> None:

@@ -1,9 +1,15 @@
-"""The EldenGym API: `from soulsgraph_envs import eldengym` in place of `import eldengym`."""
+"""The EldenGym API: `from soulsgraph_envs import eldengym` in place of `import eldengym`.
 
-from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary
+`EldenClient` and `SiphonClient` are here too, for whoever has the extra `siphon`.
+"""
+
+from typing import Any
+
+from soulsgraph_envs.eldengym import client
+from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
 from soulsgraph_envs.eldengym.attribute_env import AttributeEnv
 from soulsgraph_envs.eldengym.env import EldenGymEnv
-from soulsgraph_envs.eldengym.registry import list_envs, make, register
+from soulsgraph_envs.eldengym.registry import EnvRegistry, EnvSpec, list_envs, make, register
 from soulsgraph_envs.eldengym.rewards import BossDefeatReward, CustomReward, RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.eldengym.wrappers import (
     AnimFrameWrapper,
@@ -25,12 +31,15 @@ __all__ = [
     "ArenaBoundary",
     "AttributeEnv",
     "BossDefeatReward",
+    "BoundaryDistances",
     "CustomReward",
     "DictFrameStack",
     "DictGrayscaleFrame",
     "DictResizeFrame",
     "DodgePolicyRewardWrapper",
     "EldenGymEnv",
+    "EnvRegistry",
+    "EnvSpec",
     "FrameStack",
     "GrayscaleFrame",
     "HPRefundWrapper",
@@ -44,3 +53,9 @@ __all__ = [
     "make",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("EldenClient", "SiphonClient"):
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

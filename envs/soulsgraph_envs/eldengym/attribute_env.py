@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import hypot
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, MultiBinary
 
-from soulsgraph_envs.eldengym.errors import OptionError, SimulatedGameWarning
-from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, FightEnv, Info, frame_space, share_of
+from soulsgraph_envs.eldengym.client.names import axes
+from soulsgraph_envs.eldengym.errors import OptionError, SimulatedGameWarning, UnknownOptionError
+from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
 from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
 from soulsgraph_envs.eldengym.options import check_at_least, check_choice
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import SoulsGraphError
 
 Observation = dict[str, npt.NDArray[Any]]
 
-DEFAULT_ATTRIBUTES = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
-#: Where player and boss are, by the observation's names and the game's.
-_PLACES = {f"player_{axis.lower()}": f"HeroGlobalPos{axis}" for axis in "XYZ"}
-_PLACES |= {f"boss_{axis.lower()}": f"NpcGlobalPos{axis}" for axis in "XYZ"}
-_DERIVED = (*_PLACES, "dist_to_boss", "boss_z_relative")
+_PLAYER, _BOSS = (tuple(f"{who}_{axis}" for axis in "xyz") for who in ("player", "boss"))
+_DERIVED = (*_PLAYER, *_BOSS, "dist_to_boss", "boss_z_relative")
+#: Where the player is in the frame of the whole map, and where both are in that of its part.
+_PLACES = (axes("HeroGlobal"), axes("HeroLocal"), axes("NpcGlobal"))
 _BY_HAND = "nothing is started or copied on the game PC, do that by hand"
 #: Options of version 0.6.0 that have one value here, and why.
 _FIXED: Mapping[str, tuple[object, str]] = {
@@ -68,6 +69,7 @@ class AttributeEnv(FightEnv[Observation]):
         reward_function: RewardFunction | None = None,
         *,
         max_steps: int | None = None,
+        max_step: int | None = None,
         driver: str = "auto",
         frame_size: tuple[int, int] = FRAME_SIZE,
         number_shape: tuple[int, ...] = (),
@@ -75,14 +77,15 @@ class AttributeEnv(FightEnv[Observation]):
         dry_run: bool = False,
         **fixed: object,
     ) -> None:
-        super().__init__(ScoreDeltaReward() if reward_function is None else reward_function, max_steps, render_mode)
+        reward = ScoreDeltaReward() if reward_function is None else reward_function
+        super().__init__(reward, (max_steps, max_step), render_mode)
         bindings = load_keys().toggled if keybinds_filepath is None else read_bindings(Path(keybinds_filepath))
         self.scenario_name = scenario_name
         self.action_keys = list(bindings if actions is None else actions)
-        self.memory_attributes = list(DEFAULT_ATTRIBUTES if memory_attributes is None else memory_attributes)
+        self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
         for action in self.action_keys:
             if action not in bindings:
-                raise UnknownNameError("action", action, bindings)
+                raise UnknownOptionError("action", action, bindings)
         check_at_least("actions, how many of them", len(self.action_keys), 1)
         check_choice("number_shape", number_shape, ((), (1,)))
         self._keys = [bindings[action] for action in self.action_keys]
@@ -98,15 +101,15 @@ class AttributeEnv(FightEnv[Observation]):
         except SoulsGraphError:
             self.world.close()
             raise
-        self._read = tuple(dict.fromkeys((*self.memory_attributes, *DEFAULT_ATTRIBUTES, *_PLACES.values())))
+        self._read = tuple(dict.fromkeys((*self.memory_attributes, *LEVELS, *chain(*_PLACES))))
 
     def _check_offered(self, fixed: Mapping[str, object]) -> None:
         for name in self.memory_attributes:
             if name not in self.world.attributes:
-                raise UnknownNameError("memory attribute", name, sorted(self.world.attributes))
+                raise UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
         for name, value in fixed.items():
             if name not in _FIXED:
-                raise UnknownNameError("option", name, _FIXED)
+                raise UnknownOptionError("option", name, _FIXED)
             only, why = _FIXED[name]
             told = f"{name}: expected {only!r}, found {value!r}: {why}."
             if value != only and not self.world.simulated:
@@ -122,19 +125,18 @@ class AttributeEnv(FightEnv[Observation]):
 
     def _look(self) -> tuple[Observation, Info]:
         values = self.world.read(self._read)
-        places = {name: values[attribute] for name, attribute in _PLACES.items()}
-        player, boss = (tuple(places[f"{who}_{axis}"] for axis in "xyz") for who in ("player", "boss"))
-        numbers = {name: values[name] for name in self.memory_attributes} | places
+        player, local, near = (tuple(values[name] for name in place) for place in _PLACES)
+        boss = tuple(at + whole - part for at, whole, part in zip(near, player, local, strict=True))
+        numbers = {name: values[name] for name in self.memory_attributes}
+        numbers |= dict(zip((*_PLAYER, *_BOSS), (*player, *boss), strict=True))
         numbers["dist_to_boss"] = hypot(boss[0] - player[0], boss[1] - player[1])
         numbers["boss_z_relative"] = boss[2] - player[2]
         info = {
-            "player_hp_normalized": share_of(values["HeroHp"], values["HeroMaxHp"]),
-            "boss_hp_normalized": share_of(values["NpcHp"], values["NpcMaxHp"]),
             "player_animation": values["HeroAnimId"],
             "boss_animation": values["NpcAnimId"],
             "player_xyz": player,
             "boss_xyz": boss,
-            "simulated": self.world.simulated,
+            **self._shared_info(values),
         }
         shown = {name: np.full(self._shape, value, np.float32) for name, value in numbers.items()}
         return {"frame": self._seen(), **shown}, info

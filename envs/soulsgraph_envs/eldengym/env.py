@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, FightEnv, Info, frame_space, share_of
+from soulsgraph_envs.eldengym.client.names import axes
+from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.keys import Tap, load_keys
 from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
 from soulsgraph_envs.eldengym.options import check_at_least, check_between, check_choice
@@ -25,8 +26,7 @@ OBSERVATION_MODES = ("dict", "rgb")
 SPEEDS = (0.1, 3.0)
 #: The speed at which a frozen game stands.
 FROZEN_SPEED = 1e-5
-_LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
-_PLAYER, _TARGET = (tuple(f"{who}GlobalPos{axis}" for axis in "XYZ") for who in ("Hero", "Npc"))
+_PLAYER, _TARGET = axes("HeroLocal"), axes("NpcGlobal")
 _IDS = np.iinfo(np.int32)
 
 
@@ -36,7 +36,7 @@ class EldenGymEnv(FightEnv[Observation]):
     One step taps the action's keys, which takes as long as they are held, and then waits
     `frame_skip` frames of `game_fps`. Without a Siphon server at `host` the boss is a simulated one:
     a `SimulatedGameWarning` and `info["simulated"]` say so. `docs/eldengym.md` lists what differs from
-    the original. `max_steps` is another name of `max_step`.
+    the original.
 
     Raises:
         OptionError, RewardTypeError: for a value that is not offered.
@@ -65,14 +65,13 @@ class EldenGymEnv(FightEnv[Observation]):
         dry_run: bool = False,
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
-        super().__init__(reward, max_steps if max_step is None else max_step, render_mode)
-        check_choice("max_steps", max_steps, (None, self.max_steps))
+        super().__init__(reward, (max_step, max_steps), render_mode)
         check_choice("action_mode", action_mode, ACTION_MODES)
         check_choice("observation_mode", observation_mode, OBSERVATION_MODES)
         check_at_least("frame_skip", frame_skip, 1)
         check_at_least("game_fps", game_fps, 1)
         check_between("game_speed", game_speed, *SPEEDS)
-        self.scenario_name, self.action_mode, self.max_step = scenario_name, action_mode, self.max_steps
+        self.scenario_name, self.action_mode = scenario_name, action_mode
         self.frame_skip, self.game_fps = frame_skip, game_fps
         self.game_speed, self.freeze_game = game_speed, freeze_game
         self._taps, self._rgb = list(load_keys().discrete.values()), observation_mode == "rgb"
@@ -110,8 +109,8 @@ class EldenGymEnv(FightEnv[Observation]):
             self.world.set_speed(FROZEN_SPEED)
 
     def _look(self) -> tuple[Observation, Info]:
-        values = self.world.read((*_LEVELS, *_PLAYER, *_TARGET))
-        player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in _LEVELS)
+        values = self.world.read((*LEVELS, *_PLAYER, *_TARGET))
+        player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in LEVELS)
         last_id, self._player_animation_id = self._player_animation_id, player_id
         info = {
             "player_hp": player_hp,
@@ -119,13 +118,11 @@ class EldenGymEnv(FightEnv[Observation]):
             "boss_hp": boss_hp,
             "target_hp": boss_hp,
             "target_max_hp": boss_most,
-            "player_hp_normalized": share_of(values["HeroHp"], values["HeroMaxHp"]),
-            "boss_hp_normalized": share_of(values["NpcHp"], values["NpcMaxHp"]),
             "distance": dist([values[name] for name in _PLAYER], [values[name] for name in _TARGET]),
             "player_animation_id": player_id,
             "target_animation_id": boss_id,
             "step_count": self.step_count,
-            "simulated": self.world.simulated,
+            **self._shared_info(values),
         }
         return (self._seen() if self._rgb else self._numbers(info, last_id)), info
 

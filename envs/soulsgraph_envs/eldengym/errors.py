@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gymnasium
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 
 
 class OptionError(SoulsGraphError, ValueError):
     """An option that is not offered; EldenGym raises a `ValueError` for its own."""
 
 
+class UnknownOptionError(UnknownNameError, OptionError):
+    """A name that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
 class RewardTypeError(SoulsGraphError, TypeError):
-    """A reward that is no `RewardFunction`; EldenGym raises a `TypeError`."""
+    """A reward without the methods of a `RewardFunction`; EldenGym raises a `TypeError`."""
 
 
 class ResetNeededError(SoulsGraphError, gymnasium.error.ResetNeeded):

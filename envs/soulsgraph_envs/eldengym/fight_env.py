@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import gymnasium
@@ -22,24 +23,34 @@ Observed = TypeVar("Observed")
 
 #: 16:9 like the game's window, and large enough for the usual convolutional networks.
 FRAME_SIZE = (90, 160)
+#: What both environments read at every step, beside places.
+LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 
 
 class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
     """Reset, step, judge, render and close; a subclass says how an action is played and what is seen.
 
+    The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
+
     Raises:
-        OptionError: if `max_steps` is below 1 or `render_mode` is not offered.
-        RewardTypeError: if `reward_function` is no `RewardFunction`.
+        OptionError: if a limit is below 1, the two differ, or `render_mode` is not offered.
+        RewardTypeError: if `reward_function` lacks a method of `RewardFunction`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
     world: World
 
-    def __init__(self, reward_function: RewardFunction, max_steps: int | None, render_mode: str | None) -> None:
+    def __init__(
+        self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
+    ) -> None:
         check_reward(reward_function)
+        first, second = limits
+        max_steps = second if first is None else first
         check_at_least("max_steps", max_steps, 1)
+        check_choice("max_steps", second, (None, max_steps))
         check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
-        self.reward_function, self.max_steps, self.render_mode = reward_function, max_steps, render_mode
+        self.reward_function, self.render_mode = reward_function, render_mode
+        self.max_step = self.max_steps = max_steps
         self.step_count = 0
         self._frame: Frame | None = None
         self._info: Info = {}
@@ -102,6 +113,14 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
             raise ResetNeededError("expected a fight under way, found none: call reset first.")
         return self._frame
 
+    def _shared_info(self, values: Mapping[str, float]) -> Info:
+        """Return what both environments' info has, by the `LEVELS` among the values."""
+        return {
+            "player_hp_normalized": _share_of(values["HeroHp"], values["HeroMaxHp"]),
+            "boss_hp_normalized": _share_of(values["NpcHp"], values["NpcMaxHp"]),
+            "simulated": self.world.simulated,
+        }
+
     def _begin(self, seed: int) -> None:
         self.world.set_speed(1.0)
         self.world.begin(seed)
@@ -126,6 +145,6 @@ def frame_space(size: tuple[int, int]) -> Box:
     return Box(0, 255, (*size, 3), np.uint8)
 
 
-def share_of(points: float, most: float) -> float:
+def _share_of(points: float, most: float) -> float:
     """Give HP as a share of the full bar, in [0, 1]; 0 where there is no bar."""
     return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0

@@ -22,12 +22,17 @@ class FightStart:
     mouse_pixels: Annotated[int, Between(-10_000, 10_000)]
     settle_s: Annotated[float, _SECONDS]
     enter: Tap
-    #: A player who passed the wall is so far from where the keys were pressed.
+    #: A player who passed the wall is so far from it at least.
     passed_m: Annotated[float, Between(0.0, 100.0)]
-    #: Player and boss who are nearer than this are fighting.
+    #: Player and boss who are nearer than this are fighting; a player farther from the wall is somewhere else.
     fight_m: Annotated[float, Between(0.0, 1000.0)]
     inside_s: Annotated[float, _SECONDS]
     lock_on: Tap
+
+
+def fight_name(scenario: str) -> str:
+    """Return a scenario's own name, "margit" for Margit and version 0.6.0's Margit-v0."""
+    return scenario.lower().removesuffix("-v0")
 
 
 def load_fight(scenario: str) -> FightStart:
@@ -37,7 +42,7 @@ def load_fight(scenario: str) -> FightStart:
         UnknownNameError: if that is not known.
         DataError: for a missing or mistyped value.
     """
-    values, where = read_toml(_FILE), Where(_FILE)
-    if scenario not in values:
+    values, where, name = read_toml(_FILE), Where(_FILE), fight_name(scenario)
+    if name not in values:
         raise UnknownNameError("fight of Elden Ring", scenario, values)
-    return read_table(FightStart, values[scenario], where.at(scenario))
+    return read_table(FightStart, values[name], where.at(name))

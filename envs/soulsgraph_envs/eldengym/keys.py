@@ -26,6 +26,16 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class MenuWay:
+    """Keys tapped one after the other on the way through a menu, and how long the game takes then."""
+
+    keys: tuple[str, ...]
+    hold_ms: Annotated[int, Between(0, 10_000)]
+    pause_s: Annotated[float, Between(0.0, 60.0)]
+    then_s: Annotated[float, Between(0.0, 60.0)]
+
+
+@dataclass(frozen=True)
 class KeyData:
     """The file `data/eldengym/keys.toml`; what its tables mean stands there."""
 
@@ -36,6 +46,7 @@ class KeyData:
     multi_binary: Tap
     discrete: dict[str, Tap]
     toggled: dict[str, str]
+    menu: dict[str, MenuWay]
 
     @property
     def names(self) -> frozenset[str]:

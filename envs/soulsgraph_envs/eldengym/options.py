@@ -9,16 +9,19 @@ from typing import Any
 from gymnasium import Space
 
 from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
-from soulsgraph_envs.eldengym.rewards import RewardFunction
 from soulsgraph_envs.errors import shown
+
+_REWARD_METHODS = ("calculate", "is_done")
 
 
 def check_reward(reward: object) -> None:
-    """Raise `RewardTypeError` for anything but a `RewardFunction`."""
-    if not isinstance(reward, RewardFunction):
+    """Raise `RewardTypeError` for anything but an object with the methods of `RewardFunction`, of whatever class."""
+    missing = [name for name in _REWARD_METHODS if not callable(getattr(reward, name, None))]
+    if missing or isinstance(reward, type):
+        lacks = f" without {' and '.join(missing)}" if missing else ", a class: make an object of it"
         raise RewardTypeError(
-            f"reward_function: expected an object of a class derived from RewardFunction, found {reward!r}: "
-            "give it calculate and is_done."
+            f"reward_function: expected an object with the methods {' and '.join(_REWARD_METHODS)}, such as one of a "
+            f"class derived from RewardFunction; found {reward!r}{lacks}."
         )
 
 

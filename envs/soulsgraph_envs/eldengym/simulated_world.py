@@ -8,6 +8,7 @@ import numpy as np
 
 from soulsgraph_envs.catalogue import load_player, load_scenario, supported_controls
 from soulsgraph_envs.controls import Control
+from soulsgraph_envs.eldengym.fights import fight_name
 from soulsgraph_envs.eldengym.keys import Keyboard
 from soulsgraph_envs.eldengym.world import Frame
 from soulsgraph_envs.errors import GameError, UnknownNameError
@@ -54,14 +55,16 @@ class SimulatedWorld:
     """One simulated fight; see `world.World`.
 
     Raises:
-        UnknownNameError: if no scenario has that name, in small letters.
+        UnknownNameError: if no scenario has that name; see `fights.fight_name`.
     """
 
     simulated = True
-    attributes = frozenset((*_COLUMNS, *_OTHERS))
+    attributes: Mapping[str, str] = {
+        name: "int" if name.endswith(("Hp", "Fp", "Sp", "AnimId")) else "float" for name in (*_COLUMNS, *_OTHERS)
+    }
 
     def __init__(self, scenario: str, frame_size: tuple[int, int]) -> None:
-        self._scenario = load_scenario(scenario.lower())
+        self._scenario = load_scenario(fight_name(scenario))
         player = load_player(self._scenario.player)
         #: Controls that mean something in this fight.
         self.supported = supported_controls(player)
@@ -93,6 +96,10 @@ class SimulatedWorld:
     def set_key(self, key: str, down: bool) -> None:
         """Send one key down or up, from the next frame on."""
         self._keyboard.set(key, down)
+
+    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+        """Refuse: the boss is locked on to, and no mouse turns the camera."""
+        raise GameError("the simulated game: expected keys, found a move of the mouse, which it has not; leave it out.")
 
     def wait(self, seconds: float) -> None:
         """Play the frames of so much of the player's time; a part of one is owed to the next call."""

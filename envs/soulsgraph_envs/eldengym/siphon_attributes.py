@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from soulsgraph_envs.data_files import find
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.siphon.answers import attribute_message
@@ -14,6 +16,19 @@ from soulsgraph_envs.siphon.calls import SiphonCalls
 #: A server may search all of a large module when it is first asked for an attribute.
 _SEARCH_TIMEOUT_S = 30.0
 _VALUES = {"int": ("int_value", int), "float": ("float_value", float), "bool": ("bool_value", bool)}
+
+#: EldenGym's own name of its attribute file, and ours of the same attributes.
+_THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
+
+
+def attribute_file(config: str | Path | None) -> Path:
+    """Find a file of attributes: the shipped one for None or EldenGym's name of it, whatever its folder there.
+
+    Raises:
+        UnknownNameError: for a name that nothing shipped has.
+    """
+    shipped = config is None or (Path(config).name == _THEIR_FILE and not Path(config).exists())
+    return find("attribute file", _OUR_FILE if shipped else str(config))
 
 
 class SiphonAttributes:

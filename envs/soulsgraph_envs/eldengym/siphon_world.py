@@ -9,9 +9,9 @@ from contextlib import suppress
 from math import dist
 
 from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.fights import FightStart, load_fight
+from soulsgraph_envs.eldengym.fights import load_fight
 from soulsgraph_envs.eldengym.frame_stream import FrameStream
-from soulsgraph_envs.eldengym.siphon_attributes import SiphonAttributes
+from soulsgraph_envs.eldengym.siphon_attributes import SiphonAttributes, attribute_file
 from soulsgraph_envs.eldengym.world import Frame
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.link import LinkError
@@ -22,8 +22,6 @@ from soulsgraph_envs.siphon.calls import SiphonCalls
 from soulsgraph_envs.siphon.key_names import from_siphon
 from soulsgraph_envs.siphon.keys import SiphonKeys
 
-#: EldenGym's own name of its attribute file, and ours of the same attributes.
-_THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
 #: Dying, the loading screen and waking up take about so long at most.
 _RETURN_TIMEOUT_S = 90.0
 _ENTER_TRIES = 3
@@ -43,11 +41,12 @@ class SiphonWorld:
     def __init__(
         self, scenario: str, host: str, config: str | None, frame_size: tuple[int, int], dry_run: bool = False
     ) -> None:
-        self._start: FightStart = load_fight(scenario.lower())
-        name = _OUR_FILE if config in (None, _THEIR_FILE) else str(config)
-        file = load_attributes(name)
-        self.attributes = frozenset(file.attributes)
-        self._calls = SiphonCalls(GameSettings(driver="siphon", map=name, host=host))
+        self._scenario, self._start = scenario, load_fight(scenario)
+        path = attribute_file(config)
+        file = load_attributes(path)
+        self.attributes: Mapping[str, str] = {name: attribute.type for name, attribute in file.attributes.items()}
+        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=host))
+        self._client = GameClient(self)
         self._keys = SiphonKeys(self._calls)
         self._down: set[str] = set()
         self._died = False
@@ -85,6 +84,10 @@ class SiphonWorld:
             send = self._keys.press if down else self._keys.release
             send(from_siphon(key))
             self._down.symmetric_difference_update({key})
+
+    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+        """Move the mouse by pixels."""
+        self._keys.move_mouse(right, down, steps)
 
     def wait(self, seconds: float) -> None:
         """Sleep."""
@@ -135,17 +138,10 @@ class SiphonWorld:
         """Go through the fog wall and lock on to the boss."""
         start = self._start
         for _ in range(_ENTER_TRIES):
-            GameClient(self).teleport(*start.fog_wall_m)
-            self._keys.move_mouse(start.mouse_pixels, 0)
-            self.wait(start.settle_s)
-            before = self._place("Hero")
-            self.tap(start.enter.keys, start.enter.hold_ms, start.enter.delay_ms)
-            self.wait(start.inside_s)
-            if dist(before, self._place("Hero")) < start.passed_m:
-                continue
-            self.tap(start.lock_on.keys, start.lock_on.hold_ms, start.lock_on.delay_ms)
+            self._client.start_scenario(self._scenario)
             self.wait(_POLL_S)
-            if self._hp("NpcHp") > 0:
+            gone_m = dist(start.fog_wall_m[:2], self._client.global_player_coords[:2])
+            if start.passed_m <= gone_m < start.fight_m and self._hp("NpcHp") > 0:
                 return
         raise GameError(
             f"Elden Ring: expected to pass the fog wall and find a boss, did not in {_ENTER_TRIES} tries: "
@@ -154,10 +150,7 @@ class SiphonWorld:
 
     def _near_a_boss(self) -> bool:
         """Tell whether a fight is on already."""
-        return self._hp("NpcHp") > 0 and dist(self._place("Hero"), self._place("Npc")) < self._start.fight_m
-
-    def _place(self, who: str) -> list[float]:
-        return list(self.read([f"{who}GlobalPos{axis}" for axis in "XY"]).values())
+        return self._hp("NpcHp") > 0 and self._client.target_player_distance < self._start.fight_m
 
     def _hp(self, name: str) -> float:
         """Read somebody's HP; 0 while there is nobody whose it is, as on a loading screen."""

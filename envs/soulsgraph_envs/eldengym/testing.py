@@ -28,7 +28,7 @@ class FakeWorld:
     """
 
     simulated = True
-    attributes = frozenset({**_LEVELS, **_PLACES})
+    attributes: Mapping[str, str] = dict.fromkeys(_LEVELS, "int") | dict.fromkeys(_PLACES, "float")
 
     def __init__(self, frame_size: tuple[int, int] = (36, 36)) -> None:
         self.values = {**_LEVELS, **_PLACES}
@@ -50,6 +50,11 @@ class FakeWorld:
         """Write down a key."""
         self._demand_open()
         self.asked.append(("key", key, down))
+
+    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+        """Write down a move of the mouse."""
+        self._demand_open()
+        self.asked.append(("mouse", right, down, steps))
 
     def wait(self, seconds: float) -> None:
         """Write down a wait."""

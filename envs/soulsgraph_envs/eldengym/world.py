@@ -21,7 +21,8 @@ class World(Protocol):
     """
 
     simulated: bool
-    attributes: frozenset[str]
+    #: What can be read, with its type: "int", "float", "bool" or "array".
+    attributes: Mapping[str, str]
 
     def begin(self, seed: int) -> None:
         """Begin a fight, every key up, locked on to the boss."""
@@ -33,6 +34,10 @@ class World(Protocol):
 
     def set_key(self, key: str, down: bool) -> None:
         """Send one key down or up."""
+        ...
+
+    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+        """Move the mouse by pixels; raises `GameError` where there is none."""
         ...
 
     def wait(self, seconds: float) -> None:

@@ -14,7 +14,9 @@ _DIFFERENT = {
     "mouse_back": "BUTTON4",
     "mouse_forward": "BUTTON5",
     "escape": "ESC",
-    # Siphon has no arrow keys, and its LEFT is the mouse's: nothing it could know.
+    # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
+    "up": "UP_ARROW",
+    "down": "DOWN_ARROW",
     "left": "LEFT_ARROW",
     "right": "RIGHT_ARROW",
 }

@@ -8,6 +8,9 @@ from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.siphon.calls import SiphonCalls
 from soulsgraph_envs.siphon.key_names import SIPHON_KEYS, to_siphon
 
+#: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
+_SLACK_S = 5.0
+
 
 class SiphonKeys:
     """A key device over Siphon's InputKeyToggle; every key held is released by `close`.
@@ -39,11 +42,11 @@ class SiphonKeys:
         names = [to_siphon(key) for key in keys]
         lasts_s = hold_s + 2 * delay_s * max(len(names) - 1, 0)
         hold_ms, delay_ms = round(hold_s * 1000), round(delay_s * 1000)
-        self._calls.call("InputKeyTap", 1.0 + lasts_s, keys=names, hold_ms=hold_ms, delay_ms=delay_ms)
+        self._calls.call("InputKeyTap", _SLACK_S + lasts_s, keys=names, hold_ms=hold_ms, delay_ms=delay_ms)
 
     def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
         """Move the mouse by pixels, in so many steps of 10 ms."""
-        self._calls.call("MoveMouse", 1.0 + steps * 0.02, delta_x=right, delta_y=down, steps=steps)
+        self._calls.call("MoveMouse", _SLACK_S + steps * 0.02, delta_x=right, delta_y=down, steps=steps)
 
     def close(self) -> None:
         """Release what is held; a second call does nothing."""

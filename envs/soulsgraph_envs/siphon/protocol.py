@@ -8,6 +8,7 @@ from soulsgraph_envs.errors import GameError
 
 try:
     import grpc
+    from pysiphon import SiphonClient
     from pysiphon.generated import siphon_service_pb2, siphon_service_pb2_grpc
 except ImportError as error:
     raise GameError(
@@ -32,4 +33,4 @@ MESSAGE_LIMITS = [
 #: What our server says of itself; Siphon's own says something else.
 SERVER_NAME = "soulsgraph serve-siphon"
 
-__all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "grpc", "messages", "service"]
+__all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient", "grpc", "messages", "service"]

@@ -43,7 +43,7 @@ def run(options: StandInOptions) -> None:
         stack.enter_context(ended_by_signals())
         folder = stack.enter_context(temporary_folder("soulsgraph-standin-"))
         name_process(address_map.process)
-        window = GameWindow(address_map.window, options.display)
+        window = GameWindow(address_map.window, options.display, keeps_mouse=options.until_eof)
         stack.callback(window.close)
         memory = OwnMemory(address_map, folder, world.surroundings)
         stack.callback(memory.close)
@@ -111,7 +111,8 @@ class StandIn:
             self._world.frame(self._keyboard.controls())
 
     def _publish(self) -> None:
-        if self._world.stage is Stage.LOADING:
+        world = self._world
+        if world.stage is Stage.TITLE or (world.stage is Stage.LOADING and world.surroundings.load_unlinks):
             self._memory.unlink()
         elif self._world.loads != self._loads:
             self._loads = self._world.loads
@@ -135,12 +136,12 @@ class StandIn:
                 self.pause()
             elif key == "f6":
                 self.set_speed(self._world.speed % 3.0 + 1.0)
-            else:
+            elif not self._world.navigate(key):
                 self._keyboard.press(key)
 
     def _show(self) -> None:
         stage = "paused" if self._paused else self._world.stage.value
-        if self._world.stage is Stage.LOADING:
+        if self._world.stage in (Stage.LOADING, Stage.TITLE):
             self._window.draw(None, [stage])
             return
         status = f"{stage}, speed {self._world.speed:g}"

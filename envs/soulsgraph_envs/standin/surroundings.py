@@ -42,6 +42,14 @@ class Interlude:
 
 
 @dataclass(frozen=True)
+class Menu:
+    """The keys that lead from the fight to the title screen, and from there to the bonfire; none without a menu."""
+
+    quit: tuple[str, ...] = ()
+    begin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Copy:
     """A further place in memory where a field lies, or a value that no field is; no address map names it."""
 
@@ -71,6 +79,9 @@ class Surroundings:
     load: Interlude
     #: Fields that the game only keeps, with what they are at first.
     switches: dict[str, float]
+    #: Whether a loading screen takes the pointers to the world away; the title screen always does.
+    load_unlinks: bool = True
+    menu: Menu = Menu()
     #: By address map.
     copies: dict[str, tuple[Copy, ...]] = field(default_factory=dict)
 

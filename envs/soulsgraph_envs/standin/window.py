@@ -19,13 +19,13 @@ _MOUSE = dict(zip((1, 2, 3, 6, 7), MOUSE_BUTTONS, strict=True))
 
 
 class GameWindow:
-    """A window that is open as long as the program runs.
+    """A window that is open as long as the program runs, with `keeps_mouse` the mouse inside while it has the focus.
 
     Raises:
         GameError: if pygame is not installed, or no display can be opened.
     """
 
-    def __init__(self, title: str, display: str) -> None:
+    def __init__(self, title: str, display: str, keeps_mouse: bool = False) -> None:
         pygame = self._pygame = import_pygame()
         # Nothing but an X window hears other programs' keys; a plain one costs less than an accelerated one.
         os.environ |= {"SDL_VIDEODRIVER": "x11", "SDL_FRAMEBUFFER_ACCELERATION": "0"}
@@ -47,6 +47,8 @@ class GameWindow:
         window = find_window(title, os.getpid())
         window.focus()
         window.close()
+        # Its buttons are heard only while it is over the window: games that are turned by mouse keep it there.
+        pygame.event.set_grab(keeps_mouse)
 
     def events(self) -> list[tuple[str, str]]:
         """Give what happened since the last call: ("press" or "release", key), ("blur", ""), ("close", "")."""

@@ -1,4 +1,4 @@
-"""The stand-in's course of events: bonfire, fog gate, fight, death, loading screen."""
+"""The stand-in's course of events: bonfire, fog gate, fight, death, loading screen, title screen."""
 
 from __future__ import annotations
 
@@ -52,6 +52,11 @@ class Stage(Enum):
     DYING = "dying"
     LOADING = "loading"
     RISING = "rising"
+    TITLE = "at the title screen"
+
+
+#: Where time does not pass for anybody.
+_WITHOUT_WORLD = (Stage.LOADING, Stage.TITLE)
 
 
 class World:
@@ -76,7 +81,7 @@ class World:
         self._seed, self._controls = seed, np.zeros(1, np.uint32)
         self.frames = self.loads = self.blended = 0
         self.boss_flags = surroundings.awake_flags if met else 0
-        self.stage, self.stage_frame = Stage.PLAYING, 0
+        self.stage, self.stage_frame, self._menu_step = Stage.PLAYING, 0, 0
         self.inside, self._boss_lives = False, True
         self._z = self._resting_x = self._resting_y = self._resting_heading = 0.0
         # Both grounds once, and a frame on them, so that neither tables nor code are made in the midst of a fight.
@@ -132,7 +137,7 @@ class World:
         """Advance by one frame of 1/60 s, with what is held and pressed in it."""
         self.frames += 1
         self.stage_frame += 1
-        if self.stage is not Stage.LOADING:
+        if self.stage not in _WITHOUT_WORLD:
             self._advance(controls if self.stage is Stage.PLAYING else Control.NONE)
         if self.interlude and self.stage_frame >= self.interlude.length_s * FRAMES_PER_S:
             self._end_stage()
@@ -150,9 +155,26 @@ class World:
 
     def kill_player(self) -> None:
         """Let the player die, whatever the flags say."""
-        if self.stage not in (Stage.DYING, Stage.LOADING):
+        if self.stage not in (Stage.DYING, *_WITHOUT_WORLD):
             self._put(player_hp=0.0)
             self._begin(Stage.DYING)
+
+    def navigate(self, key: str) -> bool:
+        """Note a key that goes down; report whether the menu takes it, so that the player does not hear it.
+
+        The first key of a way opens the menu and closes it again; one that does not lead on does nothing.
+        """
+        menu = self.surroundings.menu
+        way = {Stage.PLAYING: menu.quit, Stage.TITLE: menu.begin}.get(self.stage, ())
+        if not way or (self._menu_step == 0 and key != way[0]):
+            return False
+        if key == way[self._menu_step]:
+            self._menu_step += 1
+        elif key == way[0]:
+            self._menu_step = 0
+        if self._menu_step == len(way):
+            self._begin(Stage.TITLE if self.stage is Stage.PLAYING else Stage.LOADING)
+        return True
 
     def _advance(self, controls: Control) -> None:
         if Control.INTERACT in controls:
@@ -202,13 +224,13 @@ class World:
 
     def _interact(self) -> None:
         places = self.surroundings.places
-        if not self.inside and self._distance("player", places.gate_outside) < _GATE_REACH_M:
+        if self._distance("player", places.gate_outside) < _GATE_REACH_M:
             self._begin(Stage.PASSING_GATE)
         elif self.inside and self._distance("player", (self[Raw.BOSS_X], self[Raw.BOSS_Y])) < _SWORD_REACH_M:
             self.boss_flags |= SWORD_PULLED
 
     def _begin(self, stage: Stage) -> None:
-        self.stage, self.stage_frame = stage, 0
+        self.stage, self.stage_frame, self._menu_step = stage, 0, 0
 
     def _end_stage(self) -> None:
         ended = self.stage
