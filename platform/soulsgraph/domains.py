@@ -13,8 +13,7 @@ from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.schema import Where, read_value
-from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.library import LibraryError
+from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
 

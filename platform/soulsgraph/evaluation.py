@@ -15,7 +15,7 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.artifact import Artifact
+from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.frozen import network_of
 
@@ -43,11 +43,28 @@ def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None =
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
-    library = run.library
-    artifacts = {name: library.load(name, version_in_play(run, name, trained_on)) for name in skills}
-    for artifact in artifacts.values():
-        library.check_upstream(artifact.card)
-    return artifacts
+    return {name: _load(run, name, version_in_play(run, name, trained_on)) for name in skills}
+
+
+def _load(run: RunFolder, skill: str, version: int) -> Artifact:
+    artifact = run.library.load(skill, version)
+    run.library.check_upstream(artifact.card)
+    return artifact
+
+
+def check_library(run: RunFolder) -> list[SkillCard]:
+    """Check every version of every skill as if it were to play, and return their cards in training order.
+
+    Raises:
+        SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
+    """
+    scenario, cards = load_scenario(run.plan.scenario), []
+    for skill in (make_skill(name, run.plan.options) for name in run.plan.skill_graph.order):
+        for version in run.library.versions(skill.name):
+            artifact = _load(run, skill.name, version)
+            network_of(artifact, skill, scenario)
+            cards.append(artifact.card)
+    return cards
 
 
 def started_at(scenario: Scenario, start: str | None) -> Scenario:

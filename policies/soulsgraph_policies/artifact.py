@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.errors import DataError
+from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.graph import SkillGraph
 
 FORMAT_VERSION = 1
@@ -21,6 +21,15 @@ FORMAT_VERSION = 1
 Floats = npt.NDArray[np.float32]
 #: Weights (inputs, outputs) and biases (outputs,) of each layer.
 Layers = tuple[tuple[Floats, Floats], ...]
+
+_RESTORE = "restore the file from a copy, or begin a new run"
+
+
+class LibraryError(SoulsGraphError):
+    """An artifact is missing, damaged, or not what it is taken for."""
+
+    def __init__(self, source: object, expected: str, found: object, remedy: str = _RESTORE) -> None:
+        super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
 
 
 @dataclass(frozen=True)
@@ -89,12 +98,20 @@ class SkillCard:
     @property
     def digest(self) -> str:
         """Identify the artifact by what makes it play as it does: weights, inputs, graph and lineage."""
-        essentials = {name: value for name, value in asdict(self).items() if name not in ("training", "results")}
-        return hashlib.sha256(json.dumps(essentials, sort_keys=True).encode()).hexdigest()
+        return _sha256({name: value for name, value in asdict(self).items() if name not in ("training", "results")})
+
+    @property
+    def checksum(self) -> str:
+        """Return a SHA-256 of everything the card says, how it was trained and evaluated included."""
+        return _sha256(asdict(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the card as plain values for JSON, its digest among them."""
-        return asdict(self) | {"digest": self.digest}
+        """Return the card as plain values for JSON, its digest and checksum among them."""
+        return asdict(self) | {"digest": self.digest, "checksum": self.checksum}
+
+
+def _sha256(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -130,7 +147,7 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     """Put card and named tensors together.
 
     Raises:
-        DataError: if a tensor is missing, or of another shape or type than the card says.
+        LibraryError: if a tensor is missing, or of another shape or type than the card says.
     """
     layers = []
     for index, (inputs, outputs) in enumerate(zip(card.layer_sizes, card.layer_sizes[1:], strict=False)):
@@ -140,68 +157,61 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     extras = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     expected = 2 * len(layers) + len(extras)
     if len(tensors) != expected:
-        raise DataError(source, "tensors", f"{expected}", f"{len(tensors)}: {', '.join(sorted(tensors))}")
+        raise LibraryError(source, f"{expected} tensors", f"{len(tensors)}: {', '.join(sorted(tensors))}")
     return Artifact(card, tuple(layers), extras)
 
 
 def _tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> Floats:
     if name not in tensors:
-        raise DataError(source, name, f"a float32 tensor {shape}", "none")
+        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", "none")
     tensor = tensors[name]
     if tensor.shape != shape or tensor.dtype != np.float32:
-        raise DataError(source, name, f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
+        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
     return tensor
 
 
 def card_from(values: object, source: object) -> SkillCard:
-    """Read a card from plain values, every one of them checked.
+    """Read a card from plain values, every one of them checked; one written before cards had a checksum has none.
 
     Raises:
-        DataError: if a value is missing, misspelt, of another type, or at odds with another.
+        LibraryError: if a value is missing, misspelt, of another type, or at odds with another.
     """
     reader = _Reader(values, source)
-    written_digest = reader.take("digest", str)
     if reader.take("format_version", int) != FORMAT_VERSION:
-        raise DataError(source, "format_version", str(FORMAT_VERSION), reader.values["format_version"])
-    statistics = _Reader(reader.take("normalizer", dict), f"{source}: normalizer")
-    training = _Reader(reader.take("training", dict), f"{source}: training")
+        found, remedy = reader.values["format_version"], "use the version of soulsgraph that wrote it"
+        raise LibraryError(f"{source}: format_version", str(FORMAT_VERSION), found, remedy)
     card = SkillCard(
         skill=reader.take("skill", str),
         version=reader.take("version", int),
         graph=reader.take("graph", str),
         graph_skills=reader.tuple_of("graph_skills", str),
-        graph_edges=tuple((str(i), str(j)) for i, j in reader.pairs("graph_edges")),
+        graph_edges=reader.pairs("graph_edges"),
         graph_digest=reader.take("graph_digest", str),
         observation=reader.tuple_of("observation", str),
-        normalizer=NormalizerStatistics(
-            statistics.tuple_of("mean", float), statistics.tuple_of("variance", float), statistics.take("count", float)
-        ),
+        normalizer=_normalizer(reader.inner("normalizer")),
         layer_sizes=reader.tuple_of("layer_sizes", int),
         observation_clip=reader.take("observation_clip", float),
-        training=Training(**{f.name: training.take(f.name, _TRAINING[f.name]) for f in fields(Training)}),
-        upstream=tuple(_upstream(value, source) for value in reader.take("upstream", list)),
+        training=_training(reader.inner("training")),
+        upstream=tuple(_upstream(_Reader(value, f"{source}: upstream")) for value in reader.take("upstream", list)),
         parent=None if reader.values.get("parent") is None else reader.take("parent", int),
-        results=reader.take("results", dict),
+        results=reader.inner("results").all_of(float),
         sha256=reader.take("sha256", str),
     )
-    reader.expect_no_other(SkillCard)
+    written = {
+        name: reader.take(name, str) for name in ("digest", "checksum") if name == "digest" or name in reader.values
+    }
+    reader.expect_no_other(SkillCard, "digest", "checksum")
     _check(card, source)
-    if card.digest != written_digest:
-        raise DataError(source, "digest", f"{card.digest[:16]}, as the card's content has", written_digest[:16])
+    for name, value in written.items():
+        if (found := getattr(card, name)) != value:
+            raise LibraryError(f"{source}: {name}", f"that of its content, {found[:16]}", value[:16])
     return card
-
-
-_TRAINING: dict[str, type] = {
-    **dict.fromkeys(("scenario", "start", "preset", "created"), str),
-    **dict.fromkeys(("budget", "steps", "seed"), int),
-    "packages": dict,
-}
 
 
 class _Reader:
     def __init__(self, values: object, source: object) -> None:
         if not isinstance(values, dict):
-            raise DataError(source, "card", "an object of named values", type(values).__name__)
+            raise LibraryError(source, "an object of named values", type(values).__name__)
         self.values, self._source = values, source
 
     def take(self, key: str, kind: type) -> Any:
@@ -210,39 +220,62 @@ class _Reader:
             value = float(value)
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, kind) or isinstance(value, bool) or not finite:
-            raise DataError(self._source, key, f"a value of type {kind.__name__}", repr(value)[:80])
+            raise LibraryError(f"{self._source}: {key}", f"a value of type {kind.__name__}", repr(value)[:80])
         return value
+
+    def inner(self, key: str) -> _Reader:
+        return _Reader(self.take(key, dict), f"{self._source}: {key}")
+
+    def all_of(self, kind: type) -> dict[str, Any]:
+        """Return every value, checked but as written: a checksum tells 5 from 5.0."""
+        for key in self.values:
+            self.take(key, kind)
+        return self.values
 
     def tuple_of(self, key: str, kind: type) -> tuple[Any, ...]:
         items = _Reader(dict(enumerate(self.take(key, list))), f"{self._source}: {key}")
         return tuple(items.take(index, kind) for index in items.values)
 
-    def pairs(self, key: str) -> list[list[Any]]:
-        pairs: list[list[Any]] = self.take(key, list)
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        pairs: list[Any] = self.take(key, list)
         for pair in pairs:
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise DataError(self._source, key, "pairs of skills", repr(pair)[:80])
-        return pairs
+            if not isinstance(pair, list) or [type(end) for end in pair] != [str, str]:
+                raise LibraryError(f"{self._source}: {key}", "pairs of skills", repr(pair)[:80])
+        return tuple((upstream, skill) for upstream, skill in pairs)
 
-    def expect_no_other(self, kind: type[SkillCard]) -> None:
-        unknown = set(self.values) - {f.name for f in fields(kind)} - {"digest"}
+    def expect_no_other(self, kind: type, *more: str) -> None:
+        unknown = set(self.values) - {f.name for f in fields(kind)} - {*more}
         if unknown:
-            raise DataError(self._source, sorted(unknown)[0], "no such key", "it")
+            raise LibraryError(f"{self._source}: {min(unknown)}", "no such key", "it")
 
 
-def _upstream(value: object, source: object) -> UpstreamArtifact:
-    reader = _Reader(value, f"{source}: upstream")
+def _normalizer(reader: _Reader) -> NormalizerStatistics:
+    reader.expect_no_other(NormalizerStatistics)
+    mean, variance = reader.tuple_of("mean", float), reader.tuple_of("variance", float)
+    return NormalizerStatistics(mean, variance, reader.take("count", float))
+
+
+def _training(reader: _Reader) -> Training:
+    reader.expect_no_other(Training)
+    texts = {name: reader.take(name, str) for name in ("scenario", "start", "preset", "created")}
+    numbers = {name: reader.take(name, int) for name in ("budget", "steps", "seed")}
+    return Training(**texts, **numbers, packages=reader.inner("packages").all_of(str))
+
+
+def _upstream(reader: _Reader) -> UpstreamArtifact:
+    reader.expect_no_other(UpstreamArtifact)
     return UpstreamArtifact(reader.take("skill", str), reader.take("version", int), reader.take("digest", str))
 
 
 def _check(card: SkillCard, source: object) -> None:
     size = len(card.observation)
     if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size or min(card.layer_sizes) < 1:
-        raise DataError(source, "layer_sizes", f"{size} inputs, then positive sizes", list(card.layer_sizes))
+        expected = f"{size} inputs, then positive sizes"
+        raise LibraryError(f"{source}: layer_sizes", expected, list(card.layer_sizes))
     for name, values in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
         if len(values) != size:
-            raise DataError(source, f"normalizer.{name}", f"{size} values", f"{len(values)}")
+            raise LibraryError(f"{source}: normalizer.{name}", f"{size} values", f"{len(values)}")
     if card.observation_clip <= 0.0:
-        raise DataError(source, "observation_clip", "a positive number", card.observation_clip)
+        raise LibraryError(f"{source}: observation_clip", "a positive number", card.observation_clip)
     if min(card.normalizer.variance) < 0.0 or card.normalizer.count < 0.0:
-        raise DataError(source, "normalizer", "no negative variance or count", card.normalizer)
+        raise LibraryError(f"{source}: normalizer", "no negative variance or count", card.normalizer)

@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all: a temporary neighbour first, then a rename."""
+"""Write files and folders whole or not at all: a temporary neighbour first, then a rename. Errors of reading, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from soulsgraph_envs.errors import SoulsGraphError
 
-_REMEDIES = {
+_WRITE_REMEDIES = {
     errno.ENOSPC: "free some disk space and try again",
     errno.EDQUOT: "free some of your disk quota and try again",
     errno.EFBIG: "raise the file size limit (ulimit -f) and try again",
@@ -21,14 +21,29 @@ _REMEDIES = {
     errno.EPERM: "choose another folder, or allow writing to it",
     errno.ENOTDIR: "choose a path that leads through folders only",
 }
+_READ_REMEDIES = {
+    errno.EACCES: "allow reading it, or name another place",
+    errno.EPERM: "allow reading it, or name another place",
+    errno.ELOOP: "correct the link that leads to itself",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "choose a path that leads through folders only",
+}
 
 
 class WriteError(SoulsGraphError):
     """A file or folder could not be written; nothing of it was left behind."""
 
     def __init__(self, path: object, error: OSError) -> None:
-        remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
+        remedy = _WRITE_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
         super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}; {remedy}.")
+
+
+class ReadError(SoulsGraphError):
+    """A file or folder is there, but could not be read."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        remedy = _READ_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
+        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}; {remedy}.")
 
 
 @contextmanager
@@ -38,6 +53,20 @@ def writing(path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(path, error) from error
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn the operating system's refusal to read into a `ReadError` that names `path`.
+
+    A missing file stays a `FileNotFoundError`: what to do about it depends on what it is.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ReadError(path, error) from error
 
 
 @contextmanager

@@ -13,19 +13,11 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_envs.errors import DataError, SoulsGraphError
-from soulsgraph_policies.artifact import Artifact, SkillCard, artifact_from, card_from, tensors_of
-from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard, artifact_from, card_from, tensors_of
+from soulsgraph_policies.atomic import reading, whole_folder
 from soulsgraph_policies.graph import SkillGraph
 
 _WEIGHTS, _CARD = "weights.safetensors", "card.json"
-
-
-class LibraryError(SoulsGraphError):
-    """An artifact is missing, damaged, or not what it is taken for."""
-
-    def __init__(self, file: Path, expected: str, found: str, remedy: str) -> None:
-        super().__init__(f"{file}: expected {expected}, found {found}; {remedy}.")
 
 
 class SkillLibrary:
@@ -43,8 +35,7 @@ class SkillLibrary:
         The card's version and sha256 are filled in here.
 
         Raises:
-            LibraryError: if the artifact is of another graph.
-            DataError: if the card and the tensors contradict each other.
+            LibraryError: if the artifact is of another graph, or the card and the tensors contradict each other.
             WriteError: if the folder cannot be written; nothing half-written is left.
         """
         version = (self.versions(artifact.card.skill) or [0])[-1] + 1
@@ -64,7 +55,7 @@ class SkillLibrary:
 
         Raises:
             LibraryError: if it is missing, damaged, or of another skill, version or graph.
-            DataError: if a value of the card or a tensor is not what it must be.
+            ReadError: if it cannot be read.
         """
         number = self.latest(skill) if version is None else version
         card = self.card(skill, number)
@@ -76,17 +67,32 @@ class SkillLibrary:
 
         Raises:
             LibraryError: as `load`.
-            DataError: as `load`.
+            ReadError: as `load`.
         """
         path = self._version_folder(skill, version) / _CARD
-        card = card_from(_read_json(path), path)
+        try:
+            card = card_from(json.loads(_read(path)), path)
+        except (ValueError, RecursionError, OverflowError) as error:
+            raise LibraryError(path, "a JSON card", error) from error
         self._expect(card, skill, version, path)
         return card
 
     def versions(self, skill: str) -> list[int]:
-        """Give the versions of a skill, oldest first."""
-        folders = (self.folder / skill).glob("v*")
-        return sorted(int(path.name[1:]) for path in folders if path.name[1:].isdecimal())
+        """Return the versions of a skill, oldest first; none where its folder is missing.
+
+        Raises:
+            LibraryError: if its folder is a link to one that is missing.
+            ReadError: if its folder cannot be read.
+        """
+        folder = self.folder / skill
+        try:
+            with reading(folder):
+                names = [path.name for path in folder.iterdir()]
+        except FileNotFoundError as error:
+            if not folder.is_symlink():
+                return []
+            raise LibraryError(folder, "a folder", "a link to none", "restore the folder it leads to") from error
+        return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
 
     def latest(self, skill: str) -> int:
         """Give the newest version of a skill.
@@ -96,9 +102,8 @@ class SkillLibrary:
         """
         versions = self.versions(skill)
         if not versions:
-            raise LibraryError(
-                self.folder / skill, f"a trained {skill}", "none", f"train it first: soulsgraph train {skill}"
-            )
+            remedy = "train it first, or open the library that holds it"
+            raise LibraryError(self.folder / skill, f"a trained {skill}", "none", remedy)
         return versions[-1]
 
     def lineage(self, skill: str, version: int) -> list[SkillCard]:
@@ -106,13 +111,13 @@ class SkillLibrary:
 
         Raises:
             LibraryError: as `load`; also if a card names itself or a later version as its parent.
-            DataError: as `load`.
+            ReadError: as `load`.
         """
         cards = [self.card(skill, version)]
         while (parent := cards[-1].parent) is not None:
             if parent >= cards[-1].version:
                 path = self._version_folder(skill, cards[-1].version) / _CARD
-                raise LibraryError(path, "an earlier version as parent", f"v{parent}", _RESTORE)
+                raise LibraryError(path, "an earlier version as parent", f"v{parent}")
             cards.append(self.card(skill, parent))
         return cards
 
@@ -127,7 +132,7 @@ class SkillLibrary:
             if found.digest != upstream.digest:
                 path = self._version_folder(upstream.skill, upstream.version) / _CARD
                 expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
-                raise LibraryError(path, expected, found.digest[:16], _RESTORE)
+                raise LibraryError(path, expected, found.digest[:16])
 
     def _version_folder(self, skill: str, version: int) -> Path:
         return self.folder / skill / f"v{version}"
@@ -137,35 +142,28 @@ class SkillLibrary:
             expected = f"a skill of the graph {self.graph.name!r} ({self.graph.digest[:16]})"
             raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
         if (card.skill, card.version) != (skill, version):
-            raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}", _RESTORE)
+            raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")
         if skill not in self.graph.skills:
             raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)
 
 
-_RESTORE = "restore the file from a copy, or train the skill again"
 _OTHER_RUN = "use a run of this graph, or begin a new one"
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LibraryError(path, "a file of a trained skill", str(error.strerror), _RESTORE) from error
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(_read(path))
-    except ValueError as error:
-        raise LibraryError(path, "a JSON card", str(error), _RESTORE) from error
+        with reading(path):
+            return path.read_bytes()
+    except FileNotFoundError as error:
+        raise LibraryError(path, "a file of a trained skill", "none") from error
 
 
 def _read_weights(path: Path, sha256: str) -> Mapping[str, npt.NDArray[Any]]:
     content = _read(path)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise LibraryError(path, f"sha256 {sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)", _RESTORE)
+        raise LibraryError(path, f"sha256 {sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
     try:
         return load(content)
     except (SafetensorError, ValueError) as error:
-        raise DataError(path, "content", "safetensors", error) from error
+        raise LibraryError(path, "safetensors", error) from error

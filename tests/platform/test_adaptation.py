@@ -24,7 +24,7 @@ from soulsgraph.transfer.retention import judge_retention
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.library import LibraryError
+from soulsgraph_policies.artifact import LibraryError
 
 HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
 BOTH = ("dodge", "heal_attack")

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from soulsgraph_envs import catalogue
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
+
+#: A camera and a lock-on of 200 steps each.
+_OLD_LIBRARY = Path(__file__).parents[1] / "policies" / "data" / "library_without_checksums"
 
 
 @pytest.fixture
@@ -190,6 +194,43 @@ def test_a_damaged_skill_is_named_and_left_as_it_is(refuse, run, tmp_path):
     card.write_text("not json")
     assert "card.json" in refuse("skills", run)
     assert card.read_text() == "not json"
+
+
+@pytest.fixture
+def skilled(run) -> Path:
+    shutil.copytree(_OLD_LIBRARY, run / "library")
+    return run
+
+
+def test_skills_lists_a_library_from_before_checksums(skilled, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(skilled)])
+    main()
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["camera v1", "lock_on v1"]
+
+
+def test_skills_refuses_what_evaluate_refuses(refuse, skilled):
+    weights = skilled / "library" / "lock_on" / "v1" / "weights.safetensors"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    rest = ("--randomize", "movement,dodge,heal_attack", "--episodes", 1)
+    assert refuse("skills", skilled) == refuse("evaluate", skilled, *rest)
+    assert f"{weights}: expected sha256" in refuse("skills", skilled)
+
+
+def test_skills_refuses_another_upstream_than_a_skill_was_trained_on(refuse, skilled):
+    card = skilled / "library" / "camera" / "v1" / "card.json"
+    values = json.loads(card.read_text())
+    library = RunFolder.open(skilled).library
+    other = replace(library.card("camera", 1), observation_clip=9.0)
+    card.write_text(json.dumps(values | other.to_dict()))
+    assert "that lock_on v1 was trained on" in refuse("skills", skilled)
+
+
+def test_skills_refuses_a_folder_that_cannot_be_read(refuse, skilled):
+    folder = skilled / "library" / "lock_on"
+    shutil.rmtree(folder)
+    folder.symlink_to(folder)
+    assert f"{folder}: expected to read it, found: Too many levels of symbolic links" in refuse("skills", skilled)
 
 
 def test_a_folder_below_a_file_cannot_be_written(refuse, tmp_path):

@@ -1,6 +1,7 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,18 +11,25 @@ from hypothesis import strategies as st
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.artifact import (
     Artifact,
+    LibraryError,
     NormalizerStatistics,
     SkillCard,
     Training,
     UpstreamArtifact,
     graph_fields,
 )
-from soulsgraph_policies.atomic import WriteError
+from soulsgraph_policies.atomic import ReadError
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
-from soulsgraph_policies.library import LibraryError, SkillLibrary
+from soulsgraph_policies.library import SkillLibrary
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)
+#: Trained for 200 steps a skill before cards had a checksum, and the digests they had then.
+_OLD_LIBRARY = Path(__file__).parent / "data" / "library_without_checksums"
+_OLD_CARDS = {
+    "camera": "7e95a48bd0eabbf9a7703fce00ea83747e60f9a3272a206b5c499a88522d328e",
+    "lock_on": "186929f51c73f1a11f3f060029331a2c0ce41bd8f0a434311c802905b3006ee7",
+}
 _TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-01T00:00:00+00:00", {"ray": "2.60.0"})
 
 
@@ -82,8 +90,8 @@ def test_versions_are_in_order_of_number(library):
     assert library.versions("camera") == list(range(1, 12))
 
 
-def test_a_skill_never_trained_says_how_to_train_it(library):
-    with pytest.raises(LibraryError, match=r"train it first: soulsgraph train dodge"):
+def test_a_skill_never_trained_is_an_error(library):
+    with pytest.raises(LibraryError, match=r"dodge: expected a trained dodge, found none; train it first"):
         library.load("dodge")
 
 
@@ -150,9 +158,9 @@ def test_no_damage_to_a_file_goes_unnoticed(tmp_path_factory, name, data):
     message = _refusal(library)
     assert path.read_bytes() == bad
     if message is None:
-        # The digest leaves out how it was trained and judged, and the layout of the JSON.
+        # Nothing counts but what the JSON says: a space may as well be a tab.
         assert name == "card.json"
-        assert library.load("camera").card.digest == json.loads(good)["digest"]
+        assert json.loads(bad) == json.loads(good)
     else:
         assert name in message
         assert "\n" not in message
@@ -175,6 +183,14 @@ def _refusal(library):
         ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "normalizer.mean: expected 3 values"),
         ({"seed": 3}, "seed: expected no such key"),
         ({"version": "1"}, "version: expected a value of type int"),
+        ({"results": {"win_rate": 0.5}}, "checksum: expected that of its content"),
+        ({"results": {"win_rate": [[0.25]]}}, "results: win_rate: expected a value of type float"),
+        ({"training": asdict(replace(_TRAINING, steps=80_001))}, "checksum: expected that of its content"),
+        ({"training": {**asdict(_TRAINING), "note": ""}}, "training: note: expected no such key"),
+        ({"training": {**asdict(_TRAINING), "packages": {"ray": 2}}}, "packages: ray: expected a value of type str"),
+        ({"checksum": "0" * 64}, "checksum: expected that of its content"),
+        ({"checksum": None}, "checksum: expected a value of type str"),
+        ({"observation_clip": 10**400}, "expected a JSON card"),
     ],
 )
 def test_a_card_at_odds_with_itself_names_the_key(library, change, message):
@@ -185,6 +201,51 @@ def test_a_card_at_odds_with_itself_names_the_key(library, change, message):
         library.load("camera")
 
 
+def test_a_card_nested_beyond_measure_is_an_error(library):
+    library.save(_artifact())
+    path = library.folder / "camera" / "v1" / "card.json"
+    for depth in (400, 100_000):
+        nested = f'"results": {"[" * depth}{"]" * depth}'
+        path.write_text(path.read_text().replace('"results": {\n    "win_rate": 0.25\n  }', nested))
+        with pytest.raises(LibraryError, match=r"card.json: .*expected"):
+            library.load("camera")
+
+
+def test_a_library_from_before_checksums_loads_and_its_digests_hold(library):
+    old = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH)
+    for skill, card in _OLD_CARDS.items():
+        written = json.loads((_OLD_LIBRARY / skill / "v1" / "card.json").read_text())
+        assert "checksum" not in written
+        assert old.load(skill).card.digest == written["digest"] == card
+        old.check_upstream(old.card(skill, 1))
+    renewed = library.save(old.load("camera"))
+    assert (renewed.digest, renewed.training) == (_OLD_CARDS["camera"], old.card("camera", 1).training)
+    assert json.loads((library.folder / "camera" / "v1" / "card.json").read_text())["checksum"] == renewed.checksum
+
+
+def test_a_digest_is_of_what_makes_a_skill_play_and_a_checksum_of_the_whole_card(library):
+    card = library.save(_artifact())
+    for training in (replace(_TRAINING, created="2030-01-01"), replace(_TRAINING, packages={"ray": "3.0"})):
+        later = replace(card, training=training)
+        assert later.digest == card.digest
+        assert later.checksum != card.checksum
+
+
+@pytest.mark.parametrize("kind", ["file", "link to itself", "link to none"])
+def test_an_unreadable_folder_of_a_skill_is_an_error_and_no_omission(library, tmp_path, kind):
+    library.save(_artifact())
+    folder = library.folder / "camera"
+    folder.rename(tmp_path / "aside")
+    if kind == "file":
+        folder.touch()
+    else:
+        folder.symlink_to(folder if kind == "link to itself" else tmp_path / "none")
+    for ask in (library.versions, library.latest, library.load):
+        with pytest.raises((ReadError, LibraryError), match="library/camera: expected") as caught:
+            ask("camera")
+        assert "write" not in str(caught.value)
+
+
 def test_tensors_that_contradict_the_card_are_never_saved(library):
     wrong = replace(_artifact(), layers=_artifact().layers[:1])
     with pytest.raises(SoulsGraphError, match=r"layer.1.weight: expected a float32 tensor \(8, 4\), found none"):
@@ -192,10 +253,10 @@ def test_tensors_that_contradict_the_card_are_never_saved(library):
     assert not library.folder.exists()
 
 
-def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path):
+def test_a_place_below_a_file_is_refused_in_one_line(tmp_path):
     blocker = tmp_path / "file"
     blocker.touch()
-    with pytest.raises(WriteError, match=r"file.*expected a place to write to") as caught:
+    with pytest.raises(ReadError, match=r"file.*choose a path that leads through folders") as caught:
         SkillLibrary(blocker / "library", PAPER_GRAPH).save(_artifact())
     assert "\n" not in str(caught.value)
 

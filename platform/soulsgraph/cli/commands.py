@@ -34,7 +34,7 @@ from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.cli.siphon import serve_siphon
 from soulsgraph.cli.standin import standin
 from soulsgraph.domains import upstream_versions
-from soulsgraph.evaluation import Setting, judge, make_match, was_trained_on
+from soulsgraph.evaluation import Setting, check_library, judge, make_match, was_trained_on
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
@@ -210,15 +210,12 @@ def table(
 @command
 @_flat
 def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = DEFAULT_OUTPUT) -> None:
-    """Show the run's skill library: every version and its lineage.
+    """Check the run's skill library, weights included, and show every version and its lineage.
 
     Args:
         folder: Run folder.
     """
-    run = RunFolder.open(folder)
-    cards = [
-        run.library.card(name, number) for name in run.plan.skill_graph.order for number in run.library.versions(name)
-    ]
+    cards = check_library(RunFolder.open(folder))
     if output.json:
         print_json([card.to_dict() for card in cards])
         return
