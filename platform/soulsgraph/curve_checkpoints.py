@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.atomic import reading, whole_file
 from soulsgraph_policies.weights import Weights
 
 _PREFIX = "step-"
@@ -33,11 +33,12 @@ def load_checkpoint(path: Path) -> Weights:
     """Read one checkpoint.
 
     Raises:
-        SoulsGraphError: if it is damaged.
+        SoulsGraphError: if it is damaged or cannot be read.
     """
     try:
-        weights: Weights = load_file(path)
-    except (OSError, SafetensorError) as error:
+        with reading(path):
+            weights: Weights = load(path.read_bytes())
+    except (FileNotFoundError, SafetensorError) as error:
         raise SoulsGraphError(
             f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
         ) from error

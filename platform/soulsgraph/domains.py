@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from soulsgraph.files import read_json, write_json
+from soulsgraph.files import command_line, read_json, write_json
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.schema import Where, read_value
+from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
@@ -67,7 +68,7 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     if scenario in chain:
         raise SoulsGraphError(
             f"--scenario: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
-            f"continue an earlier one with --after {own}."
+            f"name {own!r} as the one to continue (adapt --after, recovery --home)."
         )
     return chosen
 
@@ -130,8 +131,13 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
 def _untrained(run: RunFolder, skill: str) -> LibraryError:
     names = (*run.plan.skill_graph.upstream(skill), skill)
     first = next(name for name in names if not run.library.versions(name))
-    remedy = f"train it first: soulsgraph train {first} --run {run.path}"
-    return LibraryError(run.path, f"a trained {first}", "none", remedy)
+    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_command(run, first)}")
+
+
+def training_command(run: RunFolder, skill: str) -> str:
+    """Return the command that trains a skill of a run; the baseline's single skill has one of its own."""
+    words = ("baseline", "--resume") if skill == END_TO_END else ("train", skill)
+    return command_line(*words, "--run", run.path)
 
 
 def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from soulsgraph.domains import version_in_play
+from soulsgraph.domains import training_command, version_in_play
 from soulsgraph.judging import Match, OnFinished, evaluation_seeds, play_match
 from soulsgraph.plan import Plan
 from soulsgraph.reports.tables import WinRate
@@ -113,7 +113,7 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
         missing = [name for name in order if not run.library.versions(name)]
         raise SoulsGraphError(
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
-            f"train them first: soulsgraph train {missing[0]} --run {run.path}."
+            f"train them first: {training_command(run, missing[0])}."
         )
     papers = plan.scenario == TABLE_1[0].scenario
     rows = []

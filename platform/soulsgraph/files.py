@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import pyarrow.parquet as pq
 
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where, parse
-from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.atomic import reading, whole_file
+
+#: What to do about a damaged table that a command writes.
+REWRITE = "remove it and write the results again"
 
 
 def slug(name: str) -> str:
@@ -45,12 +49,16 @@ def read_json(path: Path, remedy: str) -> Any:
     """Read a JSON file.
 
     Raises:
-        DataError: if it is missing, unreadable, no JSON, or holds what `parse` refuses; ends with `remedy`.
+        ReadError: if it cannot be read.
+        DataError: if it is missing, no JSON, or holds what `parse` refuses; ends with `remedy`.
     """
     where = Where(path, remedy=remedy)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        with reading(path):
+            text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise where.error("a readable JSON file", "none") from error
+    except ValueError as error:
         raise where.error("a readable JSON file", error) from error
     return parse(text, json.loads, where)
 
@@ -66,17 +74,28 @@ def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
         pq.write_table(table, temporary)
 
 
-def read_parquet(path: Path) -> dict[str, list[Any]]:
+def read_parquet(path: Path, remedy: str = REWRITE) -> dict[str, list[Any]]:
     """Read the columns of a Parquet file.
 
     Raises:
-        SoulsGraphError: if it is missing or no Parquet file.
+        ReadError: if it cannot be read.
+        SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
     """
     try:
-        columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
+        with reading(path):
+            content = path.read_bytes()
+        columns: dict[str, list[Any]] = pq.read_table(pa.BufferReader(content)).to_pydict()
+    except FileNotFoundError as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
+        ) from error
     except (OSError, pa.ArrowException) as error:
         raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; "
-            "remove it and write the results anew."
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; {remedy}."
         ) from error
     return columns
+
+
+def command_line(*words: object) -> str:
+    """Return a command of ours as it can be pasted into a shell, whatever is in its paths."""
+    return shlex.join(("soulsgraph", *map(str, words)))

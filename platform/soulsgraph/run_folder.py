@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import read_json, write_json
+from soulsgraph.files import command_line, read_json, write_json
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph_envs.errors import SoulsGraphError, shown
 from soulsgraph_envs.schema import Where, read_table
-from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.atomic import reading, writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
 _PLAN, _LOCK = "plan.json", ".lock"
-_ANOTHER = "name another folder with --run"
+_ANOTHER, _ANY = "name another folder with --run", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 
 
@@ -105,15 +105,14 @@ class RunFolder:
 
         Raises:
             RunFolderError: if it is no run, or one of another format or graph version.
+            ReadError: if it cannot be read.
             SoulsGraphError: if its plan does not hold.
         """
         file = path / _PLAN
-        if not file.is_file():
-            found = "no plan.json in it" if path.is_dir() else "no such folder"
-            raise RunFolderError(path, "the folder of a run", found, "begin one with: soulsgraph curriculum --run")
+        _require_plan(file)
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
-            raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANOTHER)
+            raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
         if (version := values.get("format_version")) != _FORMAT_VERSION:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
@@ -153,13 +152,23 @@ def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
 
     Raises:
         RunFolderError: if something is in it already.
-        WriteError: if it cannot be read.
+        ReadError: if it cannot be read.
     """
-    with writing(path):
+    with reading(path):
         if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
             begun = (path / plan).exists()
-            found, remedy = (f"a {kind}", f"go on with --resume or {another}") if begun else ("other files", another)
-            raise RunFolderError(path, f"an empty folder for a new {kind}", found, remedy)
+            found, first = (f"a {kind}", "go on with --resume") if begun else ("other files", "remove them")
+            raise RunFolderError(path, f"an empty folder for a new {kind}", found, f"{first} or {another}")
+
+
+def _require_plan(file: Path) -> None:
+    path = file.parent
+    with reading(path):
+        begun, there = file.is_file(), path.exists()
+    if not begun:
+        found = "no plan.json in it" if there else "no such folder"
+        begin = " or ".join(command_line(name, "--run", path) for name in ("curriculum", "baseline"))
+        raise RunFolderError(path, "the folder of a run", found, _ANY if there else f"begin one with: {begin}")
 
 
 def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:

@@ -347,6 +347,6 @@ class SkillDQN(DQN):
         if state["trained"] != self.config.trained:
             raise SoulsGraphError(
                 f"{checkpoint_dir}: expected a checkpoint of {self.config.trained}, found {state['trained']}; "
-                "resume the stage it was written by."
+                "remove it, or resume the stage it was written by."
             )
         self.set_training_state(state)

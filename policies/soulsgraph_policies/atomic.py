@@ -46,6 +46,15 @@ class ReadError(SoulsGraphError):
         super().__init__(f"{path}: expected to read it, found: {error.strerror or error}; {remedy}.")
 
 
+class AccessError(SoulsGraphError):
+    """The operating system forbade something, and nobody knows whether it was to be read or written."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(
+            f"{path}: expected to read or write it, found: {error.strerror or error}; allow it, or name another place."
+        )
+
+
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
     """Turn the operating system's refusal to write into a `WriteError` that names `path`."""
@@ -112,6 +121,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
             _sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Make sure, before long work, that its results can be written into a folder; nothing is left there.
+
+    Raises:
+        WriteError: if they cannot.
+    """
+    with writing(folder):
+        tempfile.TemporaryFile(dir=next(place for place in (folder, *folder.parents) if place.exists())).close()
 
 
 def _umask() -> int:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.atomic import reading, whole_file
 
 FILE_NAME = "training_state.safetensors"
 _FORMAT = "1"
@@ -31,7 +31,8 @@ class TrainingStateError(SoulsGraphError):
 
     def __init__(self, path: Path, expected: str, found: object) -> None:
         super().__init__(
-            f"{path}: expected {expected}, found {found}; resume from an earlier checkpoint or train the stage anew."
+            f"{path}: expected {expected}, found {found}; remove the folder {path.parent} to go on from the checkpoint "
+            "before it, or from the start of the stage where there is none."
         )
 
 
@@ -53,15 +54,17 @@ def read_training_state(folder: Path) -> dict[str, Any]:
 
     Raises:
         TrainingStateError: if the file is missing, truncated or otherwise damaged.
+        ReadError: if it cannot be read.
     """
     path = folder / FILE_NAME
-    if not path.is_file():
-        raise TrainingStateError(path, "a training state", "none")
     try:
-        with safe_open(path, framework="numpy") as file:
+        # Opened twice: safetensors calls every refusal a missing file.
+        with reading(path), path.open("rb"), safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-    except (SafetensorError, OSError, ValueError) as error:
+    except FileNotFoundError as error:
+        raise TrainingStateError(path, "a training state", "none") from error
+    except (SafetensorError, ValueError) as error:
         raise TrainingStateError(path, "a safetensors file", error) from error
     if metadata.get("format") != _FORMAT or "state" not in metadata:
         raise TrainingStateError(path, f"a training state of format {_FORMAT}", metadata.get("format"))

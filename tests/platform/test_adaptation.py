@@ -112,7 +112,7 @@ def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
 def test_a_circle_is_refused_with_a_remedy_that_works(run):
     adapt(run, SECOND)
     adapt(run, THIRD)
-    with pytest.raises(SoulsGraphError, match=f"--after {HOME}"):
+    with pytest.raises(SoulsGraphError, match=f"name '{HOME}' as the one to continue .adapt --after"):
         continued_domain(run, SECOND, THIRD)
     assert continued_domain(run, SECOND, HOME) == HOME
     with pytest.raises(SoulsGraphError, match="another scenario than the run's own"):

@@ -7,7 +7,7 @@ import pytest
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.atomic import WriteError
+from soulsgraph_policies.atomic import ReadError, WriteError
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
     assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(RunFolderError, match="found other files; name another folder"):
+    with pytest.raises(RunFolderError, match="found other files; remove them or name another folder"):
         RunFolder.create(tmp_path / "other", Plan())
     (tmp_path / "empty").mkdir()
     RunFolder.create(tmp_path / "empty", Plan())
@@ -39,14 +39,15 @@ def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
 def test_a_run_below_a_file_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "run", tmp_path / "file"):
-        with pytest.raises(WriteError, match="choose a path that leads through folders"):
+        with pytest.raises((ReadError, WriteError), match="choose a path that leads through folders"):
             RunFolder.create(path, Plan())
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path):
-    with pytest.raises(RunFolderError, match="no such folder; begin one with: soulsgraph curriculum"):
-        RunFolder.open(tmp_path / "missing")
-    with pytest.raises(RunFolderError, match=r"no plan\.json in it"):
+    missing = tmp_path / "my runs"
+    with pytest.raises(RunFolderError, match=f"found no such folder; .*: soulsgraph curriculum --run '{missing}'"):
+        RunFolder.open(missing)
+    with pytest.raises(RunFolderError, match=r"no plan\.json in it; name the folder of a run"):
         RunFolder.open(tmp_path)
     (tmp_path / "plan.json").write_text("[]")
     with pytest.raises(RunFolderError, match="expected a plan of format 'soulsgraph run'"):

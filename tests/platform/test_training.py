@@ -1,5 +1,6 @@
 """One stage: what its card tells, and that a frozen skill which changed is found out."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from soulsgraph.training import Workplace, train_stage
 from soulsgraph.transfer.testing import pretend_training
 from soulsgraph_clusters.session import Session, connect
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
 
 #: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.
 PLAN = Plan(scale=0.06)
@@ -32,6 +35,11 @@ def run(tmp_path: Path) -> RunFolder:
     return begun
 
 
+def _train(run: RunFolder, skill: str, session: Session) -> SkillCard:
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        return train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+
+
 def test_a_changed_weight_of_a_frozen_skill_is_found_out(run, session):
     setup = StageSetup.of(run, PLAN.stage("lock_on"))
     algorithm = setup.build(session)
@@ -47,9 +55,26 @@ def test_a_changed_weight_of_a_frozen_skill_is_found_out(run, session):
         algorithm.stop()
 
 
+def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same_weights(
+    tmp_path, session, monkeypatch
+):
+    monkeypatch.setattr("soulsgraph.training.SAVE_INTERVAL", 1_000)
+    first, second = (RunFolder.create(tmp_path / name, Plan(scale=0.11)) for name in ("first", "second"))
+    wanted = _train(first, "camera", session).sha256
+    kept = sorted(path.name for path in first.checkpoints("camera").iterdir())
+    assert kept == ["step-000002048", "step-000002200"]
+
+    shutil.copytree(first.checkpoints("camera"), second.checkpoints("camera"))
+    latest = second.checkpoints("camera") / kept[-1]
+    (latest / FILE_NAME).write_bytes(b"nothing of the kind")
+    with pytest.raises(TrainingStateError, match=f"remove the folder {latest} to go on from the checkpoint before"):
+        _train(second, "camera", session)
+    shutil.rmtree(latest)
+    assert _train(second, "camera", session).sha256 == wanted
+
+
 def test_a_card_tells_the_last_checkpoint_of_the_learning_curve(run, session):
-    with Board(run.tensorboard, PLAN.skill_graph.order) as board:
-        card = train_stage(Workplace(run, session, board, "silent"), PLAN.stage("lock_on"))
+    card = _train(run, "lock_on", session)
     (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == "lock_on")
     assert card.results["step"] == point["step"] >= 1_000
     assert card.results["return"] == point["return"]

@@ -35,6 +35,7 @@ from soulsgraph.cli.siphon import serve_siphon
 from soulsgraph.cli.standin import standin
 from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluation import Setting, check_library, judge, make_match, was_trained_on
+from soulsgraph.files import command_line
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
@@ -106,7 +107,7 @@ def train(
         if upstream := folder.plan.skill_graph.upstream(skill):
             raise SoulsGraphError(
                 f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
-                f"begin it with: soulsgraph train {upstream[0]} --run {run}."
+                f"begin it with: {command_line('train', upstream[0], '--run', run)}."
             )
     with workplace(folder, session) as place:
         cards = train_stages(place, (stage,), make_console(session))
@@ -165,7 +166,7 @@ def evaluate(
     if trained_on and not was_trained_on(run, trained_on):
         raise SoulsGraphError(
             f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
-            f"see soulsgraph skills {folder}."
+            f"see {command_line('skills', folder)}."
         )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
     setting = Setting(judged, source, start, chance)

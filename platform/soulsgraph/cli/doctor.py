@@ -67,10 +67,13 @@ def show(checks: list[Check], console: Console) -> None:
     """Print one table a topic, each remedy below what it is for, and the verdict."""
     for topic in dict.fromkeys(check.topic for check in checks):
         table = Table(title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column()
+        table.add_column()
+        # Folded, not cut: a remedy may end with a path.
+        table.add_column(overflow="fold")
         for check in checks:
             if check.topic == topic:
-                colour = _COLOURS[check.status]
-                table.add_row(f"[{colour}]{check.status}[/]", check.name, _lines(check))
+                table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), _lines(check))
         console.print(table, highlight=False)
         console.print()
     verdict = "everything needed is there" if _passed(checks) else "something needed is missing"

@@ -10,7 +10,7 @@ import threading
 
 from soulsgraph.interruption import Interrupted, stopped, terminable
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.atomic import WriteError
+from soulsgraph_policies.atomic import AccessError, WriteError
 
 _DESCRIPTION = "Train, compose, judge and adapt agents made of skills for Souls games."
 _BAD_INPUT, _INTERRUPTED = 2, 130
@@ -34,10 +34,11 @@ def main() -> None:
     except SoulsGraphError as error:
         _leave(f"error: {error}", _BAD_INPUT)
     except OSError as error:
-        # A full or read-only disk can show anywhere; any other refusal of the system is a defect.
+        # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
-        _leave(f"error: {WriteError(error.filename or 'the run folder', error)}", _BAD_INPUT)
+        refusal = AccessError if error.errno == errno.EACCES else WriteError
+        _leave(f"error: {refusal(error.filename or 'a file', error)}", _BAD_INPUT)
     except SystemExit as leaving:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:

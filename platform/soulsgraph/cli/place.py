@@ -12,6 +12,7 @@ from rich.console import Console
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import Given, OutputOptions, SessionOptions, plan_values
+from soulsgraph.files import command_line
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder, check_given
@@ -29,8 +30,11 @@ BASELINE_GRAPH = "end-to-end"
 
 
 def make_console(output: OutputOptions) -> Console:
-    """Give the console for people; with `--json` it says nothing, for standard output is the machine's."""
-    return Console(quiet=output.json)
+    """Return the console for people; with `--json` it says nothing, for standard output is the machine's.
+
+    Brackets and colons in a path are no markup.
+    """
+    return Console(quiet=output.json, markup=False, emoji=False)
 
 
 def display_of(output: OutputOptions) -> Display:
@@ -79,7 +83,7 @@ def begin_or_resume(path: Path, given: Given, resume: bool, graph: str) -> RunFo
         command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
         raise SoulsGraphError(
             f"{path}: expected a run of the graph {graph!r}, found one of {run.plan.graph!r}; "
-            f"go on with: soulsgraph {command} --resume --run {path}."
+            f"go on with: {command_line(command, '--resume', '--run', path)}."
         )
     return run
 

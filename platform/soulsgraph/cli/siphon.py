@@ -72,4 +72,6 @@ def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int
 def _announce(output: OutputOptions, address: str, pid: int) -> None:
     if output.json:
         print(dumps({"ready": {"address": address, "pid": pid}}), flush=True)
-    make_console(output).print(f"ready at {address}, process {pid}; end it with Ctrl-C", highlight=False)
+    make_console(output).print(
+        f"ready at {address}, process {pid}; end it with Ctrl-C", highlight=False, soft_wrap=True
+    )

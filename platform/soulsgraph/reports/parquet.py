@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import read_parquet, write_parquet
+from soulsgraph.files import REWRITE, read_parquet, write_parquet
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.episodes import Episodes
 
@@ -23,13 +23,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     write_parquet(path, {name: [row.get(name) for row in rows] for name in names})
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read rows that `write_rows` wrote.
-
-    Raises:
-        SoulsGraphError: if the file is missing or no Parquet file.
-    """
-    columns = read_parquet(path)
+def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
+    """Read rows that `write_rows` wrote; raises as `read_parquet` does."""
+    columns = read_parquet(path, remedy)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import read_json
+from soulsgraph.files import command_line, read_json
 from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
@@ -40,7 +40,6 @@ TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
 #: The learner of a protocol that is this package's own.
 OWN_LEARNER = "soulsgraph"
-_REMEDY = "write it with: soulsgraph reproduce --out"
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,8 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
 def _load(folder: Path) -> Reproduction:
     records = {name: _read(folder / "records" / f"{name}.parquet", columns) for name, columns in COLUMNS.items()}
     if not any(records.values()):
-        found = "no records in it" if folder.is_dir() else "no such folder"
-        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; {_REMEDY} {folder}.")
+        found = "no records in it" if folder.exists() else "no such folder"
+        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; {_remedy(folder)}.")
     file = folder / DESCRIPTION
     return Reproduction("", _described(file) if file.exists() else {}, **records)
 
@@ -172,18 +171,28 @@ def _described(file: Path) -> Mapping[str, Any]:
 def _read(path: Path, columns: Sequence[str]) -> Records:
     if not path.exists():
         return []
-    rows = read_rows(path)
+    remedy = _remedy(path.parents[1])
+    rows = read_rows(path, remedy)
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
         raise SoulsGraphError(
-            f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}; {_REMEDY}."
+            f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}; {remedy}."
         )
     for row in rows:
         if not _holds(row):
             raise SoulsGraphError(
-                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}; {_REMEDY}."
+                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}; {remedy}."
             )
     return rows
+
+
+def _remedy(folder: Path) -> str:
+    """Return how the records of a folder are written: they are made of what is under its seeds."""
+    if (folder / DESCRIPTION).exists():
+        return f"write them again with: {command_line('reproduce', '--resume', '--out', folder)}"
+    if folder.exists():
+        return "name a folder that reproduce wrote"
+    return f"write one with: {command_line('reproduce', '--out', folder)}"
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
@@ -211,7 +220,10 @@ def _setting(rows: Records) -> SettingRates:
     )
     if len({rate.seed for rate in seeds}) < len(seeds):
         found = ", ".join(str(rate.seed) for rate in seeds)
-        raise SoulsGraphError(f"setting {first['label']!r}: expected each seed once, found {found}; record it anew.")
+        raise SoulsGraphError(
+            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again "
+            "(reproduce --resume)."
+        )
     percent = first["paper_percent"]
     paper = None if percent is None or math.isnan(percent) else float(percent)
     return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)

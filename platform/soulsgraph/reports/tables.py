@@ -64,7 +64,8 @@ class WinRateTable:
         """Give the table for the terminal."""
         table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for heading in _HEADINGS:
-            table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right")
+            # Folded, not cut: a setting may hold the path of a scenario.
+            table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right", overflow="fold")
         for row in self.rows:
             table.add_row(*row.cells)
         return table

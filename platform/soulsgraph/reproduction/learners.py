@@ -16,7 +16,7 @@ def check_stable_baselines(preset: Preset) -> None:
     """
     if find_spec("stable_baselines3") is None:
         raise SoulsGraphError(
-            "learner: expected stable-baselines3 installed, found no such package; pip install 'soulsgraph[dev]'."
+            "learner: expected stable-baselines3 installed, found no such package; pip install stable-baselines3."
         )
     if preset.learning:
         raise SoulsGraphError(

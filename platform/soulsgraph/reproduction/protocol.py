@@ -69,7 +69,7 @@ class Protocol:
     def __post_init__(self) -> None:
         check_fields(self)
         if len(set(self.seeds)) < len(self.seeds):
-            raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct --seeds.")
+            raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
         check_one_purpose(self.seeds)
         if not self.units():
             raise SoulsGraphError(

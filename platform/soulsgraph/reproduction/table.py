@@ -43,7 +43,7 @@ class SeedTable:
         """Give the table for the terminal."""
         table = Table(title=f"Win rates, {self.reproduction.title}")
         for heading in _HEADINGS:
-            table.add_column(heading, justify="left" if heading == "setting" else "right")
+            table.add_column(heading, justify="left" if heading == "setting" else "right", overflow="fold")
         for row in self.to_dict()["rows"]:
             table.add_row(*_cells(row))
         return table

@@ -13,6 +13,7 @@ import ray
 from rich.console import Console
 
 from soulsgraph.advice import silence_advice
+from soulsgraph.files import command_line
 from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.reproduction.display import UnitsDisplay, units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
@@ -170,5 +171,6 @@ def judge_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
         raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
         raise Interrupted(
-            f"stopped; every unit saved where it is. Go on with: soulsgraph reproduce --resume --out {folder}"
+            "stopped; every unit saved where it is. Go on with: "
+            f"{command_line('reproduce', '--resume', '--out', folder)}"
         )

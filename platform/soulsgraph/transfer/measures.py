@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.evaluation import EVALUATION_SEED, load_artifacts, was_trained_on
+from soulsgraph.files import command_line
 from soulsgraph.judging import check_judging, evaluation_seeds
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
@@ -170,7 +171,7 @@ def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda ski
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
         raise SoulsGraphError(
             f"--home: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
-            f"see soulsgraph skills {run.path}."
+            f"see {command_line('skills', run.path)}."
         )
     home, shifted = (
         Laboratory(run, question.home, load_scenario(name), question, on_played)
