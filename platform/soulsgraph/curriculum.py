@@ -9,7 +9,7 @@ from rich.console import Console
 from soulsgraph.domains import finished_version
 from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win_rate
 from soulsgraph.files import write_json
-from soulsgraph.judging import check_judging
+from soulsgraph.judging import check_judging, evaluation_seeds
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.reports.parquet import write_episodes, write_rows
@@ -52,7 +52,8 @@ def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, displa
         tuple(win_rate(row, played, run.plan) for row, played in judged.items()),
     )
     terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
-    write_episodes(run.results("episodes"), {row.label: played for row, played in judged.items()}, terms)
+    settings = {row.label: played for row, played in judged.items()}
+    write_episodes(run.results("episodes"), settings, terms, evaluation_seeds(seed, episodes))
     write_rows(run.results("table"), [row.to_dict() for row in table.rows])
     write_json(run.path / "results" / "table.json", table.to_dict())
     return table

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from soulsgraph.domains import training_command, version_in_play
+from soulsgraph.files import write_json
 from soulsgraph.judging import Match, OnFinished, evaluation_seeds, play_match
-from soulsgraph.plan import Plan
+from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.provenance import source_commit
+from soulsgraph.real_time_play import PlayedGame, play_in_games
+from soulsgraph.reports.parquet import write_episodes, write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import TABLE_1, Row
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.frozen import network_of
@@ -100,6 +109,105 @@ def judge(
     """Play a setting's evaluation episodes and give them in the order of their seeds."""
     seeds = evaluation_seeds(seed, episodes)
     return play_match(make_match(run, setting), seeds, on_finished)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One setting as it was evaluated: what played on which seeds, and how every episode ended.
+
+    `origin` says what was evaluated, as plain values; `terms` names the columns of the episodes' reward terms.
+    """
+
+    origin: Mapping[str, Any]
+    terms: tuple[str, ...]
+    seeds: Seeds
+    episodes: Episodes
+    games: tuple[PlayedGame, ...] = ()
+
+    @property
+    def win_rate(self) -> WinRate:
+        """The setting's row of a table of win rates."""
+        origin = self.origin
+        setting = f"{origin['scenario']} ({origin['start']}), skills of {origin['trained_on']}"
+        setting += f", random: {', '.join(origin['randomized'])}" if origin["randomized"] else ""
+        return WinRate(setting, int(self.episodes.won.sum()), len(self.episodes))
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
+        played = self.episodes
+        return {
+            "mean_return": float(played.returns.mean()),
+            "mean_length": float(played.lengths.mean()),
+            "mean_seconds": float(played.seconds.mean()),
+        }
+
+    def lines(self) -> tuple[str, ...]:
+        """Return for a reader what was evaluated."""
+        origin = self.origin
+        versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
+        trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
+        return (
+            f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
+            f"{len(self.seeds)} episodes of seed {origin['seed']}, start {origin['start']}, in {origin['played_in']}; "
+            f"commit {origin['commit'] or 'unknown'}",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was evaluated and what came of it as plain values; rates are ratios."""
+        games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
+        return {**self.origin, **self.win_rate.to_dict(), **self.means, **games}
+
+    def save(self, folder: Path) -> None:
+        """Write `evaluation.json`, `evaluation.parquet` (the same in one row) and `episodes.parquet` (one row each).
+
+        Raises:
+            WriteError: if the place cannot be written.
+        """
+        row = {
+            key: value if isinstance(value, str | int | float | None) else json.dumps(value)
+            for key, value in self.to_dict().items()
+        }
+        write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.seeds)
+        write_rows(folder / "evaluation.parquet", [row])
+        write_json(folder / "evaluation.json", self.to_dict())
+
+
+def evaluate(
+    run: RunFolder,
+    setting: Setting,
+    episodes: int,
+    seed: int = EVALUATION_SEED,
+    games: Sequence[GameSettings] = (),
+    on_finished: OnFinished | None = None,
+) -> Evaluation:
+    """Play a setting's evaluation episodes, in real-time games if any are given, and say what was played.
+
+    Raises:
+        SoulsGraphError: if a skill is missing or damaged, a name unknown, or a number out of range.
+        GameError: if a game cannot be reached or reset.
+    """
+    seeds, match = evaluation_seeds(seed, episodes), make_match(run, setting)
+    playing = [skill.name for skill in match.skills if skill.name not in setting.randomize]
+    origin = {
+        "run": str(run.path),
+        "scenario": setting.scenario,
+        "scenario_digest": scenario_digest(setting.scenario),
+        "start": match.scenario.start,
+        "trained_on": setting.trained_on,
+        "randomized": list(setting.randomize),
+        "versions": {name: version_in_play(run, name, setting.trained_on) for name in playing},
+        "preset": run.plan.preset,
+        "training_seed": run.plan.seed,
+        "seed": seed,
+        "played_in": f"{len(games)} real-time game{'s' * (len(games) > 1)}" if games else "the simulator",
+        "commit": source_commit(),
+    }
+    if games:
+        played, reports = play_in_games(match, seeds, games, on_finished)
+    else:
+        played, reports = play_match(match, seeds, on_finished), ()
+    return Evaluation(origin, match.skills[-1].reward.names, seeds, played, reports)
 
 
 def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:

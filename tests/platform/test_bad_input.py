@@ -208,6 +208,12 @@ def test_skills_lists_a_library_from_before_checksums(skilled, monkeypatch, caps
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["camera v1", "lock_on v1"]
 
 
+def test_results_that_cannot_be_written_are_refused_before_anything_is_played(refuse, skilled, tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph.cli.commands.evaluate_setting", lambda *_: pytest.fail("played"))
+    (tmp_path / "file").touch()
+    assert "expected a place to write to" in refuse("evaluate", skilled, "--out", tmp_path / "file" / "results")
+
+
 def test_skills_refuses_what_evaluate_refuses(refuse, skilled):
     weights = skilled / "library" / "lock_on" / "v1" / "weights.safetensors"
     good = weights.read_bytes()

@@ -51,9 +51,11 @@ def test_episodes_keep_each_reward_term(tmp_path):
         player_hp=np.array([1.0, 0.0], np.float32),
         terms=np.array([[1.0, -2.0], [0.5, 0.25]], np.float32),
     )
-    write_episodes(tmp_path / "episodes.parquet", {"trained": episodes, "random": episodes}, ("alive", "damage"))
+    seeds = np.array([3, 2**63 + 1], np.uint64)
+    write_episodes(tmp_path / "episodes.parquet", {"trained": episodes, "random": episodes}, ("alive", "damage"), seeds)
     columns = read_parquet(tmp_path / "episodes.parquet")
     assert columns["setting"] == ["trained"] * 2 + ["random"] * 2
+    assert columns["seed"] == [3, 2**63 + 1] * 2
     assert columns["return"][:2] == [-1.0, 0.75]
     assert columns["term/damage"][:2] == [-2.0, 0.25]
     assert columns["won"][:2] == [True, False]

@@ -34,16 +34,16 @@ from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.cli.siphon import serve_siphon
 from soulsgraph.cli.standin import standin
 from soulsgraph.domains import upstream_versions
-from soulsgraph.evaluation import Setting, check_library, judge, make_match, was_trained_on
+from soulsgraph.evaluation import Setting, check_library, was_trained_on
+from soulsgraph.evaluation import evaluate as evaluate_setting
 from soulsgraph.files import command_line
-from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
-from soulsgraph.real_time_play import PlayedGame, play_in_games
-from soulsgraph.reports.tables import WinRate, WinRateTable
+from soulsgraph.reports.tables import WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.live.settings import load_games
+from soulsgraph_policies.atomic import check_writable
 
 app = SubcommandApp()
 command = app.command
@@ -147,9 +147,10 @@ def evaluate(
     trained_on: str | None = None,
     randomize: str = "",
     games: Path | None = None,
+    out: Path | None = None,
     judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
-    """Judge one setting of a run's skills, greedily.
+    """Evaluate one setting of a run's skills, greedily.
 
     Args:
         folder: Run folder with trained skills.
@@ -158,8 +159,11 @@ def evaluate(
         trained_on: Scenario whose skill versions play; by default the judged one's, where they exist.
         randomize: Skills to replace by uniform chance, separated by commas.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
+        out: Folder for evaluation.json, evaluation.parquet and episodes.parquet; earlier ones are replaced.
     """
     run = RunFolder.open(folder)
+    if out is not None:
+        check_writable(out)
     judged = lasting_name(scenario or run.plan.scenario)
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
     trained_on = trained_on and lasting_name(trained_on)
@@ -169,26 +173,29 @@ def evaluate(
             f"see {command_line('skills', folder)}."
         )
     source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
-    setting = Setting(judged, source, start, chance)
-    reports: tuple[PlayedGame, ...] = ()
-    if games is None:
-        played = judge(run, setting, judging.episodes, judging.seed)
-    else:
-        match, seeds = make_match(run, setting), evaluation_seeds(judging.seed, judging.episodes)
-        with stage_progress("evaluate", judging.episodes, display_of(output), unit="episodes") as progress:
-            played, reports = play_in_games(match, seeds, load_games(games), Counting(progress))
-    label = f"{judged}, skills of {source}" + (f", random: {', '.join(chance)}" if chance else "")
-    result = WinRate(label, int(played.won.sum()), len(played))
+    setting, lobby = Setting(judged, source, start, chance), () if games is None else load_games(games)
+    with stage_progress(
+        "evaluate", judging.episodes, display_of(output) if lobby else "silent", unit="episodes"
+    ) as progress:
+        evaluation = evaluate_setting(run, setting, judging.episodes, judging.seed, lobby, Counting(progress))
+    if out is not None:
+        evaluation.save(out)
     if output.json:
-        figures = {"mean_return": float(played.returns.mean()), "mean_length": float(played.lengths.mean())}
-        told = {"games": [report.to_dict() for report in reports]} if reports else {}
-        print_json(result.to_dict() | figures | {"seed": judging.seed} | told)
+        print_json(evaluation.to_dict())
         return
     console = make_console(output)
-    console.print(WinRateTable(str(folder), (result,)).to_rich())
-    console.print(f"mean return {played.returns.mean():.2f}, mean length {played.lengths.mean():.0f} decisions")
-    for number, told_of in enumerate(reports, 1):
-        console.print(f"game {number}: {told_of}", highlight=False, soft_wrap=True)
+    for line in evaluation.lines():
+        console.print(line, highlight=False, soft_wrap=True)
+    console.print(WinRateTable("", (evaluation.win_rate,)).to_rich())
+    means = evaluation.means
+    console.print(
+        f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
+        f"{means['mean_seconds']:.1f} s"
+    )
+    for number, report_of in enumerate(evaluation.games, 1):
+        console.print(f"game {number}: {report_of}", highlight=False, soft_wrap=True)
+    if out is not None:
+        console.print(f"results in {out}", highlight=False, soft_wrap=True)
 
 
 @command

@@ -8,6 +8,7 @@ from typing import Any
 
 from soulsgraph.files import REWRITE, read_parquet, write_parquet
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.episodes import Episodes
 
 Row = Mapping[str, str | int | float | bool | None]
@@ -29,17 +30,22 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str]) -> None:
-    """Write finished episodes, one row each, of every named setting; reward terms as `term/<name>`.
+def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:
+    """Write finished episodes, one row each, of every named setting, all on the same `seeds`.
+
+    Reward terms are columns named `term/<name>`.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    write_rows(path, [row for name, episodes in settings.items() for row in _episode_rows(name, episodes, terms)])
+    rows = (_episode_rows(name, episodes, terms, seeds) for name, episodes in settings.items())
+    write_rows(path, [row for setting in rows for row in setting])
 
 
-def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str]) -> list[Row]:
-    columns = {name: values.tolist() for name, values in vars(episodes).items() if name not in ("lanes", "terms")}
+def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str], seeds: Seeds) -> list[Row]:
+    # Left as numpy's: a seed may need all 64 bits.
+    columns: dict[str, list[Any]] = {"seed": list(seeds)}
+    columns |= {name: values.tolist() for name, values in vars(episodes).items() if name not in ("lanes", "terms")}
     columns |= {"return": episodes.returns.tolist()}
     columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
     return [

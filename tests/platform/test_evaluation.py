@@ -1,0 +1,93 @@
+"""An evaluation says what it evaluated, on the screen and in files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from soulsgraph.cli.main import main
+from soulsgraph.evaluation import Setting, evaluate
+from soulsgraph.judging import evaluation_seeds
+from soulsgraph.plan import Plan
+from soulsgraph.provenance import source_commit
+from soulsgraph.reports.parquet import read_rows
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.testing import pretend_training
+from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.live.testing import FakeTable
+
+#: More than a console's width: what is told of it must stay whole.
+_LONG = "run-[fast]-" + "x" * 90
+_WHAT = {
+    "scenario": "iudex-phase1",
+    "start": "long",
+    "trained_on": "iudex-phase1",
+    "randomized": ["dodge"],
+    "versions": dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 1),
+    "preset": "paper",
+    "training_seed": 3,
+    "seed": 9,
+    "played_in": "the simulator",
+    "commit": source_commit(),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    plan = Plan(preset="paper", seed=3, scale=0.01)
+    begun = RunFolder.create(tmp_path_factory.mktemp("runs") / _LONG, plan)
+    pretend_training(begun, plan.stages())
+    return begun
+
+
+def _evaluate(monkeypatch, *words):
+    fixed = ("--start", "long", "--randomize", "dodge", "--episodes", "6", "--seed", "9")
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, words), *fixed])
+    main()
+
+
+def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, monkeypatch, capsys):
+    _evaluate(monkeypatch, run.path, "--json", "--out", tmp_path / "out")
+    printed = json.loads(capsys.readouterr().out)
+    assert {**_WHAT, "run": str(run.path)}.items() <= printed.items()
+    assert printed["episodes"] == 6
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == printed
+    (row,) = read_rows(tmp_path / "out" / "evaluation.parquet")
+    assert {name: json.loads(row[name]) for name in ("randomized", "versions")} == {
+        name: printed[name] for name in ("randomized", "versions")
+    }
+    assert {name: value for name, value in row.items() if name not in ("randomized", "versions")} == {
+        name: value for name, value in printed.items() if name not in ("randomized", "versions")
+    }
+    episodes = read_rows(tmp_path / "out" / "episodes.parquet")
+    assert [row["seed"] for row in episodes] == evaluation_seeds(9, 6).tolist()
+    assert sum(row["won"] for row in episodes) == printed["wins"]
+    assert np.isclose(np.mean([row["seconds"] for row in episodes]), printed["mean_seconds"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "episodes.parquet", "evaluation.json", "evaluation.parquet",
+    ]  # fmt: skip
+
+
+def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypatch, capsys):
+    out = tmp_path / ("results-" * 12)
+    _evaluate(monkeypatch, run.path, "--out", out)
+    lines = capsys.readouterr().out.splitlines()
+    versions = "camera v1, lock_on v1, movement v1, heal_attack v1"
+    assert lines[0] == f"{run.path}: preset paper, training seed 3, {versions}"
+    assert lines[1] == f"6 episodes of seed 9, start long, in the simulator; commit {source_commit()}"
+    assert lines[-1] == f"results in {out}"
+    table = " ".join(" ".join(lines[2:-1]).split())
+    for part in ("iudex-phase1 (long), skills of", "random:"):
+        assert part in table
+
+
+def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph.real_time_play.open_live_game", lambda settings, clock: FakeTable().game)
+    randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+    setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
+    evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)
+    saved = json.loads((tmp_path / "evaluation.json").read_text())
+    assert (saved["played_in"], saved["start"], saved["versions"]) == ("1 real-time game", "mid", {})
+    (row,) = read_rows(tmp_path / "evaluation.parquet")
+    assert json.loads(row["games"]) == saved["games"]
+    assert len(saved["games"]) == 1
