@@ -26,23 +26,25 @@ def scaled(picture: Picture, size: tuple[int, int]) -> Picture:
 
 
 class PictureWindow:
-    """Show pictures one after the other, at most `pictures_per_s` a second.
+    """Show pictures of `size` (height, width) one after the other, at most `pictures_per_s` a second.
 
     Raises:
         GameError: if pygame is not installed, or there is no display.
     """
 
-    def __init__(self, title: str, pictures_per_s: float) -> None:
+    def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float) -> None:
         self._pygame, self._title, self._pictures_per_s = import_pygame(), title, pictures_per_s
+        self._size = size[::-1]
         self._clock = self._pygame.time.Clock()
-        self._open((1, 1))
+        self._open()
 
     def show(self, picture: Picture) -> None:
-        """Show a picture in its own size, not before it is its turn."""
-        pygame, size = self._pygame, picture.shape[1::-1]
+        """Show a picture, not before it is its turn."""
+        pygame = self._pygame
         surface = pygame.display.get_surface()
-        if surface is None or surface.get_size() != size:
-            surface = self._open(size)
+        # A process has one window: another one may have replaced or closed it.
+        if surface is None or surface.get_size() != self._size:
+            surface = self._open()
         pygame.surfarray.blit_array(surface, picture.swapaxes(0, 1))
         pygame.event.pump()
         self._clock.tick(self._pictures_per_s)
@@ -52,11 +54,11 @@ class PictureWindow:
         """Close the window; another picture opens it again."""
         self._pygame.display.quit()
 
-    def _open(self, size: tuple[int, ...]) -> Any:
+    def _open(self) -> Any:
         pygame = self._pygame
         try:
             pygame.display.init()
-            surface = pygame.display.set_mode(size)
+            surface = pygame.display.set_mode(self._size)
         except pygame.error as error:
             raise GameError(
                 f"expected a display to open a window on, found none ({error}): set DISPLAY, or draw into arrays."

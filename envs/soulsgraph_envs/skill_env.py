@@ -103,7 +103,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         self._under_way = False
         self._window: PictureWindow | None = None
         if render_mode == "human":
-            self._window = PictureWindow(f"soulsgraph: {skill}", _PICTURES_PER_S)
+            self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, _PICTURES_PER_S)
             self.task.after_tick = self._show
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
