@@ -5,13 +5,30 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 RUN ?= runs/curriculum
 SCALE ?= 1.0
 
-.PHONY: curriculum test check bench clean
+.PHONY: curriculum test check bench clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
-test: .venv/ready
-	.venv/bin/pytest
+test: .venv/ready screen
+	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Linux tests keys and windows on a virtual screen; pygame opens its window through the two libraries.
+screen:
+	@test "$$(uname -s)" = Linux || exit 0; \
+	missing="$$(command -v Xvfb > /dev/null || echo xvfb)"; \
+	for library in libX11.so.6:libx11-6 libXext.so.6:libxext6; do \
+		$(PYTHON) -c "import ctypes; ctypes.CDLL('$${library%:*}')" 2> /dev/null || missing="$$missing $${library#*:}"; \
+	done; \
+	test -n "$$missing" || exit 0; \
+	install="apt-get install -y $$(echo $$missing)"; \
+	if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+		echo "installing the tests' virtual screen: $$install"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$install -qq; \
+	else \
+		echo "expected the tests' virtual screen, found these Debian packages missing:" $$missing"; type: sudo $$install" >&2; \
+		exit 2; \
+	fi
 
 check: .venv/ready
 	.venv/bin/ruff check

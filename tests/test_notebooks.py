@@ -8,6 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from soulsgraph_envs.testing import PATIENCE_S
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 
@@ -29,14 +31,14 @@ def run_folder(tmp_path_factory):
         "--scale=0.05",
         "--episodes=8",
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=3 * PATIENCE_S)
     return folder
 
 
 def outputs_of(path: Path) -> list[dict]:
     """Execute a notebook where it lies and give the data of everything it shows."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
+    NotebookClient(notebook, timeout=3 * int(PATIENCE_S), resources={"metadata": {"path": str(path.parent)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return [output["data"] for output in outputs if "data" in output]
 

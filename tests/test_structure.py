@@ -69,7 +69,7 @@ def test_each_test_folder_mirrors_a_source_root():
 
 def _fresh(code):
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
     ).stdout.strip()
 
 

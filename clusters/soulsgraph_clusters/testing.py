@@ -14,9 +14,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -24,6 +26,7 @@ from typing import TypeVar
 import psutil
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 _RAY = Path(sys.executable).with_name("ray")
 _OBJECT_STORE_BYTES = 100 * 2**20
@@ -34,8 +37,17 @@ _HEALTH_CHECK = {
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "3",
 }
-#: A stopped job may need longer than Ray's three seconds to leave a checkpoint.
-_STOP_WAIT = {"RAY_JOB_STOP_WAIT_TIME_S": "30"}
+#: Ray's own limits, for a busy machine; a stopped job needs longer than three seconds to leave a checkpoint.
+_PATIENT = {
+    "RAY_gcs_server_port_wait_time_s": "120",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_JOB_STOP_WAIT_TIME_S": "120",
+}
+#: Ray ends a node that was not up after 30 s; a busy machine may be quick enough the next time.
+_TRIES = 3
+#: Ports of a node's agents, by the names of the files in which they report them.
+AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 
 
 def free_port() -> int:
@@ -45,17 +57,32 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Ask `condition` until it holds.
+@contextmanager
+def reported_ports(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
+    """Report a starting node's agents' ports in their place, in the sessions below `folder`; yield the node's id.
 
-    Raises:
-        SoulsGraphError: if it does not hold in time.
+    Ray's raylet ends itself where an agent has not reported within 15 s, a limit that cannot be set. The id goes
+    to the node as RAY_OVERRIDE_NODE_ID_FOR_TESTING.
     """
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SoulsGraphError(f"expected {what} within {timeout_s:g} s, found none; look into the logs.")
-        time.sleep(0.2)
+    node_id, over = secrets.token_hex(28), threading.Event()
+
+    def report() -> None:
+        while not over.wait(0.05):
+            for session in folder.glob("session_2*"):
+                for name, port in ports.items():
+                    file = session / f"{name}_{node_id}"
+                    if not file.exists():
+                        whole = file.with_suffix(".new")
+                        whole.write_text(str(port), encoding="ascii")
+                        whole.replace(file)
+
+    reporter = threading.Thread(target=report)
+    reporter.start()
+    try:
+        yield node_id
+    finally:
+        over.set()
+        reporter.join()
 
 
 class _Program:
@@ -65,7 +92,12 @@ class _Program:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
@@ -76,16 +108,17 @@ class _Program:
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the command and of all it started, those still alive."""
-        if not self.running:
-            return ()
-        own = psutil.Process(self._process.pid)
-        return (own.pid, *(child.pid for child in own.children(recursive=True)))
+        started = {pid for pid in psutil.pids() if _session_of(pid) == self._process.pid}
+        if self.running:  # jobs have sessions of their own
+            own = psutil.Process(self._process.pid)
+            started |= {own.pid, *(child.pid for child in own.children(recursive=True))}
+        return tuple(sorted(started))
 
     def logs(self) -> str:
         """What it has printed so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the end and give the exit code.
 
         Raises:
@@ -101,8 +134,15 @@ class _Program:
                 victim.kill()
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs(victims, timeout=10)
+        psutil.wait_procs(victims, timeout=PATIENCE_S)
         self._process.wait()
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
 
 
 class Node(_Program):
@@ -180,8 +220,7 @@ class LocalCluster:
             *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}"),
             f"--num-cpus={self._head_cpus}",
         ]
-        self._head = self._start(Node, "head", self._node(command), _HEALTH_CHECK | _STOP_WAIT)
-        self._wait_for(self._head)
+        self._start_node("head", command, _HEALTH_CHECK)
 
     def add_worker(self, resources: Mapping[str, float] | None = None) -> Node:
         """Join one more node and wait until it has joined; by default it offers one `game_pc`."""
@@ -191,10 +230,8 @@ class LocalCluster:
             f"--num-cpus={self._worker_cpus}",
             f"--resources={json.dumps(dict(resources or {'game_pc': 1}))}",
         ]
-        node = self._start(Node, f"worker-{len(self.workers)}", self._node(command), {})
-        self._wait_for(node)
-        self.workers.append(node)
-        return node
+        self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, {}))
+        return self.workers[-1]
 
     def kill_worker(self, index: int) -> None:
         """Kill every process of a worker at once, as a power cut would."""
@@ -209,9 +246,9 @@ class LocalCluster:
         return job
 
     def stop_job(self, job: Job) -> None:
-        """Ask a job to stop and wait until it has: it gets a SIGTERM and half a minute to heed it."""
+        """Ask a job to stop and wait until it has."""
         stop = ["job", "stop", self._jobs_address, job.submission_id]
-        self._start(_Program, f"{job.submission_id}-stop", stop, {}).wait(60.0)
+        self._start(_Program, f"{job.submission_id}-stop", stop, {}).wait()
 
     @property
     def _jobs_address(self) -> str:
@@ -223,13 +260,13 @@ class LocalCluster:
             program.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _node(self, command: Sequence[str]) -> list[str]:
-        # The agents' default ports are fixed numbers: a second node of one machine needs others.
-        agents = ("dashboard-agent-listen-port", "metrics-export-port", "runtime-env-agent-port")
+    def _node(self, command: Sequence[str], ports: Mapping[str, int]) -> list[str]:
+        listening, grpc, metrics = (ports[name] for name in AGENT_PORTS)
         return [
             *("start", "--block", "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
-            *("--min-worker-port=0", "--max-worker-port=0"),
-            *(f"--{name}={free_port()}" for name in agents),
+            *("--min-worker-port=0", "--max-worker-port=0", f"--runtime-env-agent-port={free_port()}"),
+            *(f"--dashboard-agent-listen-port={listening}", f"--dashboard-agent-grpc-port={grpc}"),
+            f"--metrics-export-port={metrics}",
             *command,
         ]
 
@@ -238,10 +275,20 @@ class LocalCluster:
         self._programs.append(program)
         return program
 
-    def _wait_for(self, node: Node) -> None:
-        def arrived() -> bool:
-            if not node.running:
-                raise SoulsGraphError(f"expected a Ray node, found that it ended: {node.logs()[-500:]!r}")
-            return "Ray runtime started" in node.logs()
+    def _start_node(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Node:
+        for _ in range(_TRIES):
+            # The agents' default ports are fixed numbers: a second node of one machine needs others.
+            ports = {port: free_port() for port in AGENT_PORTS}
+            with reported_ports(self._folder, ports) as node_id:
+                environment = {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id}
+                node = self._start(Node, name, self._node(command, ports), environment)
+                until(partial(_started_or_ended, node), "a Ray node to start")
+            if node.running:
+                return node
+            node.kill()
+            self._programs.remove(node)
+        raise SoulsGraphError(f"expected a Ray node, found {_TRIES} times that it ended: {node.logs()[-500:]!r}")
 
-        wait_until(arrived, "a Ray node to start", timeout_s=60.0)
+
+def _started_or_ended(node: Node) -> bool:
+    return "Ray runtime started" in node.logs() or not node.running

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from soulsgraph_envs.streams import Seeds, derive_seeds
 #: Opens a game with so many lanes.
 MakeGame = Callable[[int], Game]
 
+#: How long a test waits for what an idle machine does in seconds at most: a busy one may take as much longer.
+PATIENCE_S = 600.0
+
 _TICKS = 40
 _SIZE = (18, 32)
 _ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
@@ -28,6 +32,23 @@ _CLOCKS = (
     (Raw.BOSS_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_LENGTH_S),
     (Raw.PLAYER_ANIMATION_TIME_S, Raw.PLAYER_ANIMATION_LENGTH_S),
 )
+
+
+_Answer = TypeVar("_Answer")
+
+
+def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float = PATIENCE_S) -> _Answer:
+    """Ask `condition` until its answer is true, and return the answer.
+
+    Raises:
+        AssertionError: if it does not hold in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"expected {what} within {timeout_s:g} s, found {answer!r} to the end")
+        time.sleep(0.02)
+    return answer
 
 
 def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int = 3) -> None:

@@ -78,7 +78,7 @@ class Plan:
     """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
     pays in the same budget; extended: best with more to observe than the paper's Table 2 has."""
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
-    """Seed of everything random: the same seed gives the same weights."""
+    """Seed of everything random: on one kind of processor the same seed returns the same weights."""
     scale: Annotated[float, Between(1e-3, 1e3)] = 1.0
     """Multiplies every skill's budget (in decisions of the skill)."""
     lanes: Annotated[int, Between(1, 65_536)] | None = None

@@ -80,7 +80,7 @@ class SkillDQNLearner(DQNTorchLearner):
                 a head that is trained in another form than it plays.
         """
         super().build()
-        # Networks this small gain nothing from more threads, and results stay the same on any machine.
+        # Networks this small gain nothing from more threads, and results do not depend on their number.
         torch.set_num_threads(1)
         self._decisions = 0
         self._hyperparameters: DQNHyperparameters = self.config.hyperparameters

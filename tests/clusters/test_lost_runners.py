@@ -1,5 +1,6 @@
 """Remote runners that die or take long, on a Ray of one machine and without a game."""
 
+import numpy as np
 import pytest
 import ray
 
@@ -14,13 +15,22 @@ from soulsgraph_policies.testing import LinearRunner
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _session():
+    with connect("local", num_cpus=4):
+        yield
+
+
+def make_stage(budget):
+    config = SkillDQN.get_default_config().debugging(seed=1, log_level="CRITICAL")
+    config = config.stage([make_skill("camera")], skill_hyperparameters(budget), 128)
+    config = config.environment(env_config={"lanes": 8})
+    return config.env_runners(env_runner_cls=LinearRunner, num_env_runners=2, num_cpus_per_env_runner=1).build_algo()
+
+
 @pytest.fixture(scope="module")
 def stage():
-    with connect("local", num_cpus=2):
-        config = SkillDQN.get_default_config().debugging(seed=1, log_level="CRITICAL")
-        config = config.stage([make_skill("camera")], skill_hyperparameters(20_000), 128)
-        config = config.environment(env_config={"lanes": 8})
-        yield config.env_runners(env_runner_cls=LinearRunner, num_env_runners=2).build_algo()
+    return make_stage(20_000)
 
 
 def kill(runner) -> None:
@@ -63,3 +73,20 @@ def test_a_stage_without_any_runner_gives_up(stage, monkeypatch):
     kill(stage.env_runner_group._worker_manager._actors[2])
     with pytest.raises(SoulsGraphError, match="expected a live one, found none for 1 s; join a game PC"):
         stage.train()
+
+
+def test_runners_share_a_round_and_one_that_dies_stops_nothing():
+    stage = make_stage(6_000)
+    group = stage.env_runner_group
+    stage.training_step()
+    assert stage.decisions == 128
+    ray.kill(group._worker_manager.actors()[1], no_restart=False)
+    while not stage.finished:
+        stage.train()
+    assert stage.decisions == 6_000
+    assert stage.updates == (6_000 - 100) // 4
+    expected = stage.weights("camera")
+    for weights in group.foreach_env_runner(lambda runner: runner.get_state()["rl_module"]["camera"]):
+        for name, values in weights.items():
+            np.testing.assert_array_equal(values, expected[name])
+    stage.stop()

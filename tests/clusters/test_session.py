@@ -7,6 +7,7 @@ import pytest
 
 from soulsgraph_clusters.session import ClusterError, check_cluster, check_session
 from soulsgraph_clusters.testing import LocalCluster, free_port
+from soulsgraph_envs.testing import PATIENCE_S
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
@@ -113,7 +114,7 @@ def _python(cluster, code, **changes):
         env=cluster.environment | changes,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -154,14 +155,14 @@ def test_a_job_of_the_cluster_runs_on_both_workers(cluster):
         "    print('nodes', session.local, len({*ray.get([place.remote() for _ in range(20)])}))"
     )
     job = cluster.job_submit(["python", "-c", code])
-    assert job.wait(timeout_s=90) == 0, job.logs()
+    assert job.wait() == 0, job.logs()
     assert "nodes False 2" in job.logs()
 
 
 @pytest.mark.slow
 def test_a_failing_job_fails_its_submission(cluster):
     job = cluster.job_submit(["python", "-c", "raise SystemExit(3)"])
-    assert job.wait(timeout_s=90) == 1
+    assert job.wait() == 1
     assert "exit code 3" in job.logs()
 
 

@@ -235,7 +235,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values=st.fixed_dictionaries({"speed_m_s": json_values, "locked_factor": json_values}) | json_values)
 def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: object) -> None:
     try:

@@ -5,10 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from soulsgraph_envs.keys.testing import PlainWindow, virtual_screen
 from soulsgraph_envs.keys.windows import choose_window, find_window, keyboard_layout
 from soulsgraph_envs.keys.x11 import open_display
 from soulsgraph_envs.keys.xtest import XTestDevice
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 #: Holds keys, says so, and then ends the way its last line says.
 HOLDING = """
@@ -52,15 +52,6 @@ def shown(display: str) -> Iterator[PlainWindow]:
     window = PlainWindow(display, "DARK SOULS III")
     yield window
     window.close()
-
-
-def until(condition: Any, seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
 
 
 def test_the_display_itself_counts_every_key_down_and_up(device: XTestDevice) -> None:
@@ -131,7 +122,7 @@ def test_no_key_stays_down_however_the_process_ends(display: str, device: XTestD
     assert device.down() == ("a", "w", "mouse_left")
     child.stdin.write(b"go\n")
     child.stdin.flush()
-    assert child.wait(10) != 0
+    assert child.wait(PATIENCE_S) != 0
     assert until(lambda: device.down() == ())
     # A process that it forked, which holds the pipe to the guard open, waits for this.
     child.stdin.close()

@@ -16,6 +16,7 @@ from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameEr
 from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.live.testing import FakeTable
+from soulsgraph_envs.testing import PATIENCE_S
 
 SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)
@@ -153,7 +154,7 @@ def test_game_that_hangs_for_good_is_ended_and_launched_again() -> None:
 
         table.link.attach = attach_new  # type: ignore[method-assign]
         table.reset()
-        assert process.wait(5.0) == -9
+        assert process.wait(PATIENCE_S) == -9
 
 
 def test_launch_command_that_does_not_exist_is_named() -> None:

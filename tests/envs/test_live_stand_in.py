@@ -17,17 +17,19 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import EpisodeLostError
+from soulsgraph_envs.game import Game
 from soulsgraph_envs.games import open_live_game
 from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.settings import load_games
-from soulsgraph_envs.oracles import ScriptedPlay, Uniform, engaging
+from soulsgraph_envs.oracles import STRIKE, Always, ScriptedPlay, Uniform, engaging
+from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds
-from soulsgraph_envs.testing import check_game
+from soulsgraph_envs.testing import PATIENCE_S, check_game
 
 pytestmark = [
     pytest.mark.slow,
@@ -86,19 +88,32 @@ def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
         check_game(lambda _: t.game, lanes=1)
 
 
-def test_skills_fight_through_memory_and_keys(tmp_path: Path) -> None:
-    with table(tmp_path) as t:
-        skills = [make_skill(name) for name in SKILL_NAMES]
-        scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Uniform(skills[4], 1, 2)}
-        combat = Combat(t.game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))
-        play, actions, seeds = ScriptedPlay(scripts), np.zeros((1, len(skills)), np.int64), derive_seeds(np.zeros(1), 1)
-        combat.begin(LANE, seeds)
-        play.begin(LANE, seeds)
-        while not combat.ended.any() and combat.ticks[0] < 200:
+def fight(game: Game, seed: int, ticks: int) -> set[str]:
+    """Walk up to the boss and strike, rolling at random, for one episode; tell who was hurt."""
+    skills = [make_skill(name) for name in SKILL_NAMES]
+    scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Always(STRIKE)}
+    combat = Combat(game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))
+    play, actions, seeds = ScriptedPlay(scripts), np.zeros((1, 5), np.int64), derive_seeds(np.array([seed]), 1)
+    combat.begin(LANE, seeds)
+    play.begin(LANE, seeds)
+    with suppress(EpisodeLostError):
+        while not combat.ended.any() and combat.ticks[0] < ticks:
             play.act(combat, actions)
             combat.step(actions)
-        assert combat.raw[0, Raw.BOSS_HP] < 1037.0
-        assert combat.raw[0, Raw.PLAYER_HP] < 454.0
+    levels = {"player": (Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), "boss": (Raw.BOSS_HP, Raw.BOSS_HP_MAX)}
+    return {who for who, (hp, most) in levels.items() if combat.raw[0, hp] < combat.raw[0, most]}
+
+
+def test_skills_fight_through_memory_and_keys(tmp_path: Path) -> None:
+    fight(Simulator(1), seed=0, ticks=50)  # What is compiled at its first use must not hold up the running fight.
+    with table(tmp_path) as t:
+        hurt: set[str] = set()
+        # In the simulator 0.4 % of such episodes end before both were hurt; a busy machine may lose some more.
+        for seed in range(10):
+            hurt |= fight(t.game, seed, ticks=300)
+            if hurt == {"player", "boss"}:
+                break
+        assert hurt == {"player", "boss"}
         assert t.game.unknown_animations() == {}
 
 
@@ -123,7 +138,7 @@ def test_stand_in_that_hangs_for_good_is_ended_and_launched_again(tmp_path: Path
             t.play(40)
         t.reset(seed=1)
         t.play(len(ROUND))
-        assert t.process.wait(5.0) == -signal.SIGKILL
+        assert t.process.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_whole_round_of_phases(tmp_path: Path) -> None:

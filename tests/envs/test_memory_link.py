@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from soulsgraph_envs.live.link import LinkError, PicturedLink
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.link import MemoryLink
 from soulsgraph_envs.memory.still_game import still_game
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 GAME = "dark-souls-3-1.15.2"
 
@@ -28,7 +28,7 @@ def display() -> Iterator[str]:
 @pytest.fixture
 def stand_in(display: str) -> Iterator[subprocess.Popen]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "soulsgraph_envs.standin", "--display", display, "--seconds", "60"],
+        [sys.executable, "-m", "soulsgraph_envs.standin", "--display", display, "--until-eof"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -41,31 +41,27 @@ def stand_in(display: str) -> Iterator[subprocess.Popen]:
         process.communicate()
 
 
-def until(true, link, timeout_s=5.0):
-    """Read until a reading has what is wanted; give it."""
-    end_s = time.monotonic() + timeout_s
-    while not true(values := link.read()):
-        assert time.monotonic() < end_s, values
-        time.sleep(0.02)
-    return values
+def read_until(link, wanted):
+    """Read until a reading has what is wanted; return it."""
+    return until(lambda: values if wanted(values := link.read()) else None, "a reading of the kind")
 
 
 def test_link_reads_writes_focuses_and_presses(display, stand_in):
     link = MemoryLink(GameSettings(pid=stand_in.pid, display=display))
     assert isinstance(link, PicturedLink)
     try:
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         assert link.game.version == "1.15.2.0"
         link.focus()
         assert link.focused()
         assert link.capture().shape == (450, 800, 3)
         link.write({"no_attack": 1, "no_move": 0, "boss_hp": 800, "flasks": 2})
-        values = until(lambda values: values["boss_hp"] == 800 and values["flasks"] == 2, link)
+        values = read_until(link, lambda values: values["boss_hp"] == 800 and values["flasks"] == 2)
         assert values.keys() == link.supplies
         link.keys.press("w")
         try:
             before = (values["player_x"], values["player_y"])
-            until(lambda values: abs(values["player_x"] - before[0]) + abs(values["player_y"] - before[1]) > 0.2, link)
+            read_until(link, lambda now: abs(now["player_x"] - before[0]) + abs(now["player_y"] - before[1]) > 0.2)
         finally:
             link.keys.release("w")
     finally:
@@ -78,7 +74,7 @@ def test_link_tells_a_game_that_has_ended_and_finds_the_next():
         link = MemoryLink(GameSettings(pid=first.pid), open_device=lambda _: FakeDevice())
         with pytest.raises(LinkError, match="call attach first"):
             link.read()
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         with pytest.raises(UnknownNameError, match="field to write"):
             link.write({"camera_x": 1.0})
         first.kill()
@@ -88,10 +84,10 @@ def test_link_tells_a_game_that_has_ended_and_finds_the_next():
                 ask()
         with pytest.raises(LinkError, match="start the game again"):
             link.attach(0.1)
-        link.attach(5.0, process_id=second.pid)
+        link.attach(PATIENCE_S, process_id=second.pid)
         assert link.read()["boss_name"] == "c5110"
         # From now on that one is the game.
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         assert link.game.reader.pid == second.pid
         link.close()
 

@@ -44,7 +44,7 @@ def run(code: str, environment: dict[str, str] | None = None) -> str:
     return ran.stdout.strip()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(lanes=st.integers(1, 9), seed=st.integers(0, 2**63), data=st.data())
 def test_a_lane_is_the_same_alone_and_among_others(lanes: int, seed: int, data: st.DataObject) -> None:
     lane = data.draw(st.integers(0, lanes - 1))

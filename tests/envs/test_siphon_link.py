@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.siphon.testing import Served, served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 @pytest.fixture
 def link(served: Served) -> Iterator[SiphonLink]:
     link = SiphonLink(served.settings)
-    link.attach(5.0)
+    link.attach(PATIENCE_S)
     yield link
     link.close()
 
@@ -47,13 +47,6 @@ def device(screen: str) -> Iterator[XTestDevice]:
     device = XTestDevice(screen)
     yield device
     device.close()
-
-
-def until(met: Callable[[], bool], limit_s: float = 5.0) -> None:
-    give_up = time.monotonic() + limit_s
-    while not met():
-        assert time.monotonic() < give_up, f"it did not come in {limit_s:g} s"
-        time.sleep(0.02)
 
 
 class AnotherServer(service.SiphonServiceServicer):
@@ -123,7 +116,7 @@ def test_the_link_takes_pictures(link: SiphonLink) -> None:
 
 def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) -> None:
     link = SiphonLink(served.settings)
-    link.attach(5.0)
+    link.attach(PATIENCE_S)
     for key in ("w", "left_shift", "mouse_left"):
         link.keys.check(key)
         link.keys.press(key)
@@ -138,11 +131,11 @@ def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) 
 def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served: Served, link: SiphonLink) -> None:
     served.game.tell("move")
     until(lambda: not can_read(link))
-    link.attach(5.0)
+    link.attach(PATIENCE_S)
     assert link.read()["boss_hp_max"] == 1037.0
     served.game.tell("crash")
     until(lambda: not can_read(link))
-    link.attach(10.0)
+    link.attach(PATIENCE_S)
     assert link.read()["boss_hp_max"] == 1037.0
 
 
@@ -151,14 +144,14 @@ def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: P
     server = SiphonServer(serving, served.game.pid, captured_slots=True)
     link = SiphonLink(replace(served.settings, host=server.address))
     try:
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         server.close()
         with pytest.raises(LinkError, match="found nobody there"):
             link.read()
         with pytest.raises(LinkError):
             link.attach(0.3)
         server = SiphonServer(replace(serving, address=server.address), served.game.pid, captured_slots=True)
-        link.attach(10.0)
+        link.attach(PATIENCE_S)
         assert can_read(link)
     finally:
         link.close()
@@ -172,7 +165,7 @@ def test_a_server_that_lacks_our_method_is_told_before_anything_is_sent() -> Non
     server.start()
     link = SiphonLink(GameSettings(driver="siphon", host=f"127.0.0.1:{port}"))
     with pytest.raises(GameError, match="understands the method 'module'"):
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
     link.close()
     server.stop(None).wait()
 
@@ -181,7 +174,7 @@ def test_the_server_finds_the_game_whatever_was_launched_here(served: Served) ->
     with pytest.raises(GameError, match="expected no pid, found 4242"):
         SiphonLink(replace(served.settings, pid=4242))
     link = SiphonLink(served.settings)
-    link.attach(5.0, process_id=4242)
+    link.attach(PATIENCE_S, process_id=4242)
     assert can_read(link)
     link.close()
 
@@ -209,7 +202,7 @@ def test_another_address_demands_the_token(
             streamed = stock.stream_frames(max_frames=1)
             assert streamed["frames_received"] == 0
         link = SiphonLink(replace(served.settings, host=host, token_file=str(token)))
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         assert can_read(link)
         link.close()
         other = tmp_path / "other"
@@ -217,7 +210,7 @@ def test_another_address_demands_the_token(
         other.chmod(0o600)
         stranger = SiphonLink(replace(served.settings, host=host, token_file=str(other)))
         with pytest.raises(RefusedError, match="token"):
-            stranger.attach(60.0)
+            stranger.attach(PATIENCE_S)
         stranger.close()
     finally:
         server.close()
@@ -254,7 +247,7 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
     settings = replace(served.settings, host=host, token_file=str(token))
     try:
         link = SiphonLink(replace(settings, certificate=str(certificate)))
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         assert can_read(link)
         link.close()
         for known, told in (("", "`certificate` if it encrypts"), (str(others), "made out to this host")):
@@ -271,7 +264,7 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
 def test_server_end_releases_keys_and_ends_streams(served: Served, device: XTestDevice) -> None:
     server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display), served.game.pid, captured_slots=True)
     link = SiphonLink(replace(served.settings, host=server.address))
-    link.attach(5.0)
+    link.attach(PATIENCE_S)
     link.keys.press("w")
     frames = link.frames()
     next(frames)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from math import isnan
@@ -29,6 +27,7 @@ from soulsgraph_envs.siphon.recording import Recordings, Sources
 from soulsgraph_envs.siphon.security import is_loopback, read_or_create_token, read_token, split_address
 from soulsgraph_envs.siphon.served_game import ServedGame
 from soulsgraph_envs.siphon.served_keys import ServedKeys
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
 PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"
@@ -166,13 +165,6 @@ class Clients:
         return self.names
 
 
-def until(met: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 5.0
-    while not met():
-        assert time.monotonic() < give_up, "it did not come in 5 s"
-        time.sleep(0.01)
-
-
 def test_a_key_that_two_clients_hold_comes_up_with_the_last() -> None:
     device = FakeDevice()
     keys = ServedKeys(device, Clients())
@@ -221,7 +213,7 @@ def test_a_tap_under_way_ends_with_the_server() -> None:
         until(lambda: device.down == {"w"})
         keys.close()
         with pytest.raises(GameError, match="found it ending"):
-            tap.result(5.0)
+            tap.result(PATIENCE_S)
     assert device.down == set()
 
 
@@ -333,7 +325,7 @@ def test_a_recording_ends_by_itself_and_needs_no_attributes(tmp_path: Path) -> N
     with h5py.File(recording.file) as file:
         assert set(file) == {"frames", "timestamps", "inputs", "latencies"}
         assert file["frames"].shape == (recording.frames, 4, 6, 4)
-    assert 0.1 <= recording.elapsed_s < 5.0
+    assert recording.elapsed_s >= 0.1
 
 
 def test_a_recording_keeps_what_it_has_when_it_fails(tmp_path: Path) -> None:

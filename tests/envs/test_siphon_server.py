@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from soulsgraph_envs.siphon.server import SiphonServer
 from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.siphon.testing import Served, served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")
@@ -50,16 +50,9 @@ def device(screen: str) -> Iterator[XTestDevice]:
     device.close()
 
 
-def until(met: Callable[[], bool], limit_s: float = 5.0) -> None:
-    give_up = time.monotonic() + limit_s
-    while not met():
-        assert time.monotonic() < give_up, f"it did not come in {limit_s:g} s"
-        time.sleep(0.02)
-
-
 def run_client(served: Served, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(PYSIPHON), "--host", served.server.address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_siphons_client_reads_and_writes(client: SiphonClient) -> None:
@@ -107,7 +100,7 @@ def test_a_program_ends_when_nobody_waits_for_it(served: Served, tmp_path: Path)
         call = threads.submit(client.execute_command, "sh", ["-c", f"sleep 3600 & echo $! > {file}; wait"])
         until(lambda: file.exists() and file.read_text().endswith("\n"))
         server.close()
-        assert not call.result(10.0)["success"]
+        assert not call.result(PATIENCE_S)["success"]
     until(lambda: not is_running(int(file.read_text())))
 
 
@@ -218,7 +211,7 @@ def test_elden_ring_is_served_under_its_published_names(screen: str) -> None:
             assert client.get_attribute("NpcHp")["value"] > 0
             assert client.get_attribute("NpcAnimLength")["value_type"] == "float"
         link = SiphonLink(served.settings)
-        link.attach(5.0)
+        link.attach(PATIENCE_S)
         assert link.read().keys() == link.supplies
         assert link.bindings == "elden-ring"
         link.write({"game_speed": 2.0, "game_speed_on": 1.0})

@@ -15,6 +15,7 @@ from soulsgraph_envs.siphon.testing import served_stand_in
 from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.testing import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +27,7 @@ SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 IMAGES = "soulsgraph/SoulsGymIudexImg-v0"
 #: The first action: ahead, towards the boss.
 AHEAD = 0
-#: A game that stands still has drawn itself after so long.
+#: A game that stands still draws the same picture again after so long.
 DRAWN_S = 0.2
 
 
@@ -81,14 +82,18 @@ def watch(env):
     """Stand, then walk up to the boss, looking at the pictures."""
     shown, _ = env.reset(seed=0)
     assert env.observation_space.contains(shown)
-    time.sleep(DRAWN_S)
-    standing = env.unwrapped.obs
-    time.sleep(DRAWN_S)
-    assert np.array_equal(env.unwrapped.obs, standing)
+    pictures = [env.unwrapped.obs]
+
+    def stands_still():
+        time.sleep(DRAWN_S)
+        pictures.append(env.unwrapped.obs)
+        return np.array_equal(*pictures[-2:])
+
+    until(stands_still, "the same picture twice")
     for _ in range(6):
         env.step(AHEAD)
-    time.sleep(DRAWN_S)
-    assert not np.array_equal(env.unwrapped.obs, standing)
+    until(lambda: not np.array_equal(env.unwrapped.obs, pictures[-1]), "another picture")
+    until(stands_still, "the same picture twice")
     frame = env.render()
     assert frame.shape == (360, 640, 3)
     assert frame.mean(axis=(0, 1)) == pytest.approx(env.unwrapped.obs.mean(axis=(0, 1)), abs=1)

@@ -6,7 +6,7 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from soulsgraph_envs.memory.address_map import load_address_map
 from soulsgraph_envs.memory.attaching import AttachedGame, attach_game
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 MODULE = 0x140000000
 
@@ -35,7 +36,7 @@ def display() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def game(display: str) -> Iterator[StandInProcess]:
     """One stand-in for all tests that leave it running."""
-    with StandInProcess(StandInOptions(map="stand-in", display=display, seconds=300)) as process:
+    with StandInProcess(StandInOptions(map="stand-in", display=display)) as process:
         yield process
 
 
@@ -53,20 +54,13 @@ def attached(pid: int, name: str = "stand-in") -> Iterator[AttachedGame]:
     found.reader.close()
 
 
-def until(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
-
-
 def read(pid: int, address: int, layout: str) -> float:
     with open(f"/proc/{pid}/mem", "rb", 0) as file:
         return float(struct.unpack("<" + layout, os.pread(file.fileno(), struct.calcsize(layout), address))[0])
 
 
 def test_dark_souls_3_chain_worked_by_hand_shows_the_player_that_a_key_moves(display: str, keys: XTestDevice) -> None:
-    with StandInProcess(StandInOptions(display=display, seconds=60)) as process:
+    with StandInProcess(StandInOptions(display=display)) as process:
         pid = process.pid
         assert Path(f"/proc/{pid}/comm").read_text() == "DarkSoulsIII.ex\n"
 
@@ -95,8 +89,10 @@ def test_tap_of_a_key_rolls_once(game: StandInProcess, keys: XTestDevice) -> Non
         keys.press("space")
         assert until(lambda: seen.memory.read()["player_animation"] == "RollingMedium")
         # Held on, past the roll's end: a key that stays down is one press.
-        time.sleep(1.2)
-        assert seen.memory.read()["player_animation"] == "Move"
+        assert until(lambda: seen.memory.read()["player_animation"] == "Move")
+        after = float(seen.memory.read()["play_time_s"]) + 1.0
+        while float((shown := seen.memory.read())["play_time_s"]) < after:
+            assert shown["player_animation"] == "Move"
         keys.release("space")
         keys.release("a")
         assert until(lambda: game.state()["keys"] == [])
@@ -119,42 +115,46 @@ def test_speed_in_memory_is_the_speed_of_the_clock(game: StandInProcess) -> None
 
 def test_frozen_memory_shows_a_fight_that_goes_on(game: StandInProcess) -> None:
     with attached(game.pid) as seen:
-        game.tell("freeze 1")
-        game.expect("misbehaving", 5.0)
+        game.tell("freeze 3")
+        game.expect("misbehaving", PATIENCE_S)
         shown, truly = seen.memory.read(), game.state()["play_time_s"]
         assert until(lambda: game.state()["play_time_s"] > truly + 0.2)
         assert seen.memory.read() == shown
         assert until(lambda: float(seen.memory.read()["play_time_s"]) > truly)
 
 
+def hears(game: StandInProcess, keys: XTestDevice) -> bool:
+    keys.press("d")
+    down = game.state()["keys"]
+    keys.release("d")
+    return bool(down == ["d"])
+
+
 def test_dropped_keys_and_a_stalled_window_do_nothing_then(game: StandInProcess, keys: XTestDevice) -> None:
-    for word in ("drop 0.6", "stall 0.6"):
+    for word in ("drop 3", "stall 3"):
         game.tell(word)
-        game.expect("misbehaving", 5.0)
+        game.expect("misbehaving", PATIENCE_S)
         keys.press("d")
         time.sleep(0.2)
         assert game.state()["keys"] == []
         keys.release("d")
-        time.sleep(0.5)
-    # What a stalled window did not hear it hears afterwards.
-    keys.press("d")
-    assert until(lambda: game.state()["keys"] == ["d"])
-    keys.release("d")
+        assert until(lambda: hears(game, keys))
+        assert until(lambda: game.state()["keys"] == [])
 
 
 def test_hanging_game_answers_after_its_time(game: StandInProcess) -> None:
-    game.tell("hang 0.8")
-    game.expect("misbehaving", 5.0)
+    game.tell("hang 3")
+    game.expect("misbehaving", PATIENCE_S)
     game.tell("state")
     with pytest.raises(GameError, match="did not say it"):
         game.expect("state", 0.4)
-    assert game.expect("state", 5.0)["stage"] == "playing"
+    assert game.expect("state", PATIENCE_S)["stage"] == "playing"
 
 
 def test_moved_game_is_lost_until_it_is_attached_anew(game: StandInProcess) -> None:
     with attached(game.pid) as seen:
         game.tell("move")
-        game.expect("misbehaving", 5.0)
+        game.expect("misbehaving", PATIENCE_S)
         assert until(lambda: _lost(seen))
     with attached(game.pid) as seen:
         assert float(seen.memory.read()["player_hp"]) > 0
@@ -171,7 +171,7 @@ def test_window_shows_the_fight(game: StandInProcess, display: str) -> None:
 
 def test_unknown_command_is_answered(game: StandInProcess) -> None:
     game.tell("dance")
-    assert "found 'dance'" in game.expect("error", 5.0)["message"]
+    assert "found 'dance'" in game.expect("error", PATIENCE_S)["message"]
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_crash_looks_like_one_and_leaves_no_file(display: str, temporary: Path) -> None:
     process = StandInProcess(StandInOptions(display=display, misbehave=("crash@0.2",)))
-    assert process.wait(20.0) == -signal.SIGSEGV
+    assert process.wait(PATIENCE_S) == -signal.SIGSEGV
     assert not list(temporary.iterdir())
     process.close()
 
@@ -209,7 +209,7 @@ def test_termination_ends_it_cleanly_with_its_settings_written(
     assert (settings.pid, settings.display) == (process.pid, display)
     assert process.state()["player_x"] == 104.0
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(10.0) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert not list(temporary.iterdir())
     process.close()
 

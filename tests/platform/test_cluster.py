@@ -10,7 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from soulsgraph.files import read_parquet
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.testing import Job, LocalCluster, Node, wait_until
+from soulsgraph_clusters.testing import Job, LocalCluster, Node
+from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 
@@ -47,8 +48,8 @@ def newest_step(folder) -> int:
     return max((int(path.stem.removeprefix("step-")) for path in folder.glob("step-*")), default=0)
 
 
-def wait_for_log(job: Job, words: str, timeout_s: float) -> None:
-    wait_until(lambda: words in job.logs() or not job.running, f"{words!r} in the log", timeout_s)
+def wait_for_log(job: Job, words: str) -> None:
+    until(lambda: words in job.logs() or not job.running, f"{words!r} in the log")
     assert words in job.logs(), job.logs()
 
 
@@ -64,22 +65,22 @@ def story(cluster, tmp_path_factory):
     train = ["soulsgraph", "train", "camera", f"--run={path}"]
     curves = path / "curves" / "camera"
     job = cluster.job_submit([*train, "--env-runners=2", f"--scale={CAMERA_BUDGET / 20_000}"])
-    wait_until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint", timeout_s=120)
+    until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint")
     assert job.running, job.logs()
     at_first = [env_runners(node) for node in cluster.workers]
     cluster.kill_worker(0)
     steps_when_lost = newest_step(curves)
-    wait_for_log(job, "an env runner was lost, 1 of 2 play", timeout_s=60)
+    wait_for_log(job, "an env runner was lost, 1 of 2 play")
     returned = cluster.add_worker()
-    wait_for_log(job, "an env runner is back, 2 of 2 play", timeout_s=90)
+    wait_for_log(job, "an env runner is back, 2 of 2 play")
     after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
     cluster.stop_job(job)
-    job.wait(timeout_s=30)
+    job.wait()
     run = RunFolder.open(path)
     steps_when_stopped = newest_step(run.checkpoints("camera"))
     assert not run.library.versions("camera")
     resumed = cluster.job_submit(train)
-    resumed.wait(timeout_s=180)
+    resumed.wait()
     return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, job, resumed)
 
 
@@ -91,7 +92,7 @@ def test_each_game_pc_runs_one_env_runner(story):
 def test_a_stopped_job_leaves_a_checkpoint_and_goes_on_from_it(story):
     assert story.steps_when_lost < story.steps_when_stopped < CAMERA_BUDGET
     assert f"stopped in stage camera after {story.steps_when_stopped} of {CAMERA_BUDGET}" in story.stopped.logs()
-    assert story.resumed.wait(1) == 0, story.resumed.logs()
+    assert story.resumed.wait() == 0, story.resumed.logs()
 
 
 def test_the_stage_finishes_its_exact_budget(story):
@@ -129,7 +130,7 @@ def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_
     path = tmp_path / "run"
     options = ["--env-runners=1", "--scale=0.02", "--episodes=8"]
     job = cluster.job_submit(["soulsgraph", "curriculum", f"--run={path}", *options])
-    assert job.wait(timeout_s=240) == 0, job.logs()
+    assert job.wait() == 0, job.logs()
     run = RunFolder.open(path)
     cards = {name: run.library.load(name, 1).card for name in run.plan.skill_graph.order}
     assert [card.training.steps for card in cards.values()] == [400, 400, 400, 1_600, 1_800]

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from soulsgraph.cli.doctor import check_training, show
 from soulsgraph_envs.doctor.check import Check
+from soulsgraph_envs.testing import PATIENCE_S
 
 PAGE = [
     Check("The game", "window", "ok", "[bold]not markup[/bold]"),
@@ -22,7 +23,7 @@ PAGE = [
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("soulsgraph")), "doctor", *arguments]
     screenless = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
-    return subprocess.run(command, capture_output=True, text=True, env=screenless, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=screenless, timeout=PATIENCE_S)
 
 
 def test_training_needs_the_release_of_ray_it_was_built_on() -> None:

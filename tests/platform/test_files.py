@@ -6,6 +6,7 @@ import pytest
 
 from soulsgraph.files import read_json, read_parquet, write_json, write_parquet, write_text
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError, whole_folder
 
 _BEYOND_THE_LIMIT = """
@@ -32,7 +33,7 @@ def test_what_is_written_comes_back(tmp_path):
 def test_a_file_that_grows_beyond_what_may_be_written_keeps_the_old_one(tmp_path):
     write_text(tmp_path / "file", "old")
     answer = subprocess.run(
-        [sys.executable, "-c", _BEYOND_THE_LIMIT, str(tmp_path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _BEYOND_THE_LIMIT, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S
     )
     lines = answer.stdout.splitlines()
     assert len(lines) == 2, answer.stderr

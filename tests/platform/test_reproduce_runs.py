@@ -12,6 +12,7 @@ import pytest
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import TABLE_1
+from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()", "rep
 
 
 def reproduce(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=3 * PATIENCE_S)
 
 
 def records(folder: Path, name: str) -> list[dict[str, object]]:
@@ -74,7 +75,7 @@ def test_terminated_and_resumed_equals_uninterrupted(finished, tmp_path):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
     assert f"soulsgraph reproduce --resume --out {out}" in errors
     resumed = reproduce("--resume", "--out", out)

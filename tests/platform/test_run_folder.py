@@ -7,6 +7,7 @@ import pytest
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import ReadError, WriteError
 
 
@@ -80,10 +81,10 @@ def test_two_processes_never_write_one_run(run):
     )
     command = [sys.executable, "-c", code, str(run.path)]
     with run.locked():
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert refused.returncode == 1
     assert "expected no other process writing here, found process" in refused.stderr
-    free = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    free = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert free.stdout.strip() == "locked", free.stderr
     with run.locked():
         pass

@@ -13,6 +13,7 @@ import pytest
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,9 @@ COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 
 
 def soulsgraph(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=cwd)
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=3 * PATIENCE_S, cwd=cwd
+    )
 
 
 def weights(run: Path) -> dict[str, str]:
@@ -63,7 +66,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(finished, tmp_
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "stopped in stage dodge after" in errors
     library = RunFolder.open(run).library

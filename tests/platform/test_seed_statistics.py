@@ -36,7 +36,7 @@ def test_the_interquartile_mean_is_that_of_the_middle_half():
     assert interquartile_mean(range(10)) == np.mean([2, 3, 4, 5, 6, 7])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(scores)
 def test_the_bootstrap_holds_between_the_extremes_and_is_the_same_each_time(values):
     low, high = interquartile_mean_interval(values)

@@ -23,6 +23,7 @@ from soulsgraph_envs.live.settings import load_games
 from soulsgraph_envs.memory.linux_reader import is_running
 from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.state import Raw
+from soulsgraph_envs.testing import PATIENCE_S
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
 
@@ -40,7 +41,7 @@ def test_a_fight_through_the_served_stand_in(tmp_path: Path) -> None:
                 assert device.down() == ()
                 fight(games)
                 server.terminate()
-                assert server.wait(10.0) == 0
+                assert server.wait(PATIENCE_S) == 0
                 assert device.down() == ()
                 assert not is_running(ready["pid"])
                 device.close()

@@ -13,6 +13,7 @@ from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,7 +40,7 @@ def two_games(tmp_path):
 
 def soulsgraph(*words):
     command = [str(SOULSGRAPH), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False)
 
 
 def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, two_games):

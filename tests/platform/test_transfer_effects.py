@@ -46,7 +46,7 @@ def test_the_same_decisions_are_no_change():
 
 
 @given(factor=st.floats(0.0, 3.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_share_kept_is_the_factor_of_the_effect(factor):
     effect = compare_effects(CONTEXT, tried(), tried(effect=factor, seed=1))
     assert effect.kept == pytest.approx(factor, abs=0.1)
@@ -54,7 +54,7 @@ def test_the_share_kept_is_the_factor_of_the_effect(factor):
 
 
 @given(level=st.floats(-5.0, 5.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_what_befalls_every_action_alike_cancels(level):
     effect = compare_effects(CONTEXT, tried(), tried(level=level, seed=1))
     assert effect.kept == pytest.approx(1.0, abs=0.05)

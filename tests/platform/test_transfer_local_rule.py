@@ -53,7 +53,7 @@ def test_the_same_cues_ask_for_nothing():
 
 
 @given(factor=st.sampled_from([0.5, 0.8, 0.94, 1.08]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_another_tempo_is_told_by_its_factor(factor):
     verdict = judge(fight(), fight(rate=0.1 * factor, seed=1))
     assert verdict.adapt

@@ -94,7 +94,7 @@ def test_a_skill_no_better_than_chance_has_nothing_to_transfer():
 
 
 @given(lost=st.floats(0.0, 20.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_first_skill_is_named_exactly_from_a_material_loss_on(lost):
     named = recommended(camera=evidence(shifted=10.0 - lost)) == ["camera"]
     assert named == (lost / 10.0 >= MATERIAL_DROP) or abs(lost / 10.0 - MATERIAL_DROP) < 1e-6

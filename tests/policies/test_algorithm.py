@@ -1,12 +1,10 @@
 """A whole stage without a game: counts, frozen skills, same seed, exact resume."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 
 from soulsgraph_envs.catalogue import load_scenario
@@ -32,13 +30,6 @@ COMPILED: dict[str, Any] = {
     "decisions_per_update": 2,
 }
 EVERYTHING = COMPILED | {"dueling": True, "quantiles": 5}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ray() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 def make_stage(
@@ -258,19 +249,3 @@ def test_learning_improves_the_return() -> None:
         assert episodes is not None
         returns.append(float((episodes.returns / episodes.lengths).mean()))
     assert np.mean(returns[-3:]) > np.mean(returns[:1]) + 0.05
-
-
-@pytest.mark.slow
-def test_remote_runners_share_a_round_and_one_that_dies_stops_nothing() -> None:
-    stage = make_stage(budget=6_000, lanes=8, num_env_runners=2, num_cpus_per_env_runner=1)
-    group = stage.env_runner_group
-    stage.training_step()
-    assert stage.decisions == 128
-    ray.kill(group._worker_manager.actors()[1], no_restart=False)
-    assert run(stage).decisions == 6_000
-    assert stage.updates == (6_000 - 100) // 4
-    expected = stage.weights("heal_attack")
-    for weights in group.foreach_env_runner(lambda runner: runner.get_state()["rl_module"]["heal_attack"]):
-        for name, values in weights.items():
-            np.testing.assert_array_equal(values, expected[name])
-    stage.stop()

@@ -75,7 +75,7 @@ def test_column_that_was_constant_in_training_is_clipped_when_it_changes() -> No
     np.testing.assert_array_equal(networks.q_values(0, near), networks.q_values(0, far))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lanes=st.integers(1, 40), seed=st.integers(0, 100))
 def test_actions_do_not_depend_on_the_number_of_lanes(lanes: int, seed: int) -> None:
     networks, rows = FusedNetworks([_network(skill) for skill in SKILLS]), _rows(lanes, seed)

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -20,7 +20,6 @@ def _vec_normalize() -> VecNormalize:
     return VecNormalize(DummyVecEnv([_Silent]), norm_reward=False)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8))
 def test_statistics_and_observations_equal_vec_normalize(seed: int, sizes: list[int]) -> None:
     random, reference, ours = np.random.default_rng(seed), _vec_normalize(), RunningNormalizer(4)

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_policies.priorities import Priorities, _find
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     capacity=st.integers(1, 70),
     updates=st.lists(st.tuples(st.integers(0, 69), st.floats(0, 100, width=32)), max_size=50),

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_envs.errors import SoulsGraphError
@@ -36,7 +36,6 @@ def _ring(capacity: int, size: int = 2, mirror: Mirror | None = None, **options:
     return ReplayRing(numbers, size, mirror)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=12))
 def test_ring_keeps_the_latest_and_every_row_whole(counts: list[int]) -> None:
     ring, total = _ring(25, observation_clip=1e6), 0

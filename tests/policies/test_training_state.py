@@ -15,6 +15,8 @@ _PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) 
 _KINDS = st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.bool_, np.uint8])
 _ARRAYS = _KINDS.flatmap(lambda kind: arrays(kind, array_shapes(min_dims=0, min_side=0, max_side=4)))
 _NAMES = st.text(min_size=1).filter(lambda name: name != "array")
+#: A test's own list takes the place of every test's.
+_UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 _STATES = st.dictionaries(_NAMES, st.recursive(_PLAIN | _ARRAYS, lambda part: st.dictionaries(_NAMES, part)))
 
 
@@ -33,9 +35,7 @@ def assert_equal(found: object, expected: object) -> None:
         assert type(found) is type(expected)
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=40
-)
+@settings(suppress_health_check=_UNHURRIED, max_examples=40)
 @given(state=_STATES)
 def test_state_comes_back_exactly(state: dict[str, object], tmp_path: Path) -> None:
     write_training_state(tmp_path, state)
@@ -56,7 +56,7 @@ def test_generator_continues_after_a_round_trip(tmp_path: Path) -> None:
     np.testing.assert_array_equal(generator.random(5), other.random(5))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(suppress_health_check=_UNHURRIED, max_examples=30)
 @given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
 def test_any_damaged_byte_is_told(place: int, flip: int, tmp_path: Path) -> None:
     write_training_state(tmp_path, {"numbers": np.arange(50.0), "count": 3})

@@ -16,7 +16,7 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.names import check_key
 from soulsgraph_envs.keys.x11 import open_display
 
-_START_S = 10.0
+_START_S = 120.0
 
 
 class KeyEvent(NamedTuple):

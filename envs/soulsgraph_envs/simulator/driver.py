@@ -30,7 +30,7 @@ class Simulator:
     It never ends an episode: HP stays at 0 and the fight goes on until `reset`. Movement and camera
     bits are held for the tick; any other bit set in a tick is one press in the tick's first frame, of
     which a player takes no notice where it has no such action (`catalogue.supported_controls`). Same
-    seeds and controls give bit-identical lanes.
+    seeds and controls give bit-identical lanes on one kind of processor; another's last bits may differ.
 
     Raises:
         GameError: if `lanes` is below 1 or `tick_s` is not a whole number of frames.

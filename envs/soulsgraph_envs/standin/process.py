@@ -14,8 +14,8 @@ from typing import Any
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.standin.options import StandInOptions
 
-#: The first start after a change compiles the simulator.
-_START_S, _END_S = 60.0, 5.0
+#: The first start after a change compiles the simulator, on a busy machine for minutes.
+_START_S, _ANSWER_S, _END_S = 600.0, 60.0, 5.0
 
 
 class StandInProcess:
@@ -60,7 +60,7 @@ class StandInProcess:
         except BrokenPipeError as error:
             raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
-    def state(self, timeout_s: float = 5.0) -> dict[str, Any]:
+    def state(self, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
         """Ask what truly is, whatever its memory shows."""
         self.tell("state")
         return self.expect("state", timeout_s)
