@@ -60,7 +60,7 @@ class UnknownNameError(SoulsGraphError):
 def shown(value: object) -> str:
     """Return a value as a message shows it: in one line of bounded length, whatever it is."""
     if isinstance(value, int) and abs(value) >= 10**30:
-        return f"a whole number of {value.bit_length()} bits"
+        return f"a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits"
     try:
         text = " ".join(_SHORT.repr(value).split())
     except Exception:  # Any class may fail to print itself.
