@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import SoulsGraphError, shown
 from soulsgraph_policies.graph import SkillGraph
 
 FORMAT_VERSION = 1
@@ -220,7 +220,7 @@ class _Reader:
             value = float(value)
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, kind) or isinstance(value, bool) or not finite:
-            raise LibraryError(f"{self._source}: {key}", f"a value of type {kind.__name__}", repr(value)[:80])
+            raise LibraryError(f"{self._source}: {key}", f"a value of type {kind.__name__}", shown(value))
         return value
 
     def inner(self, key: str) -> _Reader:
@@ -240,7 +240,7 @@ class _Reader:
         pairs: list[Any] = self.take(key, list)
         for pair in pairs:
             if not isinstance(pair, list) or [type(end) for end in pair] != [str, str]:
-                raise LibraryError(f"{self._source}: {key}", "pairs of skills", repr(pair)[:80])
+                raise LibraryError(f"{self._source}: {key}", "pairs of skills", shown(pair))
         return tuple((upstream, skill) for upstream, skill in pairs)
 
     def expect_no_other(self, kind: type, *more: str) -> None:
