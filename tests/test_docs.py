@@ -1,4 +1,4 @@
-"""The pages on real games name what the code has: every setting, write, misbehaviour, key and unverified entry."""
+"""Pages say what code and results have: settings, writes, misbehaviours, keys, unverified entries, win rates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from soulsgraph.table_1 import TABLE_1
 from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.live.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
@@ -65,3 +67,26 @@ def test_the_keys_to_set_are_those_of_the_bindings() -> None:
     cells = [cell.strip() for line in text.splitlines()[3:] for cell in line.strip("|").split(" | ")]
     keys = {key for cell in cells[1::2] for key in cell.strip("| ").split()}
     assert keys == set(bindings.keys)
+
+
+def _result_tables() -> pd.DataFrame:
+    folders = ("seeds-500-519", "seeds-400-409")
+    tables = [pd.read_parquet(_DOCS / "results" / folder / "tables" / "seeds.parquet") for folder in folders]
+    rates = pd.concat(tables)
+    return rates[rates["part"].isin(["a", "b"])]
+
+
+def test_the_readmes_win_rates_are_those_of_the_reports() -> None:
+    text = (_DOCS.parent / "README.md").read_text(encoding="utf-8").split("## Results\n", 1)[1]
+    heading, _, *lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*", text, re.MULTILINE)[:10]
+    ]
+    rates = _result_tables()
+    assert [line[0] for line in lines] == [row.label for row in TABLE_1]
+    for column, (name, first, last) in enumerate(re.findall(r"`(\w+)`, (\d+)-(\d+)", " ".join(heading)), 3):
+        of_seeds = rates[(rates["reproduction"] == name) & rates["seed"].between(int(first), int(last))]
+        assert (of_seeds["seed"].min(), of_seeds["seed"].max()) == (int(first), int(last))
+        for line in lines:
+            percent = of_seeds[of_seeds["label"] == line[0]]["percent"]
+            expected = "" if percent.empty else f"{percent.median():.1f} ({percent.min():.1f}-{percent.max():.1f})"
+            assert line[column] == expected, (name, line[0])
