@@ -153,10 +153,10 @@ def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
     monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     begin = {
-        "curriculum": lambda: curriculum(run=tmp_path / "run"),
-        "train": lambda: train("camera", run=tmp_path / "run"),
-        "baseline": lambda: baseline(run=tmp_path / "run"),
-        "reproduce": lambda: reproduce(out=tmp_path / "run"),
+        "curriculum": lambda: curriculum({}, run=tmp_path / "run"),
+        "train": lambda: train("camera", {}, run=tmp_path / "run"),
+        "baseline": lambda: baseline({}, run=tmp_path / "run"),
+        "reproduce": lambda: reproduce({}, out=tmp_path / "run"),
     }
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(SessionError, match=r"found that it was still starting; try again when"):
