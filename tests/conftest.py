@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, settings
 #: A worker may start a Ray and a game of its own: more workers than this wait for memory, not for processors.
 _MOST_WORKERS = 4
 
+# Before numpy and torch are imported: threads of two workers would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 

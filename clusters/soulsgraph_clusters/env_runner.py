@@ -21,6 +21,7 @@ from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Sampler
 from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.weights import Weights
 
 #: A drain of a real-time game comes back after so long, whether or not anything was collected.
 REAL_TIME_WAIT_S = 5.0
@@ -74,6 +75,10 @@ class SkillGraphEnvRunner(ChunkRunner):
         """Play `skills` by their modules' weights from now on."""
         self._sampler.decisions = self.decisions
         self._sampler.set_networks([self._network(skill) for skill in self.config.skills if skill.name in skills])
+
+    def played_weights(self, skill: str) -> Weights:
+        """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""
+        return (self._sampler.weights(skill) if self.samples else {}) or self.weights(skill)
 
     def _network(self, skill: Skill) -> FrozenNetwork:
         clip = self.config.hyperparameters.observation_clip

@@ -101,15 +101,15 @@ class StageSetup:
         return algorithm
 
     def verify_frozen(self, algorithm: SkillDQN) -> None:
-        """Make sure that every upstream weight is bit for bit what the library holds.
+        """Make sure that every upstream weight, wherever there is one, is bit for bit what the library holds.
 
         Raises:
             SoulsGraphError: naming the skill that changed.
         """
         for name, artifact in self.upstream.items():
-            now = algorithm.weights(name)
+            copies = algorithm.copies(name)
             for key, kept in weights_of(artifact).items():
-                if not np.array_equal(now[key], kept.astype(now[key].dtype)):
+                if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
                     raise SoulsGraphError(
                         f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
                         "changed; this is a defect: report it with the run's plan.json."

@@ -270,6 +270,13 @@ class SkillDQN(DQN):
         own = self.learner.playing_weights() if skill == self.config.trained else self._module(skill).weights()
         return {name: values.copy() for name, values in own.items()}
 
+    def copies(self, skill: str) -> list[Weights]:
+        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays by."""
+        played = self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.played_weights(skill), timeout_seconds=self.config.sample_timeout_s
+        )
+        return [self.weights(skill), *played]
+
     def head_weights(self) -> Weights:
         """Give a copy of the trained skill's head, by name, if it is not the layer that plays."""
         return {name: values.copy() for name, values in self.learner.playing_head().items()}

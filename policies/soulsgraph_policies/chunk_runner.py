@@ -77,6 +77,10 @@ class ChunkRunner(EnvRunner, Checkpointable):
         weights: Weights = self.module[skill].unwrapped().weights()
         return weights
 
+    def played_weights(self, skill: str) -> Weights:
+        """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
+        return self.weights(skill)
+
     def get_spaces(self) -> dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
         """Give the observation and action space of every module."""
         return self.config.skill_spaces()

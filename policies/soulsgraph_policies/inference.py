@@ -20,7 +20,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills.skill import BoundObservation, Skill
 from soulsgraph_envs.state import STATE_SIZE, StateRows
-from soulsgraph_policies.weights import NETWORK
+from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -259,6 +259,20 @@ class FusedNetworks:
             )
         self.networks[index] = network
         self._write(index)
+
+    def weights(self, index: int) -> Weights:
+        """Return a copy of the parameters that one network plays by, under the names of `QNetworkModule.weights`."""
+        network, start = self.networks[index], int(self._tables[index, _PARAMETERS])
+        columns = self._tables[index, _OBSERVATION] + np.arange(len(network.mean))
+        # Only the inverse of the deviation is kept to play by.
+        found: Weights = {MEAN: self._affine[_MEAN, columns], DEVIATION: network.deviation.copy()}
+        for layer, (weight, bias) in enumerate(network.layers):
+            end = start + weight.size
+            # A ReLU without parameters stands between two linear layers.
+            found[f"{NETWORK}.{2 * layer}.weight"] = self._parameters[start:end].reshape(weight.shape[::-1]).T.copy()
+            found[f"{NETWORK}.{2 * layer}.bias"] = self._parameters[end : end + len(bias)].copy()
+            start = end + len(bias)
+        return found
 
     def act(self, rows: StateRows, due: Flags, actions: Actions) -> None:
         """Write greedy actions into `actions` (lanes, skills) wherever `due` (lanes, skills) holds.

@@ -17,6 +17,7 @@ from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.sampler import Sampler
 from soulsgraph_policies.transitions import Chunk, Transitions
+from soulsgraph_policies.weights import Weights
 
 #: Chunks that wait for the learner; when there are more, the oldest are dropped.
 MOST_WAITING = 4096
@@ -71,6 +72,10 @@ class RealTimeSampling:
             self._pending |= {network.skill: network for network in networks}
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread.start()
+
+    def weights(self, skill: str) -> Weights:
+        """Return a copy of the weights that a skill is played by; nothing before the game is opened."""
+        return {} if self._sampler is None else self._sampler.weights(skill)
 
     def sample(self, max_transitions: int, timeout_s: float) -> Chunk | None:
         """Give up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""

@@ -15,6 +15,7 @@ from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.episodes import EpisodeTally
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.transitions import Chunk, Transitions
+from soulsgraph_policies.weights import Weights
 
 #: Maps decisions of the trained skill made so far to the share of random actions.
 Exploration = Callable[[int], float]
@@ -58,6 +59,10 @@ class Sampler:
             return
         for network in networks:
             self._networks.replace(self._combat.position(network.skill), network)
+
+    def weights(self, skill: str) -> Weights:
+        """Return a copy of the weights that a skill is played by; nothing before the first networks are set."""
+        return {} if self._networks is None else self._networks.weights(self._combat.position(skill))
 
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring more than `max_transitions`.

@@ -6,6 +6,7 @@ import pytest
 
 import soulsgraph_envs.soulsgym as soulsgym
 from soulsgraph_envs.soulsgym.wrappers import zero_based
+from soulsgraph_envs.testing import check_agent_learns
 
 
 def make():
@@ -75,27 +76,22 @@ def test_stable_baselines3s_checker_accepts_it(wrap):
 
 
 @pytest.mark.slow
-def test_dqn_learns_from_flat_observations():
-    from stable_baselines3 import DQN
+@pytest.mark.parametrize(
+    ("algorithm", "policy", "make_env"),
+    [
+        ("DQN", "MlpPolicy", lambda: gymnasium.wrappers.FlattenObservation(make())),
+        ("PPO", "MultiInputPolicy", lambda: zero_based(make())),
+        ("PPO", "CnnPolicy", lambda: soulsgym.IudexImgEnv(resolution=(36, 64))),
+    ],
+    ids=["flat", "dictionary", "pictures"],
+)
+def test_stable_baselines_learns_what_pays(algorithm, policy, make_env):
+    import stable_baselines3
 
-    env = gymnasium.wrappers.FlattenObservation(make())
-    agent = DQN("MlpPolicy", env, learning_starts=50, buffer_size=1000, seed=0).learn(200)
-    assert env.action_space.contains(agent.predict(env.reset(seed=0)[0])[0])
-
-
-@pytest.mark.slow
-def test_ppo_learns_from_the_dictionary_once_its_numbers_begin_at_0():
-    from stable_baselines3 import PPO
-
-    env = zero_based(make())
-    agent = PPO("MultiInputPolicy", env, n_steps=64, batch_size=32, seed=0).learn(128)
-    assert env.action_space.contains(agent.predict(env.reset(seed=0)[0])[0])
-
-
-@pytest.mark.slow
-def test_ppo_learns_from_pictures():
-    from stable_baselines3 import PPO
-
-    env = soulsgym.IudexImgEnv(resolution=(36, 64))
-    agent = PPO("CnnPolicy", env, n_steps=32, batch_size=32, n_epochs=1, seed=0).learn(32)
-    assert env.action_space.contains(agent.predict(env.reset(seed=0)[0])[0])
+    options = {"seed": 0, "gamma": 0.0, "learning_rate": 3e-3, "device": "cpu"}
+    if algorithm == "DQN":
+        options |= {"buffer_size": 500, "learning_starts": 16, "exploration_fraction": 0.5}
+    else:
+        options |= {"n_steps": 64}
+    agent = getattr(stable_baselines3, algorithm)
+    check_agent_learns(make_env, lambda env: agent(policy, env, **options).learn(256))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.state import Raw, RawValues
-from soulsgraph_envs.testing import FakeGame, check_game, sample_controls, standing
+from soulsgraph_envs.testing import FakeGame, check_agent_learns, check_game, sample_controls, standing
 
 
 def test_simulator_keeps_the_contract() -> None:
@@ -127,3 +130,19 @@ def test_sampled_controls_are_valid_and_various() -> None:
     assert controls.shape == (200, 4)
     union = np.bitwise_or.reduce(controls, axis=None)
     assert union == sum(Control)
+
+
+@dataclass
+class Indifferent:
+    """An agent that ignores what it is paid."""
+
+    choose: Callable[[], int]
+
+    def predict(self, observation: object) -> tuple[int, None]:
+        return self.choose(), None
+
+
+@pytest.mark.parametrize("choose", [lambda: 0, lambda: 1, partial(np.random.default_rng(0).integers, 2)])
+def test_an_agent_that_learned_nothing_is_found_out(choose: Callable[[], int]) -> None:
+    with pytest.raises(AssertionError, match="34 of 40 actions that pay"):
+        check_agent_learns(lambda: gymnasium.make("CartPole-v1"), lambda env: Indifferent(choose))

@@ -1,10 +1,12 @@
 import json
+import pickle
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -261,12 +263,36 @@ def test_a_place_below_a_file_is_refused_in_one_line(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_nothing_in_the_library_needs_pickle(library, monkeypatch):
-    library.save(_artifact())
+class _Refusing:
+    """Takes the place of every unpickler: whoever makes one is found out."""
 
-    def refuse(*_):
+    def __init__(self, *_, **__):
         raise AssertionError("unpickled")
 
-    monkeypatch.setattr("pickle.loads", refuse)
-    monkeypatch.setattr("pickle.load", refuse)
+
+@pytest.fixture
+def unpickling_refused(monkeypatch):
+    for place in ("pickle", "torch._weights_only_unpickler"):
+        monkeypatch.setattr(f"{place}.Unpickler", _Refusing)
+    for name in ("load", "loads"):  # which make theirs in C
+        monkeypatch.setattr(f"pickle.{name}", _Refusing)
+
+
+def test_nothing_in_the_library_needs_pickle(library, tmp_path, request):
+    library.save(_artifact())
+    pickled, saved, array = tmp_path / "pickled", tmp_path / "saved", tmp_path / "array.npy"
+    pickled.write_bytes(pickle.dumps({"weight": 1.0}))
+    torch.save({"weight": torch.zeros(3)}, saved)
+    np.save(array, np.array([{"weight": 1.0}]), allow_pickle=True)
+    request.getfixturevalue("unpickling_refused")
+    for load in (
+        lambda: pickle.loads(pickled.read_bytes()),
+        lambda: pickle.Unpickler(pickled.open("rb")).load(),
+        lambda: torch.load(saved, weights_only=True),
+        lambda: torch.load(saved, weights_only=False),
+        lambda: np.load(array, allow_pickle=True),
+    ):
+        with pytest.raises((AssertionError, TypeError, pickle.UnpicklingError)) as caught:
+            load()
+        assert "unpickled" in str(caught.value), "the guard notices every way"
     library.load("camera")

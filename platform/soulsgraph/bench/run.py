@@ -25,12 +25,11 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
         return
     # Imported here: torch, ray and stable-baselines3 take seconds.
-    from soulsgraph.bench.training import bench_stock, bench_training
+    from soulsgraph.bench.training import bench_training
 
     for skill in ("dodge", "heal_attack"):
         for lanes, steps in ((1, 3_000), (32, 10_000)):
             yield from bench_training(skill, lanes, steps, rounds)
-    yield bench_stock("heal_attack", rounds=1)
 
 
 def describe(result: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
@@ -19,8 +20,9 @@ _FRAGMENT = 16
 class StockDQN:
     """Train one skill of the graph with stock RLlib, the others in `policies` but not in `policies_to_train`.
 
-    RLlib counts steps in control ticks: one update follows every four. They come in fours for sixteen
-    ticks, because its episodes cannot be cut while a skill is yet to end its first decision.
+    RLlib's own filter normalises observations. It counts steps in control ticks and trains after sixteen,
+    because its episodes cannot be cut while a skill is yet to end its first decision; `training_intensity` is set
+    anew each time, to the updates that are owed for the decisions of the trained skill.
     """
 
     def __init__(self, skill: str, scenario: str, numbers: DQNHyperparameters) -> None:
@@ -30,7 +32,11 @@ class StockDQN:
         config = (
             DQNConfig()
             .environment(_ENV)
-            .env_runners(num_env_runners=0, rollout_fragment_length=_FRAGMENT)
+            .env_runners(
+                num_env_runners=0,
+                rollout_fragment_length=_FRAGMENT,
+                env_to_module_connector=lambda *_, **__: MeanStdFilter(multi_agent=True),
+            )
             .multi_agent(
                 policies=set(skills), policy_mapping_fn=lambda agent, *_, **__: agent, policies_to_train=[skill]
             )
@@ -49,22 +55,37 @@ class StockDQN:
                 double_q=False,
                 dueling=False,
                 n_step=1,
-                training_intensity=numbers.batch_size / numbers.decisions_per_update,
                 replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.replay_capacity},
             )
             .debugging(seed=0)
         )
         self._algorithm = config.build_algo()
-        self._skill = skill
+        self._skill, self._numbers = skill, numbers
 
     @property
     def decisions(self) -> int:
         """Decisions of the trained skill so far."""
         return int(self._algorithm.local_replay_buffer.get_num_timesteps(self._skill))
 
+    @property
+    def updates(self) -> int:
+        """Updates of the trained skill so far."""
+        ((_, optimizer),) = self._algorithm.learner_group._learner.get_optimizers_for_module(self._skill)
+        return max((int(state["step"]) for state in optimizer.state.values()), default=0)
+
+    def warm_up(self) -> None:
+        """Train until updates are owed: RLlib takes one in every training step, before the learning start too."""
+        while self._numbers.updates_owed(self.decisions, self.updates) < 1:
+            self.train(1)
+
     def train(self, training_steps: int) -> None:
-        """Run so many of RLlib's training steps."""
+        """Run so many of RLlib's training steps, of 16 ticks each."""
         for _ in range(training_steps):
+            owed = max(self._numbers.updates_owed(self.decisions, self.updates), 1)
+            config = self._algorithm.config.copy(copy_frozen=False)
+            # In rows of batches for every tick.
+            self._algorithm.config = config.training(training_intensity=owed * self._numbers.batch_size / _FRAGMENT)
+            self._algorithm.config.freeze()
             self._algorithm.training_step()
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN, and stock RLlib's.
+"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's.
 
-Both sides train the same skill in the same simulator with the same fused frozen chain and the same
-hyperparameters, on one torch thread; their rounds are interleaved and their updates counted.
+All train the same skill in the same simulator with the same hyperparameters, normalised observations and as many
+updates for as many decisions, on one torch thread; their rounds are interleaved and their updates counted. Ours
+and stable-baselines3's play the same fused frozen chain; stock RLlib plays every skill by a module of its own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _BUDGET, _EXPLORATION = 1_000_000, 0.05
 _SCENARIO = "iudex-phase1"
 #: Decisions before the clocks start: past the learning start, with everything compiled.
 _WARM_UP = 2_000
+#: Its training steps in a round: it is some hundred times slower.
 _STOCK_STEPS = 8
 
 
@@ -47,26 +49,14 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
             _contender(Measurement("soulsgraph", "skill steps"), *_train_ours(algorithm, steps)),
             _contender(Measurement("stable-baselines3", "skill steps"), *_train_theirs(model, steps)),
         ]
+        stock = StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
+        if stock:
+            contenders.append(_contender(Measurement("stock RLlib DQN", "skill steps"), *_train_stock(stock)))
         interleave(rounds, [run for run, _ in contenders])
         algorithm.stop()
+        if stock:
+            stock.close()
     return [finish() | {"skill": skill, "lanes": lanes} for _, finish in contenders]
-
-
-def bench_stock(skill: str, rounds: int) -> dict[str, Any]:
-    """Measure stock RLlib's DQN on the multi-agent face, one update for four control ticks."""
-    torch.set_num_threads(1)
-    with connect():
-        stock = StockDQN(skill, _SCENARIO, skill_hyperparameters(_BUDGET))
-        stock.train(10)
-        measurement = Measurement("stock RLlib DQN", "skill steps")
-
-        def run() -> None:
-            with measurement.round(lambda: stock.decisions):
-                stock.train(_STOCK_STEPS)
-
-        interleave(rounds, [run])
-        stock.close()
-    return measurement.to_dict() | {"skill": skill, "lanes": 1}
 
 
 def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
@@ -115,6 +105,11 @@ def _train_theirs(model: DQN, steps: int) -> Trainer:
         model.learn(steps, log_interval=None, reset_num_timesteps=False)
 
     return train, lambda: int(model.num_timesteps), lambda: int(model._n_updates)
+
+
+def _train_stock(stock: StockDQN) -> Trainer:
+    stock.warm_up()
+    return lambda: stock.train(_STOCK_STEPS), lambda: stock.decisions, lambda: stock.updates
 
 
 def _contender(
