@@ -83,7 +83,9 @@ def test_the_readmes_win_rates_are_those_of_the_reports() -> None:
     ]
     rates = _result_tables()
     assert [line[0] for line in lines] == [row.label for row in TABLE_1]
-    for column, (name, first, last) in enumerate(re.findall(r"`(\w+)`, (\d+)-(\d+)", " ".join(heading)), 3):
+    groups = re.findall(r"`(\w+)`, (\d+)-(\d+)", " ".join(heading))
+    assert len(groups) == len(heading) - 3 > 0
+    for column, (name, first, last) in enumerate(groups, 3):
         of_seeds = rates[(rates["reproduction"] == name) & rates["seed"].between(int(first), int(last))]
         assert (of_seeds["seed"].min(), of_seeds["seed"].max()) == (int(first), int(last))
         for line in lines:

@@ -139,7 +139,7 @@ def _check_token() -> None:
             f"{_MODE}: expected {' or '.join(_MODES)}, found {mode!r}, by which Ray would ask nobody for a token; "
             "set it to token."
         )
-    if mode.lower() == "disabled" or path is None or os.environ.get("RAY_AUTH_TOKEN"):
+    if mode.lower() == "disabled" or not path or os.environ.get("RAY_AUTH_TOKEN"):
         return
     try:
         found = "" if Path(path).read_text(encoding="utf-8").strip() else "an empty file"

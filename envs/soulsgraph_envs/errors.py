@@ -13,6 +13,7 @@ import gymnasium
 _MOST_LISTED = 8
 #: Characters of a value that a message shows at most.
 _MOST_SHOWN = 80
+_LONGEST_PATH = 4096
 #: So many ticks at most may be doubtful when an episode is lost: a sampler holds back what is younger.
 MOST_DOUBTFUL_TICKS = 30
 
@@ -50,7 +51,8 @@ class UnknownNameError(SoulsGraphError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         # A name is shown whole, for it may be a path; anything else may be of any length.
-        text, found = (name, repr(name)) if isinstance(name, str) else (shown(name), shown(name))
+        text = name[:_LONGEST_PATH] if isinstance(name, str) else shown(name)
+        found = repr(text) if isinstance(name, str) else text
         choices = list(known)
         close = get_close_matches(text, choices, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -15,10 +15,10 @@ from soulsgraph.files import command_line, read_json, write_json
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph_envs.errors import SoulsGraphError, shown
 from soulsgraph_envs.schema import Where, read_table
-from soulsgraph_policies.atomic import reading, writing
+from soulsgraph_policies.atomic import check_writable, reading, writing
 from soulsgraph_policies.library import SkillLibrary
 
-_FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
+_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
 _PLAN, _LOCK = "plan.json", ".lock"
 _ANOTHER, _ANY = "name another folder with --run", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
@@ -74,9 +74,11 @@ class RunFolder:
 
         Raises:
             RunFolderError: if something is in the folder already.
+            WriteError: if it cannot be written.
             DataError: if the plan needs more memory than this machine may spare.
         """
         require_empty(path, "run", _PLAN, _ANOTHER)
+        check_writable(path)
         plan.check_memory()
         return cls(path, plan)
 
@@ -86,13 +88,13 @@ class RunFolder:
         return (self.path / _PLAN).is_file()
 
     def begin(self) -> None:
-        """Write the plan, unless it is there already.
+        """Write the plan.
 
         Raises:
+            RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        if self.begun:
-            return
+        require_empty(self.path, "run", _PLAN, _ANOTHER)
         plan = self.plan
         graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
         header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
@@ -113,7 +115,8 @@ class RunFolder:
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
-        if (version := values.get("format_version")) != _FORMAT_VERSION:
+        version = values.get("format_version")
+        if type(version) is not int or version not in _READ_VERSIONS:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
         begun = read_table(_Begun, values, Where(file, remedy=_REMEDY, saved=True))
@@ -121,8 +124,10 @@ class RunFolder:
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
             raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
-        # A shipped scenario goes with the version of the package; a file of one's own may be edited.
-        if plan.scenario.endswith(".toml") and begun.scenario_digest != scenario_digest(plan.scenario):
+        # A shipped scenario goes with the version of the package; a file of one's own may be edited. Version 1 had
+        # digests of another rule, which say nothing any more.
+        own = plan.scenario.endswith(".toml") and version > 1
+        if own and begun.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
             raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
         return cls(path, plan)
@@ -180,11 +185,17 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
         SoulsGraphError: naming the field, the folder's value and the value given.
     """
     for name, value in given.items():
-        if value != (kept := getattr(plan, name)):
+        if value != (kept := _in_force(plan, name)):
             kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
             raise SoulsGraphError(
                 f"{folder}: its plan has {name} = {kept}, found {value}; leave the option out or {another}."
             )
+
+
+def _in_force(plan: object, name: str) -> Any:
+    """Return a field's value, or what the plan's preset has in its place where it is None."""
+    kept = getattr(plan, name)
+    return getattr(getattr(plan, "method", None), name, None) if kept is None else kept
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.env import FROZEN_SPEED
-from soulsgraph_envs.eldengym.errors import OptionError, ResetNeededError, RewardTypeError, SimulatedGameWarning
+from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import load_keys
 from soulsgraph_envs.eldengym.testing import FakeWorld
-from soulsgraph_envs.errors import DataError, GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning"),

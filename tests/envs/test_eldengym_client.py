@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.eldengym import AttributeEnv, EldenClient, EldenGymEnv
 from soulsgraph_envs.eldengym.testing import FakeWorld
 from soulsgraph_envs.errors import GameError, UnknownNameError
 
@@ -115,3 +115,18 @@ def test_distances_are_taken_in_one_frame_of_coordinates() -> None:
     observation, info = by_bits.reset(seed=0)
     assert (observation["dist_to_boss"], observation["boss_z_relative"]) == (5.0, 0.0)
     assert (info["player_xyz"], info["boss_xyz"]) == ((1000.0, 0.0, 50.0), (1003.0, 4.0, 50.0))
+
+
+def test_a_place_from_an_observation_is_written_as_numbers_of_the_server() -> None:
+    kinds = []
+
+    class Recording(EldenClient):
+        def __init__(self) -> None:
+            """Connect to nothing."""
+
+        def set_attribute(self, name: str, value: Any, value_type: str) -> dict[str, Any]:
+            kinds.append((type(value).__name__, value_type))
+            return {"success": True, "message": ""}
+
+    Recording()._write({"x": np.float64(1.5), "y": 2, "z": np.int64(3), "on": True})
+    assert kinds == [("float64", "float"), ("int", "int"), ("int64", "int"), ("bool", "bool")]

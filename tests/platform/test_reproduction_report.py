@@ -225,3 +225,12 @@ def test_records_that_no_statistics_can_be_made_of_are_refused(tmp_path, table, 
 def test_a_folder_given_twice_is_refused(paper):
     with pytest.raises(SoulsGraphError, match="expected each folder once"):
         load_reproductions([paper, paper.parent / "." / paper.name])
+
+
+def test_records_from_before_seconds_were_kept_are_still_reported(paper, tmp_path):
+    folder = write_synthetic_records(tmp_path / "old", seeds=range(300, 303))
+    for name, columns in COLUMNS.items():
+        file = folder / "records" / f"{name}.parquet"
+        kept = [column for column in columns if "seconds" not in column]
+        write_rows(file, [{column: row[column] for column in kept} for row in read_rows(file)])
+    assert "### Table 1" in write_report([folder], tmp_path / "report").read_text()

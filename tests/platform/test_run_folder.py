@@ -56,8 +56,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=2)
-    with pytest.raises(RunFolderError, match="expected format version 1, found 2"):
+    _change(run, format_version=3)
+    with pytest.raises(RunFolderError, match="expected format version 2, found 3"):
         RunFolder.open(run.path)
 
 
@@ -88,3 +88,28 @@ def test_two_processes_never_write_one_run(run):
     assert free.stdout.strip() == "locked", free.stderr
     with run.locked():
         pass
+
+
+def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
+    planned = RunFolder.planned(tmp_path / "run", Plan(scale=0.01))
+    assert not planned.path.exists()
+    RunFolder.create(tmp_path / "run", Plan(scale=0.02))
+    with pytest.raises(RunFolderError, match=r"found a run; go on with --resume"):
+        planned.begin()
+    assert RunFolder.open(tmp_path / "run").plan.scale == 0.02
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError):
+        RunFolder.planned(tmp_path / "file" / "run", Plan(scale=0.01))
+
+
+def test_a_run_of_format_version_1_opens_though_its_digest_is_of_another_rule(tmp_path):
+    (tmp_path / "own.toml").write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 3\n')
+    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(tmp_path / "own.toml"), scale=0.01))
+    _change(run, format_version=1, scenario_digest="0" * 64)
+    assert RunFolder.open(run.path).plan == run.plan
+    _change(run, format_version=2)
+    with pytest.raises(RunFolderError, match="it changed"):
+        RunFolder.open(run.path)

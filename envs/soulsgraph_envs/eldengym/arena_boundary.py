@@ -15,6 +15,7 @@ import numpy.typing as npt
 from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.options import check_between
 from soulsgraph_envs.errors import DataError
+from soulsgraph_envs.schema import Where, parse
 
 Points = npt.NDArray[np.float64]
 
@@ -204,7 +205,7 @@ def _encloses(start: Points, end: Points, x: float, y: float) -> bool:
 def _read(path: str | Path, key: str) -> dict[str, Any]:
     """Read a JSON file whose `key` has a list of points."""
     try:
-        values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        values: dict[str, Any] = parse(Path(path).read_text(encoding="utf-8"), json.loads, Where(Path(path)))
         list(values[key])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(path, key, "a list of points", repr(error)) from error

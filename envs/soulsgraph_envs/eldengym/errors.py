@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium
-
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 
 
@@ -17,10 +15,6 @@ class UnknownOptionError(UnknownNameError, OptionError):
 
 class RewardTypeError(SoulsGraphError, TypeError):
     """A reward without the methods of a `RewardFunction`; EldenGym raises a `TypeError`."""
-
-
-class ResetNeededError(SoulsGraphError, gymnasium.error.ResetNeeded):
-    """Something that needs a fight under way, asked for before the first reset."""
 
 
 class SimulatedGameWarning(UserWarning):

@@ -11,10 +11,11 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.errors import OptionError, ResetNeededError
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.options import check_action, check_at_least, check_choice, check_reward
 from soulsgraph_envs.eldengym.rewards import RewardFunction
 from soulsgraph_envs.eldengym.world import Frame, World
+from soulsgraph_envs.errors import ResetNeededError
 from soulsgraph_envs.simulator.render import is_size
 from soulsgraph_envs.streams import checked_seed
 
@@ -110,7 +111,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
     def _seen(self) -> Frame:
         if self._frame is None:
-            raise ResetNeededError("expected a fight under way, found none: call reset first.")
+            raise ResetNeededError
         return self._frame
 
     def _shared_info(self, values: Mapping[str, float]) -> Info:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -21,7 +22,7 @@ def check_reward(reward: object) -> None:
         lacks = f" without {' and '.join(missing)}" if missing else ", a class: make an object of it"
         raise RewardTypeError(
             f"reward_function: expected an object with the methods {' and '.join(_REWARD_METHODS)}, such as one of a "
-            f"class derived from RewardFunction; found {reward!r}{lacks}."
+            f"class derived from RewardFunction; found {shown(reward)}{lacks}."
         )
 
 
@@ -37,19 +38,18 @@ def check_action(space: Space[Any], action: object) -> None:
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise `OptionError` for a value that is not among the choices."""
-    if value not in choices:
-        raise OptionError(
-            f"{name}: expected one of {', '.join(map(str, choices))}; found {value!r}, which is not offered."
-        )
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        listed = ", ".join(map(str, choices))
+        raise OptionError(f"{name}: expected one of {listed}; found {shown(value)}, which is not offered.")
 
 
 def check_between(name: str, value: float, low: float, high: float) -> None:
     """Raise `OptionError` for a number outside [low, high]."""
     if not (isinstance(value, Real) and low <= value <= high):
-        raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {value!r}.")
+        raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {shown(value)}.")
 
 
 def check_at_least(name: str, value: float | None, low: float) -> None:
     """Raise `OptionError` for anything but a number of at least `low`; None passes."""
-    if value is not None and not (isinstance(value, Real) and value >= low):
-        raise OptionError(f"{name}: expected at least {low}, found {value!r}.")
+    if value is not None and not (isinstance(value, Real) and low <= value < math.inf):
+        raise OptionError(f"{name}: expected at least {low}, found {shown(value)}.")

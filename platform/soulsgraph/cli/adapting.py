@@ -24,6 +24,8 @@ from soulsgraph.cli.place import check_ray, display_of, make_console, print_json
 from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.live.settings import load_games
+from soulsgraph_policies.atomic import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +65,8 @@ def adapt(
     chosen = named_skills(run, skills)
     if chosen is None:
         check_ray(session)
+        if session.games is not None:
+            load_games(session.games)
         chosen = _recommended(run, source, scenario, session)
         console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}", highlight=False)
     cards: list[SkillCard] = []
@@ -167,8 +171,8 @@ def retention(
     from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 
     runs, console = open_seeds(folders), make_console(output)
+    printing, found = Printing(console, output, out), {}
     check_chains({seed: domain_chain(run) for seed, run in runs.items()})
-    found = {}
     for seed, run in runs.items():
         with run.locked():
             found[seed] = judge_retention(run, judging.episodes, judging.seed, display_of(output))
@@ -177,7 +181,7 @@ def retention(
         console.print(found[seed].to_rich())
         console.print("\n".join(found[seed].lines()), highlight=False, soft_wrap=True)
     tables = {"retention": win_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
-    together = Printing(console, output, out).together(tables, shown=len(runs) > 1)
+    together = printing.together(tables, shown=len(runs) > 1)
     if output.json:
         (single, *more) = found.values()
         print_json(together if more else single.to_dict())
@@ -185,11 +189,19 @@ def retention(
 
 @dataclass(frozen=True)
 class Printing:
-    """Where the tables of several seeds go: the console, and a folder if one was named."""
+    """Where the tables of several seeds go: the console, and a folder if one was named.
+
+    Raises:
+        WriteError: if the folder cannot be written.
+    """
 
     console: Console
     output: OutputOptions
     folder: Path | None
+
+    def __post_init__(self) -> None:
+        if self.folder is not None:
+            check_writable(self.folder)
 
     def together(self, tables: Mapping[str, SeedsTable], shown: bool) -> Any:
         """Print the tables where there are several seeds, write them where a folder was named; give them plain."""

@@ -107,7 +107,7 @@ def train(
         if upstream := folder.plan.skill_graph.upstream(skill):
             raise SoulsGraphError(
                 f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
-                f"begin it with: {command_line('train', upstream[0], '--run', run)}."
+                f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
             )
     with workplace(folder, session) as place:
         cards = train_stages(place, (stage,), make_console(session))

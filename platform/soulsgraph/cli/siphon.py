@@ -35,12 +35,12 @@ def serve_siphon(
         process: Name of the process to serve in place of a stand-in, such as DarkSoulsIII.exe.
         settings: Games file to write once it serves, for commands that take --games.
     """
+    if pid and process:
+        raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
     serving.check()
     from soulsgraph_envs.siphon.server import SiphonServer
     from soulsgraph_envs.standin.starting import ended_by_signals
 
-    if pid and process:
-        raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; give one.")
     game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
     with ended_by_signals(), game as find_pid:
         server = SiphonServer(serving, find_pid, captured_slots=not (pid or process))

@@ -67,8 +67,8 @@ def draw_baseline(reproduction: Reproduction) -> Figure | None:
 def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
     """Draw how long dodge's episodes last, in decisions (Figure 6) and in seconds; None without a curve."""
     place = {"unit": "skills", "skill": "dodge", "scenario": PHASE_1}
-    training, greedy = reproduction.training, reproduction.curves
-    if seed_curves(training, "episode_length", **place) is seed_curves(greedy, "length", **place) is None:
+    training = seed_curves(reproduction.training, "episode_length", **place)
+    if training is None and seed_curves(reproduction.curves, "length", **place) is None:
         return None
     with rc_context(STYLE):
         figure = Figure(figsize=(13.0, 4.4))

@@ -35,6 +35,8 @@ COLUMNS = {
     ),
     "measures": ("preset", "seed", "name", "value", "count"),
 }  # fmt: skip
+#: Columns that records from before they were kept lack: nothing is shown of them then.
+_LATER = ("mean_seconds", "seconds", "episode_seconds")
 #: Parts of Table 1; the other settings are `extra` or `reference`.
 TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
@@ -173,6 +175,8 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
         return []
     remedy = _remedy(path.parents[1])
     rows = read_rows(path, remedy)
+    later = dict.fromkeys(name for name in _LATER if name in columns)
+    rows = [later | row for row in rows]
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
         raise SoulsGraphError(

@@ -18,7 +18,9 @@ from soulsgraph.reproduction.protocol import HOME, SHIFTED, Protocol, Unit
 from soulsgraph.run_folder import RunFolder, locked, require_empty
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where, read_table, read_value
+from soulsgraph_policies.atomic import check_writable
 
+_ANOTHER = "name another folder with --out"
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with --out"
 
@@ -66,8 +68,10 @@ class ReproductionFolder:
 
         Raises:
             RunFolderError: if something is in the folder already.
+            WriteError: if it cannot be written.
         """
-        require_empty(path, "reproduction", DESCRIPTION, "name another folder with --out")
+        require_empty(path, "reproduction", DESCRIPTION, _ANOTHER)
+        check_writable(path)
         return cls(path, protocol)
 
     @property
@@ -76,13 +80,14 @@ class ReproductionFolder:
         return (self.path / DESCRIPTION).is_file()
 
     def begin(self) -> None:
-        """Write the plan, unless it is there already.
+        """Write the plan.
 
         Raises:
+            RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        if not self.begun:
-            self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
+        require_empty(self.path, "reproduction", DESCRIPTION, _ANOTHER)
+        self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -190,8 +195,8 @@ def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
     """Refuse to go on in fights whose data changed: seeds of different fights say nothing together."""
     if begun != (now := _fights()):
         raise SoulsGraphError(
-            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed; "
-            "restore them or begin a new folder with --out."
+            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
+            "or that an earlier version wrote it; restore them or begin a new folder with --out."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,8 @@ class EldenClient(SiphonClient, GameNames):
 
     def _write(self, values: Mapping[str, float]) -> None:
         for name, value in values.items():
-            _demand(name, self.set_attribute(name, value, type(value).__name__))
+            kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, Integral) else "float"
+            _demand(name, self.set_attribute(name, value, kind))
 
     def _wait(self, seconds: float) -> None:
         time.sleep(seconds)
