@@ -28,6 +28,7 @@ HOLDING = """
 import os, signal, sys, time
 from soulsgraph_envs.keys.held_keys import HeldKeys
 from soulsgraph_envs.keys.opening import open_key_device
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored where the tests run in the background.
 held = HeldKeys(open_key_device(sys.argv[1]))
 held.hold(("w", "a", "mouse_left"))
 print("holding", flush=True)

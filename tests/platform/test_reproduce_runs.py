@@ -49,7 +49,8 @@ def test_measures_and_learning_are_recorded(finished):
     assert {f"{skill} return scripted" for skill in ("camera", "lock_on", "movement")} <= measures.keys()
     for policy in ("random", "trained", "idle"):
         assert 0.1 <= measures[f"dodge seconds {policy}"] / measures[f"dodge length {policy}"] <= 0.5
-    assert measures["dodge seconds idle"] == pytest.approx(0.1 * measures["dodge length idle"], abs=0.05)
+    # The first decision may wait for up to five ticks.
+    assert measures["dodge seconds idle"] == pytest.approx(0.1 * measures["dodge length idle"], abs=0.5)
     assert sum(value for name, value in measures.items() if name.startswith("share of ")) == pytest.approx(1.0)
     learned = {(row["skill"], row["scenario"]) for row in records(finished, "curves")}
     assert {("dodge", "iudex-phase1"), ("dodge", "iudex-phase2"), ("end_to_end", "iudex-phase1")} <= learned
