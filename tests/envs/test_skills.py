@@ -199,7 +199,7 @@ _DODGE = st.sampled_from(["alive", "damage", "stamina", "stamina_threshold", "ne
     st.dictionaries(st.sampled_from(["hp_window", "animations", "observations", "camera", "new"]), _VALUES, max_size=2),
     st.none() | st.dictionaries(_DODGE, _VALUES, max_size=2),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_options_file_is_valid_or_refused_in_one_line(tmp_path_factory, values, dodge):
     path = tmp_path_factory.mktemp("options") / "options.toml"
     lines = [f"{key} = {_toml(value)}" for key, value in (values | ({} if dodge is None else {"dodge": dodge})).items()]
