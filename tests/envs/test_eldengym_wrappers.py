@@ -291,8 +291,11 @@ def test_boundaries_are_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="polygon"):
         ArenaBoundary.load(path)
     path.write_text('{"player_path": [{"global_x": 1, "global_y": NaN}, {"global_x": 2, "global_y": 2}, 3]}')
-    with pytest.raises(DataError, match="global_x"):
+    with pytest.raises(DataError, match=r"player_path\[0\].global_y: expected a finite number"):
         ArenaBoundary.from_path_data(path)
     path.write_text('{"player_path": [{"x": 1}]}')
     with pytest.raises(DataError, match="global_x"):
         ArenaBoundary.from_path_data(path)
+    path.write_text('{"polygon": ' + "[" * 100_000)
+    with pytest.raises(DataError, match="arena.json"):
+        ArenaBoundary.load(path)
