@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from soulsgraph.cli.commands import baseline, curriculum, train
 from soulsgraph.cli.reproducing import reproduce
 from soulsgraph_clusters import local_ray as module
 from soulsgraph_clusters.local_ray import SessionError, local_ray
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 _SESSION = """
 import http.client, ipaddress, json, os, stat, sys
@@ -84,20 +84,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run_session(environment: dict[str, str], ending: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     command = [sys.executable, "-c", _SESSION.replace("ENDING", ending)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout, ended.stderr
     return ended, json.loads(ended.stdout)
 
 
 def await_end(said: dict[str, Any]) -> None:
     """Wait until neither processes nor files of a session are left."""
-    deadline = time.monotonic() + 120.0
-    left = [pid for pid in said["processes"] if psutil.pid_exists(pid)]
-    while (left or Path(said["folder"]).exists()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-        left = [pid for pid in left if psutil.pid_exists(pid)]
-    assert not left
-    assert not Path(said["folder"]).exists()
+    until(lambda: not any(psutil.pid_exists(pid) for pid in said["processes"]), "the end of every process")
+    until(lambda: not Path(said["folder"]).exists(), "the end of the folder")
 
 
 @pytest.mark.slow
@@ -134,7 +129,9 @@ def test_a_start_does_not_wait_for_a_slow_agent(environment: dict[str, str], tmp
         "with connect('local', num_cpus=1): print(ray.get(ray.remote(lambda: 42).remote()))"
     )
     changed = environment | {"PYTHONPATH": path}
-    ended = subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (ended.returncode, ended.stdout.strip()) == (0, "42"), ended.stderr
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import dist
 
@@ -26,6 +26,7 @@ from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.siphon.testing import served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"
@@ -36,13 +37,6 @@ def host(screen: str) -> Iterator[str]:
     serving, options = Serving("127.0.0.1:0", display=screen), StandInOptions(map=MAP, at="bonfire", display=screen)
     with served_stand_in(serving, options) as served:
         yield served.server.address
-
-
-def until(met: Callable[[], bool], limit_s: float = 90.0) -> None:
-    give_up = time.monotonic() + limit_s
-    while not met():
-        assert time.monotonic() < give_up, f"it did not come in {limit_s:g} s"
-        time.sleep(0.05)
 
 
 def is_at_title(client: SiphonClient) -> bool:

@@ -297,5 +297,5 @@ def test_boundaries_are_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="global_x"):
         ArenaBoundary.from_path_data(path)
     path.write_text('{"polygon": ' + "[" * 100_000)
-    with pytest.raises(DataError, match="arena.json"):
+    with pytest.raises(DataError, match=r"arena\.json"):
         ArenaBoundary.load(path)

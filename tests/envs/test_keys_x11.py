@@ -277,7 +277,7 @@ def test_a_window_of_another_pid_namespace_is_found_by_the_games_own_process(dis
             find_window("contained", os.getpid(), display)
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_window_of_the_process_itself_comes_before_one_of_its_id_in_a_namespace() -> None:

@@ -193,7 +193,7 @@ def test_the_folder_of_a_killed_one_goes_when_the_next_starts(display: str, temp
         (left,) = temporary.iterdir()
         assert str(killed.pid) not in left.name
         os.kill(killed.pid, signal.SIGKILL)
-        killed.wait(20.0)
+        killed.wait(PATIENCE_S)
     assert left.exists()
     with StandInProcess(StandInOptions(display=display)):
         (own,) = temporary.iterdir()

@@ -33,7 +33,7 @@ def test_a_folder_is_its_owners_alone_and_goes_at_the_end(tmp_path: Path) -> Non
 
 def test_a_killed_process_leaves_its_folder_to_the_next_one_which_spares_those_in_use(tmp_path: Path) -> None:
     with temporary_folder("some-", tmp_path) as ours:
-        subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], timeout=120)
+        subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], timeout=600)
         (killed,) = set(tmp_path.iterdir()) - {ours}
         assert (killed / "file").exists()
         with temporary_folder("other-", tmp_path):
