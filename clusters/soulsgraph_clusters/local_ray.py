@@ -65,7 +65,7 @@ class SessionError(SoulsGraphError):
 def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None = None) -> Iterator[str]:
     """Start Ray and yield its address, host:port; it and its files go at the end, or when this process dies.
 
-    It offers so many processors, this machine's if not given, and the resources.
+    It offers `num_cpus` processors, this machine's if not given, and the resources.
 
     Raises:
         SessionError: if it does not start in time; nothing of it is left then.

@@ -63,14 +63,14 @@ class User32Window:
             raise GameError(f"window {self.title!r}: expected it to come to the front, Windows refused; click it once.")
 
     def focused(self) -> bool:
-        """Tell whether the window is at the front and not minimised, which may leave it the one at the front."""
+        """Return whether the window is at the front and not minimised, which may leave it the one at the front."""
         self._demand(self._user32.IsWindow(self._handle))
         front = self._user32.GetForegroundWindow
         front.restype = ctypes.c_void_p
         return bool(front() == self._handle.value) and not self._user32.IsIconic(self._handle)
 
     def geometry(self) -> Geometry:
-        """Give the place and size of the window's inside; a minimised window, which has none, is a `GameError`."""
+        """Return the place and size of the window's inside; a minimised window, which has none, is a `GameError`."""
         inside, corner = _Rectangle(), _Point(0, 0)
         self._demand(self._user32.IsWindow(self._handle))
         if self._user32.IsIconic(self._handle):
@@ -138,12 +138,12 @@ def user32_layout() -> Layout:
 
 
 def is_administrator() -> bool:
-    """Tell whether this process runs with an administrator's rights."""
+    """Return whether this process runs with an administrator's rights."""
     return bool(_library("shell32").IsUserAnAdmin())
 
 
 def is_key_down(virtual_key: int) -> bool:
-    """Tell whether Windows counts a key as down, by its virtual-key code of winuser.h."""
+    """Return whether Windows counts a key as down, by its virtual-key code of winuser.h."""
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
 
 

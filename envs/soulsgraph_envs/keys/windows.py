@@ -53,7 +53,7 @@ class Window(Protocol):
         ...
 
     def focused(self) -> bool:
-        """Tell whether keys reach it; never those of a minimised window."""
+        """Return whether keys reach it; never those of a minimised window."""
         ...
 
     def geometry(self) -> Geometry:

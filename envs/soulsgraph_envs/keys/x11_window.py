@@ -40,7 +40,7 @@ class X11Window:
             self._display.sync()
 
     def focused(self) -> bool:
-        """Tell whether the keyboard goes to the window or to one within it; never while it is minimised."""
+        """Return whether the keyboard goes to the window or to one within it; never while it is minimised."""
         with self._asking():
             self._window.get_geometry()
             inner = self._display.get_input_focus().focus
@@ -49,7 +49,7 @@ class X11Window:
             return not isinstance(inner, int) and not _is_minimised(self._display, self._window)
 
     def geometry(self) -> Geometry:
-        """Give the window's place and size."""
+        """Return the window's place and size."""
         with self._asking():
             size = self._window.get_geometry()
             corner = self._root.translate_coords(self._window, 0, 0)
@@ -146,7 +146,7 @@ def x11_layout(display: str = "") -> Layout:
 
 
 def _titled(display: Any, parent: Any) -> Iterator[_Found]:
-    """Give every window on the screen or minimised that has a title, below `parent`."""
+    """Return every window on the screen or minimised that has a title, below `parent`."""
     from Xlib import X
     from Xlib.error import BadWindow
 
@@ -168,7 +168,7 @@ def _title(display: Any, window: Any) -> str:
 
 
 def _is_minimised(display: Any, window: Any) -> bool:
-    """Tell whether the window manager has minimised a window, which it may keep mapped for previews."""
+    """Return whether the window manager has minimised a window, which it may keep mapped for previews."""
     from Xlib.Xutil import IconicState
 
     state = _property(display, window, "WM_STATE")

@@ -18,7 +18,7 @@ class FakeProcess:
         self.modules, self.pid, self.dead = list(modules), pid, False
 
     def find(self, address: int, size: int) -> tuple[bytearray, int] | None:
-        """Give the block that holds a span, and the span's place in it; None if no block holds it whole."""
+        """Return the block that holds a span, and the span's place in it; None if no block holds it whole."""
         for start, block in self.memory.items():
             if start <= address and address + size <= start + len(block):
                 return block, address - start
@@ -53,13 +53,13 @@ class FakeReader(Reader):
         raise LinkError(f"module {name!r}: expected it in process {self.pid}, found none.")
 
     def regions(self, module: Module) -> Sequence[Region]:
-        """Give the blocks that lie in a module."""
+        """Return the blocks that lie in a module."""
         spans = sorted((start, start + len(block)) for start, block in self.process.memory.items())
         end = module.base + module.size
         return [Region(max(a, module.base), min(b, end)) for a, b in spans if a < end and b > module.base]
 
     def running(self) -> bool:
-        """Tell whether the process lives."""
+        """Return whether the process lives."""
         return not self.process.dead
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class FakePyMeow(ModuleType):
         raise self._error("Exception", f"Process {process!r} not found")
 
     def process_running(self, process: dict[str, Any]) -> bool:
-        """Tell whether a process is there; one that has ended but was not reaped is, but not on Windows."""
+        """Return whether a process is there; one that has ended but was not reaped is, but not on Windows."""
         return any(one.pid == process["pid"] and not (self._windows and one.dead) for _, one in self._processes)
 
     def close_process(self, process: dict[str, Any]) -> None:

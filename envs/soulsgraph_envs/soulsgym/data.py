@@ -55,7 +55,7 @@ class PlayerTable:
         return frozenset(binding.name for binding in self.animations if binding.move_s == 0.0)
 
     def binding(self, name: str) -> Binding:
-        """Give the times of an animation; none for an unknown one."""
+        """Return the times of an animation; none for an unknown one."""
         number = self.numbers.get(name, UNKNOWN)
         return _FREE if number == UNKNOWN else self.animations[number]
 
@@ -109,7 +109,7 @@ class Fight:
 
     @property
     def limits(self) -> tuple[list[float], list[float]]:
-        """Give the lowest and the highest pose (x, y, z, angle) of the arena."""
+        """Return the lowest and the highest pose (x, y, z, angle) of the arena."""
         return [*self.arena.low_m, -_HALF_TURN_RAD], [*self.arena.high_m, _HALF_TURN_RAD]
 
     @cached_property
@@ -143,6 +143,6 @@ def load_fight(name: str) -> Fight:
 
 @cache
 def frost_of(boss: str) -> Status | None:
-    """Give the frost that a boss's blows build up, if they do."""
+    """Return the frost that a boss's blows build up, if they do."""
     status = load_boss(boss).status
     return status if status.name == "frost" else None
