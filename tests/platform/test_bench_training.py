@@ -30,5 +30,7 @@ def test_stock_rllib_takes_an_update_for_four_decisions_on_normalised_observatio
     assert decisions / updates == pytest.approx(4.0, rel=0.15)
     episodes = stock._algorithm.local_replay_buffer.sample(num_items=200, sample_episodes=True)
     observed = np.concatenate([e.get_observations() for e in episodes if e.module_id == "heal_attack"])
-    deviations = observed.std(axis=0)  # of ratios of HP, as they are, below 0.4
-    assert ((deviations > 0.5) & (deviations < 2.0)).all()
+    deviations = observed.std(axis=0)
+    varied = deviations[deviations > 0]  # a fight of 640 ticks need not show each value of each feature
+    assert len(varied) >= 6
+    assert 0.7 < np.median(varied) < 1.5, "as they are, features have a median of 0.3"
