@@ -1,0 +1,191 @@
+"""Compare the bits of what two commits train, evaluate and play, both on this machine; not part of the suite.
+
+    python tests/compare_commits.py 90ac6a7                # the working tree beside that commit
+    python tests/compare_commits.py 90ac6a7 --only fights  # or training, resume
+
+`training`: each preset on two seeds, its weights and the rows of its table. `resume`: a stage killed after its first
+checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are driven by the
+command line and by Gymnasium alone, which hold still while what lies behind them changes. Weights are compared
+without their names and orientation, so that one format may replace another.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("platform", "clusters", "policies", "envs")
+PRESETS = ("paper", "fast", "best", "extended")
+SEEDS = (300, 301)
+SMALL = ("--scale", "0.05", "--episodes", "50", "--json")
+PATIENCE_S = 1_200.0
+_SOULSGRAPH = ("-c", "from soulsgraph.cli.main import main; main()")
+
+#: Run in either tree: prints one digest for each scenario and environment.
+_FIGHTS = """
+import hashlib, json, sys, warnings
+from pathlib import Path
+import gymnasium, numpy as np
+import soulsgraph_envs
+warnings.simplefilter("ignore")
+scenarios = sorted(path.stem for path in Path(soulsgraph_envs.__file__).parent.glob("data/scenarios/*.toml"))
+skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+cases = [("soulsgraph/Skill-v0", {"skill": s, "scenario": name}) for name in scenarios for s in skills]
+cases += [("soulsgraph/EndToEnd-v0", {"scenario": name}) for name in scenarios]
+cases += [(f"soulsgraph/{name}-v0", {}) for name in ("SoulsGymIudex", "SoulsGymVordt", "EldenGym")]
+
+
+def values(found):
+    if isinstance(found, dict):
+        return b"".join(values(found[key]) for key in sorted(found))
+    return np.asarray(found).tobytes()
+
+
+for id, keywords in cases:
+    env = gymnasium.make(id, **keywords)
+    digest, drawn = hashlib.sha256(), np.random.default_rng(7)
+    env.action_space.seed(7)
+    observation, _ = env.reset(seed=7)
+    for step in range(400):
+        digest.update(values(observation))
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        digest.update(values([reward, terminated, truncated]))
+        if terminated or truncated:
+            observation, _ = env.reset()
+    env.close()
+    print(json.dumps([" ".join([id, *map(str, keywords.values())]), digest.hexdigest()]), flush=True)
+for name in scenarios:
+    for skill in skills:
+        envs = gymnasium.make_vec("soulsgraph/Skill-v0", 8, vectorization_mode="vector_entry_point",
+                                  skill=skill, scenario=name)
+        digest = hashlib.sha256()
+        envs.action_space.seed(7)
+        digest.update(values(envs.reset(seed=7)[0]))
+        for step in range(100):
+            digest.update(values(list(envs.step(envs.action_space.sample())[:4])[0]))
+        envs.close()
+        print(json.dumps([f"vector {skill} {name}", digest.hexdigest()]), flush=True)
+"""
+
+#: One comparison: what was compared, and its digest or rows.
+Finding = tuple[str, Any]
+
+
+class Tree:
+    """A checkout whose packages a command uses, whatever is installed."""
+
+    def __init__(self, root: Path, scratch: Path) -> None:
+        self._environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(root / floor) for floor in FLOORS))
+        self._scratch = scratch
+        scratch.mkdir()
+
+    def findings(self, parts: list[str]) -> Iterator[Finding]:
+        """Run the named parts."""
+        for part in parts:
+            yield from {"training": self._training, "resume": self._resume, "fights": self._fights}[part]()
+
+    def _training(self) -> Iterator[Finding]:
+        for preset in PRESETS:
+            for seed in SEEDS:
+                run = self._scratch / f"{preset}-{seed}"
+                printed = self._finish(self._soulsgraph("curriculum", run, preset, seed))
+                yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed))
+                yield f"weights of {preset}, seed {seed}", _weights(run)
+
+    def _resume(self) -> Iterator[Finding]:
+        run = self._scratch / "resumed"
+        process = self._soulsgraph("curriculum", run, "fast", SEEDS[0])
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(run.glob("checkpoints/dodge/step-*")) and process.poll() is None:
+            assert time.monotonic() < deadline, "no checkpoint of dodge"
+            time.sleep(0.02)
+        interrupted = process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        arguments = [*_SOULSGRAPH, "curriculum", "--run", str(run), "--resume", "--json"]
+        self._finish(self._python(arguments))
+        yield f"weights after a resume (killed beforehand: {interrupted})", _weights(run)
+
+    def _fights(self) -> Iterator[Finding]:
+        for line in self._finish(self._python(["-c", _FIGHTS])).splitlines():
+            name, digest = json.loads(line)
+            yield name, digest
+
+    def _soulsgraph(self, command: str, run: Path, preset: str, seed: int) -> "subprocess.Popen[str]":
+        where = ["--run", str(run), "--preset", preset, "--seed", str(seed)]
+        return self._python([*_SOULSGRAPH, command, *where, *SMALL])
+
+    def _python(self, arguments: list[str]) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            env=self._environment,
+            cwd=self._scratch,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    @staticmethod
+    def _finish(process: "subprocess.Popen[str]") -> str:
+        printed, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, f"{process.args} ended with {process.returncode}"
+        return printed
+
+
+def _plain_numbers(found: Any) -> list[float]:
+    """Return every number of a JSON value in order, without the names beside them."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, list):
+        return [number for part in found for number in _plain_numbers(part)]
+    return [found] if isinstance(found, int | float) else []
+
+
+def _weights(run: Path) -> dict[str, list[str]]:
+    """Return the digests of each skill's arrays, whatever they are called and however they lie."""
+    files = sorted(run.glob("library/*/v1/weights.safetensors"))
+    assert files, f"{run}: no skill was trained"
+    return {path.parts[-3]: sorted(_digest(array) for array in load_file(path).values()) for path in files}
+
+
+def _digest(array: np.ndarray[Any, Any]) -> str:
+    return min(hashlib.sha256(np.ascontiguousarray(view).tobytes()).hexdigest() for view in (array, array.T))
+
+
+def main() -> int:
+    """Print every difference, and return 1 if there is one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="the earlier commit")
+    parser.add_argument("--only", nargs="+", choices=("training", "resume", "fights"), help="parts to compare")
+    asked = parser.parse_args()
+    parts = asked.only or ["training", "resume", "fights"]
+    with tempfile.TemporaryDirectory() as folder:
+        earlier = Path(folder, "earlier")
+        subprocess.run(["git", "worktree", "add", "--detach", earlier, asked.commit], cwd=ROOT, check=True)
+        try:
+            before = dict(Tree(earlier, Path(folder, "scratch-earlier")).findings(parts))
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", earlier], cwd=ROOT, check=True)
+        now = dict(Tree(ROOT, Path(folder, "scratch-now")).findings(parts))
+    different = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    for name in sorted(different):
+        print(f"DIFFERENT: {name}")
+    print(f"{len(before.keys() | now.keys()) - len(different)} equal, {len(different)} different")
+    return bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
