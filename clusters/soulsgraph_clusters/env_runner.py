@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,49 +26,36 @@ from soulsgraph_policies.weights import Weights
 REAL_TIME_WAIT_S = 5.0
 
 
-@dataclass(frozen=True)
-class SamplingTask:
-    """What every runner of a stage samples: a scenario, in so many lanes of the simulator or in real-time games.
-
-    One of `games` serves every runner (each on a game PC of its own), more are one each.
-    """
-
-    scenario: Scenario
-    lanes: int
-    games: tuple[GameSettings, ...] = ()
-
-    def game_of(self, worker_index: int) -> GameSettings | None:
-        """Give the real-time game of a remote runner, counted from 1; None in the simulator."""
-        return self.games[(worker_index - 1) % len(self.games)] if self.games else None
-
-
 class SkillGraphEnvRunner(ChunkRunner):
-    """Sample one stage; `env_config["task"]` is its `SamplingTask`.
+    """Sample one stage: the `scenario` of `env_config`, in so many `lanes` of the simulator or in real-time `games`.
 
-    The tick loop is `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator
-    `sample` runs it; a real-time game runs it in a thread of its own, which `sample` drains.
+    One of `games` serves every runner (each on a game PC of its own), more are one each. The tick loop is
+    `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator `sample` runs it; a real-time
+    game runs it in a thread of its own, which `sample` drains.
     """
 
     def make_env(self) -> None:
         """Open the game; each runner has random streams of its own."""
-        task: SamplingTask = self.config.env_config["task"]
-        skills, index = self.config.skills, self.worker_index or 0
-        settings = task.game_of(index)
+        sampled, skills, index = self.config.env_config, self.config.skills, self.worker_index or 0
+        self._scenario: Scenario = sampled["scenario"]
+        lanes: int = sampled["lanes"]
+        games: tuple[GameSettings, ...] = sampled.get("games", ())
         horizon = Horizon(skills[-1].name, skills[-1].horizon)
         seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
 
         def sampler(game: Game) -> Sampler:
             exploration = self.config.hyperparameters.exploration_rate
-            return Sampler(Combat(game, skills, task.scenario, horizon), seed, exploration, index * task.lanes)
+            return Sampler(Combat(game, skills, self._scenario, horizon), seed, exploration, index * lanes)
 
-        self._scenario = task.scenario
         self._sampler: Sampler | RealTimeSampling
-        if settings is None:
-            self._sampler = sampler(make_game(task.lanes))
-        else:
+        if games:
+            # Remote runners are counted from 1.
+            settings = games[(index - 1) % len(games)]
             self._sampler = RealTimeSampling(
                 lambda stop: sampler(open_live_game(settings, stoppable(stop))), sampler(make_game())
             )
+        else:
+            self._sampler = sampler(make_game(lanes))
 
     def weights_changed(self, skills: Collection[str]) -> None:
         """Play `skills` by their modules' weights from now on."""

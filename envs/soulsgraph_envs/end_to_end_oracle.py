@@ -15,11 +15,11 @@ import numpy.typing as npt
 from soulsgraph_envs.catalogue import load_boss, load_player
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.encounter import BossData
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.oracles import (
     CAMERA_IDLE,
     AlignCamera,
     Choices,
-    Fights,
     Floats,
     Stateless,
     hits_ahead,
@@ -127,10 +127,8 @@ def _soonest_hit_s(boss: BossData) -> float:
     return boss.time_factor * min(move.windows[0].time_s[0] for move in boss.moves)
 
 
-def end_to_end_oracle_fights(scenario: Scenario, seeds: Seeds) -> Fights:
+def end_to_end_oracle_fights(scenario: Scenario, seeds: Seeds) -> Episodes:
     """Let the oracle play the baseline's task once from each seed (n,), within the baseline's horizon."""
     skill = make_skill(END_TO_END)
     scripts = {END_TO_END: OracleEndToEnd(scenario)}
-    return scripted_fights(
-        scenario, scripts, seeds, skill.horizon * skill.longest_ticks, Horizon(skill.name, skill.horizon)
-    )
+    return scripted_fights(scenario, scripts, seeds, None, Horizon(skill.name, skill.horizon))

@@ -13,10 +13,10 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import ActionError, ResetNeededError, shown
 from soulsgraph_envs.games import make_game
+from soulsgraph_envs.rollout import Rollout
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_env import action_space, observation_space
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill, practice_ground
 from soulsgraph_envs.streams import EpisodeSeeds, checked_seed
 
 MultiAgentDict = dict[str, Any]
@@ -46,7 +46,7 @@ class SkillGraphEnv(MultiAgentEnv):
         self.agents = list(skills)
         self.observation_spaces = {name: observation_space(skill) for name, skill in self.skills.items()}
         self.action_spaces = {name: action_space(skill) for name, skill in self.skills.items()}
-        self._actions = np.zeros((1, len(skills)), np.int64)
+        self._rollout = Rollout(self.combat)
         self._lane = np.zeros(1, np.int64)
         self._seeds = EpisodeSeeds(1)
         self._under_way = False
@@ -58,7 +58,7 @@ class SkillGraphEnv(MultiAgentEnv):
         seed = checked_seed(seed)
         super().reset(seed=seed)
         self._seeds.restart(seed, self.np_random)
-        self.combat.begin(self._lane, self._seeds.next(self._lane))
+        self._rollout.begin(self._lane, self._seeds.next(self._lane))
         self._under_way = True
         self.agents = list(self.possible_agents)
         self._run_until_due()
@@ -78,8 +78,8 @@ class SkillGraphEnv(MultiAgentEnv):
         """
         if not self._under_way:
             raise ResetNeededError
-        self._actions[0] = self._checked(action_dict)
-        self.combat.step(self._actions)
+        self._rollout.actions[0] = self._checked(action_dict)
+        self._rollout.tick()
         self._run_until_due()
         terminated, truncated = bool(self.combat.terminated[0]), bool(self.combat.truncated[0])
         closing = self.combat.completed[0]
@@ -98,7 +98,7 @@ class SkillGraphEnv(MultiAgentEnv):
         for name in action_dict:
             if name not in self.skills:
                 raise ActionError(f"expected actions of {', '.join(self.skills)}; found one of {shown(name)}.")
-        actions: npt.NDArray[np.int64] = self._actions[0].copy()
+        actions: npt.NDArray[np.int64] = self._rollout.actions[0].copy()
         for index, (name, skill) in enumerate(self.skills.items()):
             if self.combat.due[0, index]:
                 if name not in action_dict:
@@ -110,7 +110,7 @@ class SkillGraphEnv(MultiAgentEnv):
         # Nothing is due on this tick: no decision ends before the next due tick either, for a
         # decision's end is the tick at which its skill is due again.
         while not self.combat.due[0].any() and not self.combat.ended[0]:
-            self.combat.step(self._actions)
+            self._rollout.tick()
 
     def _observations(self, shown: Any) -> MultiAgentDict:
         scenario = self.combat.scenario

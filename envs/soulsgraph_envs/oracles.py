@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.composition import Actions
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
+from soulsgraph_envs.rollout import Rollout
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
@@ -185,44 +187,14 @@ def engaging() -> dict[str, Script]:
     return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
 
 
-@dataclass(frozen=True)
-class Fights:
-    """One fight a lane, all arrays (lanes,): ticks it took, HP ratios left, how it ended."""
-
-    ticks: npt.NDArray[np.int64]
-    player_hp: npt.NDArray[np.float32]
-    boss_hp: npt.NDArray[np.float32]
-    died: npt.NDArray[np.bool_]
-    won: npt.NDArray[np.bool_]
-
-    @property
-    def win_rate(self) -> float:
-        """Give the share of fights won."""
-        return float(self.won.mean())
-
-
 def scripted_fights(
     scenario: Scenario,
     scripts: Mapping[str, Script],
     seeds: Seeds,
-    most_ticks: int = 900,
+    most_ticks: int | None = 900,
     horizon: Horizon | None = None,
-) -> Fights:
+) -> Episodes:
     """Fight once from each seed (n,), to the end, the given number of ticks or the horizon if there is one."""
-    lanes = len(seeds)
     skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
-    combat = Combat(Simulator(lanes), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
-    play, actions = ScriptedPlay(scripts), np.zeros((lanes, len(skills)), np.int64)
-    combat.begin(np.arange(lanes), seeds)
-    play.begin(np.arange(lanes), seeds)
-    died, won, going = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_), np.ones(lanes, np.bool_)
-    for _ in range(most_ticks):
-        if not going.any():
-            break
-        play.act(combat, actions)
-        combat.step(actions, going)
-        died |= combat.died
-        won |= combat.won
-        going &= ~combat.ended
-    hp, boss_hp = combat.rows[:, Column.PLAYER_HP], combat.rows[:, Column.BOSS_HP]
-    return Fights(combat.ticks.copy(), hp.copy(), boss_hp.copy(), died, won)
+    combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
+    return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)

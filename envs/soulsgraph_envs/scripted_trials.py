@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph_envs.oracles import Fights, Script, Uniform, engaging, scripted_fights
+from soulsgraph_envs.episodes import Episodes
+from soulsgraph_envs.oracles import Script, Uniform, engaging, scripted_fights
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.streams import derive_seeds
@@ -24,14 +25,14 @@ class ScriptedTrials:
     episodes: int
     first_seed: int
 
-    def fights(self, scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS) -> Fights:
+    def fights(self, scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS) -> Episodes:
         """Fight once from each seed, for the given ticks at most."""
         seeds = derive_seeds(np.arange(self.first_seed, self.first_seed + self.episodes), 1)
         return scripted_fights(self.scenario, {**engaging(), **scripts}, seeds, ticks)
 
     def survival_s(self, dodge: Script) -> float:
         """Give the mean seconds, 90 at most, that the player lives without striking."""
-        return 0.1 * float(self.fights({"dodge": dodge}, SURVIVAL_TICKS).ticks.mean())
+        return float(self.fights({"dodge": dodge}, SURVIVAL_TICKS).seconds.mean())
 
     def win_percent(self, dodge: Script, heal_attack: Script, **others: Script) -> float:
         """Give the percentage of fights won."""

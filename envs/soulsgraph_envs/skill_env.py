@@ -18,15 +18,16 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Controller
+from soulsgraph_envs.combat import Combat, Controller, Horizon
+from soulsgraph_envs.episodes import Finished
 from soulsgraph_envs.errors import ResetNeededError, UnknownNameError
 from soulsgraph_envs.game import RenderableGame
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.oracles import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.pictures import Picture, PictureWindow
+from soulsgraph_envs.rollout import Rollout
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skill_task import Outcome, SkillTask, practice_ground
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, practice_ground
 from soulsgraph_envs.streams import EpisodeSeeds, checked_seed
 
 Floats = npt.NDArray[np.float32]
@@ -42,14 +43,14 @@ def upstream_of(skill: str) -> tuple[str, ...]:
     return () if skill == END_TO_END else SKILL_NAMES[: SKILL_NAMES.index(skill)]
 
 
-def make_task(
+def make_rollout(
     skill: str,
     scenario: str | Scenario,
     lanes: int,
     controller: Controller | None = None,
     options: SkillOptions | None = None,
-) -> SkillTask:
-    """Make a skill's task in the simulator; scripted upstream skills where no controller is given.
+) -> Rollout:
+    """Make a rollout of a skill's practice in the simulator; scripted upstream skills where no controller is given.
 
     Raises:
         UnknownNameError: for an unknown skill or scenario.
@@ -60,7 +61,9 @@ def make_task(
     if controller is None and upstream:
         scripts = engaging() | {"dodge": OracleDodge()}
         controller = ScriptedPlay({name: scripts[name] for name in upstream_of(skill)})
-    return SkillTask(make_game(lanes=lanes), agent, upstream, controller, practice_ground(loaded, agent))
+    horizon = Horizon(agent.name, agent.horizon)
+    combat = Combat(make_game(lanes=lanes), (*upstream, agent), practice_ground(loaded, agent), horizon)
+    return Rollout(combat, controller)
 
 
 def observation_space(skill: Skill) -> gymnasium.spaces.Box:
@@ -95,16 +98,16 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         render_mode: str | None = None,
     ) -> None:
         self.render_mode = _checked_mode(render_mode, self.metadata)
-        self.task = make_task(skill, scenario, 1, controller, options)
-        self.observation_space = observation_space(self.task.skill)
-        self.action_space = action_space(self.task.skill)
+        self.rollout = make_rollout(skill, scenario, 1, controller, options)
+        self.observation_space = observation_space(self.rollout.skill)
+        self.action_space = action_space(self.rollout.skill)
         self._lane = np.zeros(1, np.int64)
         self._seeds = EpisodeSeeds(1)
         self._under_way = False
         self._window: PictureWindow | None = None
         if render_mode == "human":
             self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, _PICTURES_PER_S)
-            self.task.after_tick = self._show
+            self.rollout.after_tick = self._show
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time.
@@ -115,10 +118,10 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         seed = checked_seed(seed)
         super().reset(seed=seed)
         self._seeds.restart(seed, self.np_random)
-        self.task.begin(self._lane, self._seeds.next(self._lane))
+        self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
         self._under_way = True
         self._show()
-        return self.task.observations[0], {}
+        return self.rollout.observations[0], {}
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time.
@@ -129,11 +132,19 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         """
         if not self._under_way:
             raise ResetNeededError
-        outcome = self.task.decide(self.task.skill.checked(action))
-        info = _info(self.task.skill, outcome, 0)
-        ended = bool(outcome.terminated[0]), bool(outcome.truncated[0])
-        self._under_way = not any(ended)
-        return outcome.observations[0], float(outcome.rewards[0]), *ended, info
+        finished = self.rollout.decide(self.rollout.skill.checked(action))
+        terminated, truncated = bool(finished.terminated[0]), bool(finished.truncated[0])
+        self._under_way = not (terminated or truncated)
+        info = self._info(finished)
+        return self.rollout.observations[0], float(finished.rewards[0]), terminated, truncated, info
+
+    def _info(self, finished: Finished) -> dict[str, Any]:
+        terms = zip(self.rollout.skill.reward.names, finished.terms[0], strict=True)
+        info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in terms}
+        if not self._under_way:
+            info["won"], info["died"] = bool(finished.decisions.won[0]), bool(finished.decisions.died[0])
+            info["seconds"] = float(self.rollout.combat.seconds[0])
+        return info
 
     def render(self) -> Picture | None:  # type: ignore[override]
         """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window shows its pictures by itself.
@@ -146,18 +157,18 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
             return None
         if not self._seeds.begun:
             raise ResetNeededError
-        return _picture(self.task, 0, PICTURE_SIZE) if self._window is None else None
+        return _picture(self.rollout, 0, PICTURE_SIZE) if self._window is None else None
 
     def _show(self) -> None:
         if self._window is not None:
-            self._window.show(_picture(self.task, 0, PICTURE_SIZE))
+            self._window.show(_picture(self.rollout, 0, PICTURE_SIZE))
 
     def close(self) -> None:
         """Close the game and its window."""
         self._under_way = False
         if self._window is not None:
             self._window.close()
-        self.task.combat.game.close()
+        self.rollout.combat.game.close()
 
 
 class EndToEndEnv(SkillEnv):
@@ -194,10 +205,10 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self.closed = True
         self.render_mode = _checked_mode(render_mode, self.metadata)
         self.num_envs = num_envs
-        self.task = make_task(skill, scenario, num_envs, controller, options)
+        self.rollout = make_rollout(skill, scenario, num_envs, controller, options)
         self.closed = False
-        self.single_observation_space = observation_space(self.task.skill)
-        self.single_action_space = action_space(self.task.skill)
+        self.single_observation_space = observation_space(self.rollout.skill)
+        self.single_action_space = action_space(self.rollout.skill)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._lanes = np.arange(num_envs)
@@ -218,9 +229,9 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         checked = self._seeds.checked(seed)
         super().reset(seed=checked if isinstance(checked, int) else None)
         self._seeds.restart(checked, self.np_random)
-        self.task.begin(self._lanes, self._seeds.next(self._lanes))
+        self.rollout.begin_deciding(self._lanes, self._seeds.next(self._lanes))
         self._under_way = True
-        return self.task.observations, {}
+        return self.rollout.observations, {}
 
     def step(
         self, actions: npt.NDArray[np.int64]
@@ -228,20 +239,21 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         """Carry out one decision in every lane, `actions` (num_envs,); raises as `SkillEnv.step` does."""
         if not self._under_way:
             raise ResetNeededError
-        outcome = self.task.decide(self.task.skill.checked(actions, self.num_envs))
-        ended = np.flatnonzero(outcome.terminated | outcome.truncated)
-        info: dict[str, Any] = {"terms": outcome.terms}
-        observations = outcome.observations
+        finished = self.rollout.decide(self.rollout.skill.checked(actions, self.num_envs))
+        ended = np.flatnonzero(finished.terminated | finished.truncated)
+        info: dict[str, Any] = {"terms": finished.terms}
+        observations = self.rollout.observations
         if ended.size:
             info["final_obs"] = np.full(self.num_envs, None, dtype=object)
             info["_final_obs"] = np.zeros(self.num_envs, np.bool_)
             info["_final_obs"][ended] = True
             for lane in ended:
                 info["final_obs"][lane] = observations[lane]
-            info["won"], info["died"], info["seconds"] = outcome.won, outcome.died, outcome.seconds
-            self.task.begin(ended, self._seeds.next(ended))
-            observations = self.task.observations
-        return observations, outcome.rewards, outcome.terminated, outcome.truncated, info
+            info["won"], info["died"] = finished.decisions.won, finished.decisions.died
+            info["seconds"] = self.rollout.combat.seconds
+            self.rollout.begin_deciding(ended, self._seeds.next(ended))
+            observations = self.rollout.observations
+        return observations, finished.rewards, finished.terminated, finished.truncated, info
 
     def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
         """Return a picture (180, 320, 3) of every lane; where an episode ended, the first one of the next.
@@ -254,12 +266,12 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
             return None
         if not self._seeds.begun:
             raise ResetNeededError
-        return tuple(_picture(self.task, lane, LANE_PICTURE_SIZE) for lane in range(self.num_envs))
+        return tuple(_picture(self.rollout, lane, LANE_PICTURE_SIZE) for lane in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the game."""
         self._under_way = False
-        self.task.combat.game.close()
+        self.rollout.combat.game.close()
 
 
 def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
@@ -268,15 +280,5 @@ def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
     return mode
 
 
-def _picture(task: SkillTask, lane: int, size: tuple[int, int]) -> Picture:
-    return cast(RenderableGame, task.combat.game).render(lane, size)
-
-
-def _info(skill: Skill, outcome: Outcome, lane: int) -> dict[str, Any]:
-    info: dict[str, Any] = {
-        f"reward/{name}": float(value) for name, value in zip(skill.reward.names, outcome.terms[lane], strict=True)
-    }
-    if outcome.terminated[lane] or outcome.truncated[lane]:
-        info["won"], info["died"] = bool(outcome.won[lane]), bool(outcome.died[lane])
-        info["seconds"] = float(outcome.seconds[lane])
-    return info
+def _picture(rollout: Rollout, lane: int, size: tuple[int, int]) -> Picture:
+    return cast(RenderableGame, rollout.combat.game).render(lane, size)

@@ -18,13 +18,9 @@ from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint, save
 from soulsgraph.intervals import mean_interval
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph_clusters.placement import beside_driver
-from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.games import make_game
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.controllers import NetworkController
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.play import EpisodePlayer
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.weights import Weights
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
@@ -34,16 +30,6 @@ EPISODES = 5
 CURVE_SEED = 1_000_003
 
 _BATCH = 20
-
-
-@dataclass(frozen=True)
-class CurveTask:
-    """What every checkpoint of a stage plays: the stage's own fight, the upstream skills frozen."""
-
-    scenario: Scenario
-    skills: tuple[Skill, ...]
-    upstream: tuple[FrozenNetwork, ...]
-    observation_clip: float
 
 
 @dataclass(frozen=True)
@@ -65,17 +51,15 @@ class CurvePoint:
         return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
 
 
-def evaluate_checkpoints(task: CurveTask, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
-    """Play every checkpoint (step, weights) of the task's last skill greedily, all in one batch."""
-    skill, clip = task.skills[-1], task.observation_clip
-    trained = [FrozenNetwork.of(skill, task.scenario, weights, clip) for _, weights in checkpoints]
-    upstream = len(task.upstream)
-    plays = np.tile(np.arange(upstream + 1), (len(checkpoints) * EPISODES, 1))
-    plays[:, upstream] += np.repeat(np.arange(len(checkpoints)), EPISODES)
-    horizon = Horizon(skill.name, skill.horizon)
-    combat = Combat(make_game(lanes=len(plays)), task.skills, task.scenario, horizon)
-    player = EpisodePlayer(combat, NetworkController(FusedNetworks([*task.upstream, *trained], plays)))
-    episodes = player.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
+def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
+    """Play every checkpoint (step, weights) of the agent's last skill greedily, all in one batch of lanes.
+
+    `clip` bounds what the skill's network sees.
+    """
+    skill = agent.skills[-1]
+    trained = [FrozenNetwork.of(skill, agent.scenario, weights, clip) for _, weights in checkpoints]
+    rollout = agent.playing({skill.name: trained}).rollout(make_game(lanes=len(checkpoints) * EPISODES))
+    episodes = rollout.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
     points = []
     for index, (step, _) in enumerate(checkpoints):
         rows = slice(index * EPISODES, (index + 1) * EPISODES)
@@ -102,10 +86,10 @@ class CurveEvaluator:
     Pass the steps whose points are known to `take_up`: a resumed stage submits only the others.
     """
 
-    def __init__(self, folder: Path, task: CurveTask, beside: bool = True) -> None:
-        self._folder, self._task, self._beside = folder, task, beside
+    def __init__(self, folder: Path, agent: Agent, clip: float, beside: bool = True) -> None:
+        self._folder, self._agent, self._clip, self._beside = folder, agent, clip, beside
         if beside:
-            self._shared_task = ray.put(task)
+            self._shared_agent = ray.put(agent)
             self._evaluate = ray.remote(**beside_driver())(evaluate_checkpoints)
         self._waiting: list[tuple[int, Weights]] = []
         self._running: list[Any] = []
@@ -155,6 +139,6 @@ class CurveEvaluator:
     def _submit(self) -> None:
         checkpoints, self._waiting = self._waiting, []
         if self._beside:
-            self._running.append(self._evaluate.remote(self._shared_task, checkpoints))
+            self._running.append(self._evaluate.remote(self._shared_agent, self._clip, checkpoints))
         else:
-            self._ready += evaluate_checkpoints(self._task, checkpoints)
+            self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)

@@ -10,7 +10,7 @@ from typing import Any
 
 from soulsgraph.domains import training_command, version_in_play
 from soulsgraph.files import write_json
-from soulsgraph.judging import Match, OnFinished, evaluation_seeds, play_match
+from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph.provenance import source_commit
 from soulsgraph.real_time_play import PlayedGame, play_in_games
@@ -19,13 +19,14 @@ from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import TABLE_1, Row
 from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.streams import Seeds
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.frozen import network_of
 
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
@@ -89,8 +90,8 @@ def started_at(scenario: Scenario, start: str | None) -> Scenario:
     return replace(scenario, start=start)
 
 
-def make_match(run: RunFolder, setting: Setting) -> Match:
-    """Put a setting together from the run's library.
+def make_agent(run: RunFolder, setting: Setting) -> Agent:
+    """Put a setting's agent together from the run's library.
 
     Raises:
         SoulsGraphError: if a skill is missing or damaged, or a name unknown.
@@ -99,8 +100,10 @@ def make_match(run: RunFolder, setting: Setting) -> Match:
     order = run.plan.skill_graph.order
     skills = tuple(make_skill(name, run.plan.options) for name in order)
     artifacts = load_artifacts(run, setting.trained_on, [name for name in order if name not in setting.randomize])
-    networks = tuple(network_of(artifacts[skill.name], skill, scenario) for skill in skills if skill.name in artifacts)
-    return Match(scenario, skills, networks, setting.randomize)
+    networks = {
+        skill.name: network_of(artifacts[skill.name], skill, scenario) for skill in skills if skill.name in artifacts
+    }
+    return Agent(scenario, skills, networks, dict.fromkeys(setting.randomize, "random"))
 
 
 def judge(
@@ -108,7 +111,7 @@ def judge(
 ) -> Episodes:
     """Play a setting's evaluation episodes and give them in the order of their seeds."""
     seeds = evaluation_seeds(seed, episodes)
-    return play_match(make_match(run, setting), seeds, on_finished)
+    return play_agent(make_agent(run, setting), seeds, on_finished)
 
 
 @dataclass(frozen=True)
@@ -187,13 +190,13 @@ def evaluate(
         SoulsGraphError: if a skill is missing or damaged, a name unknown, or a number out of range.
         GameError: if a game cannot be reached or reset.
     """
-    seeds, match = evaluation_seeds(seed, episodes), make_match(run, setting)
-    playing = [skill.name for skill in match.skills if skill.name not in setting.randomize]
+    seeds, agent = evaluation_seeds(seed, episodes), make_agent(run, setting)
+    playing = [skill.name for skill in agent.skills if skill.name not in setting.randomize]
     origin = {
         "run": str(run.path),
         "scenario": setting.scenario,
         "scenario_digest": scenario_digest(setting.scenario),
-        "start": match.scenario.start,
+        "start": agent.scenario.start,
         "trained_on": setting.trained_on,
         "randomized": list(setting.randomize),
         "versions": {name: version_in_play(run, name, setting.trained_on) for name in playing},
@@ -204,10 +207,10 @@ def evaluate(
         "commit": source_commit(),
     }
     if games:
-        played, reports = play_in_games(match, seeds, games, on_finished)
+        played, reports = play_in_games(agent, seeds, games, on_finished)
     else:
-        played, reports = play_match(match, seeds, on_finished), ()
-    return Evaluation(origin, match.skills[-1].reward.names, seeds, played, reports)
+        played, reports = play_agent(agent, seeds, on_finished), ()
+    return Evaluation(origin, agent.skills[-1].reward.names, seeds, played, reports)
 
 
 def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.judging import Match, OnFinished
-from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph.judging import OnFinished
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.games import check_games, make_game, open_live_game
 from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.live.cycle_timer import CycleReport
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.streams import Seeds
-from soulsgraph_policies.episodes import Episodes
-from soulsgraph_policies.play import EpisodePlayer
+from soulsgraph_policies.agent import Agent
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PlayedGame:
 
 
 def play_in_games(
-    match: Match, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
+    agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
 ) -> tuple[Episodes, tuple[PlayedGame, ...]]:
     """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
 
@@ -51,7 +50,7 @@ def play_in_games(
         GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
     """
     check_games(games)
-    _warm_up(match)
+    _warm_up(agent)
     stop, lock = threading.Event(), threading.Lock()
 
     def finished(count: int) -> None:
@@ -62,7 +61,7 @@ def play_in_games(
     shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
     with ThreadPoolExecutor(len(shares)) as pool:
         playing = [
-            pool.submit(_play, match, share, settings, stop, finished)
+            pool.submit(_play, agent, share, settings, stop, finished)
             for share, settings in zip(shares, games, strict=False)
         ]
         try:
@@ -75,22 +74,18 @@ def play_in_games(
     return Episodes.join(parts), reports
 
 
-def _warm_up(match: Match) -> None:
+def _warm_up(agent: Agent) -> None:
     """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
-    skill = match.skills[-1]
-    combat = Combat(make_game(), match.skills, match.scenario, Horizon(skill.name, 1))
-    EpisodePlayer(combat, match.controller(1)).play(np.zeros(1, np.uint64))
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
 
 
 def _play(
-    match: Match, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
+    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
 ) -> tuple[Episodes, PlayedGame]:
     game = open_live_game(settings, stoppable(stop))
     try:
-        last = match.skills[-1]
-        combat = Combat(game, match.skills, match.scenario, Horizon(last.name, last.horizon))
-        player = EpisodePlayer(combat, match.controller(1))
-        episodes = player.play(seeds, finished)
-        return episodes, PlayedGame(game.report(), player.replays, game.unknown_animations())
+        rollout = agent.rollout(game)
+        episodes = rollout.play(seeds, finished)
+        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
     finally:
         game.close()

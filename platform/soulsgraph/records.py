@@ -14,8 +14,8 @@ from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, Cur
 from soulsgraph.reports.parquet import GrowingTable
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.stage_setup import StageSetup
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.episodes import Episodes
 
 
 class StageRecords:
@@ -33,7 +33,7 @@ class StageRecords:
             table.forget(setup.stage.name, reached)
         known = {int(row["step"] or 0) for row in self._curve.rows if row["stage"] == setup.stage.name}
         folder: Path = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.curve_task, beside)
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, beside)
         self._evaluator.take_up(known, reached)
         self._last_checkpoint = reached
         self._clock = (time.monotonic(), reached)

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph.curves import CurveTask
 from soulsgraph.domains import upstream_versions
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.placement import place_env_runners
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import Mirror, Skill, make_skill
+from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact
 from soulsgraph_policies.frozen import network_of, normalizer_of, trained_weights_of, weights_of
@@ -65,10 +64,10 @@ class StageSetup:
         return self.run.plan.hyperparameters(self.stage)
 
     @property
-    def curve_task(self) -> CurveTask:
-        """What the stage's checkpoints are played on."""
-        upstream = tuple(network_of(self.upstream[s.name], s, self.scenario) for s in self.skills[:-1])
-        return CurveTask(self.scenario, self.skills, upstream, self.hyperparameters.observation_clip)
+    def agent(self) -> Agent:
+        """Who plays the stage: the upstream skills trained, its own by chance until it has weights."""
+        upstream = {s.name: network_of(self.upstream[s.name], s, self.scenario) for s in self.skills[:-1]}
+        return Agent(self.scenario, self.skills, upstream, {self.stage.skill: "random"})
 
     @property
     def steps_before(self) -> int:
@@ -92,8 +91,8 @@ class StageSetup:
         runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
         config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
         lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
-        task = SamplingTask(self.scenario, lanes, tuple(games))
-        algorithm: SkillDQN = config.environment(env_config={"task": task}).build_algo()
+        sampled = {"scenario": self.scenario, "lanes": lanes, "games": tuple(games)}
+        algorithm: SkillDQN = config.environment(env_config=sampled).build_algo()
         algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
         if self.parent is not None:
             algorithm.load_weights({self.stage.skill: trained_weights_of(self.parent)})

@@ -16,9 +16,9 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.chunk_runner import ChunkRunner
-from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.normalizer import RunningNormalizer

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
-from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.sampler import Sampler
 from soulsgraph_policies.transitions import Chunk, Transitions

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.combat import Combat
-from soulsgraph_envs.decision_log import DecisionLog
+from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.streams import episode_seeds
-from soulsgraph_policies.episodes import EpisodeTally
+from soulsgraph_envs.rollout import Rollout
+from soulsgraph_envs.streams import Seeds, episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.transitions import Chunk, Transitions
 from soulsgraph_policies.weights import Weights
@@ -21,30 +21,64 @@ from soulsgraph_policies.weights import Weights
 Exploration = Callable[[int], float]
 
 
-class Sampler:
-    """Step a combat's lanes with fused networks, exploring in the trained skill only.
+class ExploringController:
+    """Play skills by fused networks, exploring in the one at `position` only.
 
-    The trained skill is the combat's horizon skill. `decisions` counts its finished decisions and
-    drives the exploration; it belongs to the one who receives them and may be set from outside.
-    Transitions tell their lanes by numbers from `first_lane` on.
+    `decisions` drives the exploration; it belongs to whoever counts them.
+    """
+
+    def __init__(self, seed: int, exploration: Exploration, position: int, actions: int) -> None:
+        self._exploration, self._position, self._choices = exploration, position, actions
+        self.random = np.random.default_rng([seed, 1])
+        self.networks: FusedNetworks | None = None
+        self.decisions = 0
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Networks keep nothing between decisions."""
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write greedy actions, and drawn ones over a share of the trained skill's."""
+        assert self.networks is not None, "set_networks comes before sample"
+        self.networks.act(combat.rows, combat.due, actions)
+        due = combat.due[:, self._position].nonzero()[0]
+        if due.size:
+            explores, choices = self.random.random((2, len(due)))
+            chosen = explores < self._exploration(self.decisions)
+            if chosen.any():
+                actions[due[chosen], self._position] = choices[chosen] * self._choices
+
+
+class Sampler:
+    """Roll out a combat's lanes without end, exploring in the trained skill, and return its transitions.
+
+    The trained skill is the combat's horizon skill. `decisions` counts its finished decisions; it belongs to the
+    one who receives them and may be set from outside. Lanes are numbered from `first_lane` on.
     """
 
     def __init__(self, combat: Combat, seed: int, exploration: Exploration, first_lane: int = 0) -> None:
-        self._combat, self._seed, self._exploration, self._first_lane = combat, seed, exploration, first_lane
-        self._trained = combat.position(combat.horizon.skill)
-        self.skill = combat.skills[self._trained]
+        self._combat, self._seed, self._first_lane = combat, seed, first_lane
+        position = combat.position(combat.horizon.skill)
+        self.skill = combat.skills[position]
         self._observe = self.skill.observation.bind(combat.scenario)
-        self._log = DecisionLog(combat, self._trained)
-        self._tally = EpisodeTally(combat, self.skill.name)
-        self._random = np.random.default_rng([seed, 1])
+        self._player = ExploringController(seed, exploration, position, len(self.skill.actions))
+        self._rollout = Rollout(combat, self._player)
         self._episodes = np.zeros(combat.lanes, np.int64)
-        self._actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
-        self._networks: FusedNetworks | None = None
         self._began = False
-        self.decisions = 0
         self._failure: GameError | None = None
-        #: Control ticks stepped so far.
-        self.ticks = 0
+
+    @property
+    def decisions(self) -> int:
+        """Finished decisions of the trained skill so far."""
+        return self._player.decisions
+
+    @decisions.setter
+    def decisions(self, count: int) -> None:
+        self._player.decisions = count
+
+    @property
+    def ticks(self) -> int:
+        """Control ticks stepped so far."""
+        return self._rollout.ticks
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
         """Play skills by these networks from the next tick on: all of them first, later any of them.
@@ -53,16 +87,17 @@ class Sampler:
             UnknownNameError: if a skill takes no part.
             SoulsGraphError: if a network is of other sizes than before.
         """
-        if self._networks is None:
+        if self._player.networks is None:
             ordered = sorted(networks, key=lambda network: self._combat.position(network.skill))
-            self._networks = FusedNetworks(ordered)
+            self._player.networks = FusedNetworks(ordered)
             return
         for network in networks:
-            self._networks.replace(self._combat.position(network.skill), network)
+            self._player.networks.replace(self._combat.position(network.skill), network)
 
     def weights(self, skill: str) -> Weights:
         """Return a copy of the weights that a skill is played by; nothing before the first networks are set."""
-        return {} if self._networks is None else self._networks.weights(self._combat.position(skill))
+        networks = self._player.networks
+        return {} if networks is None else networks.weights(self._combat.position(skill))
 
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring more than `max_transitions`.
@@ -73,60 +108,45 @@ class Sampler:
         if self._failure is not None:
             raise self._failure
         parts: list[Transitions] = []
-        lanes = self._combat.lanes
-        count, before = 0, self.ticks
-        self._log.reserve(max(max_transitions, lanes))
+        rollout, player, lanes = self._rollout, self._player, self._combat.lanes
+        count, before = 0, rollout.ticks
+        rollout.reserve(max(max_transitions, lanes))
         if not self._began:
             self._begin(np.arange(lanes))
             self._began = True
         while count + lanes <= max_transitions or not count:
-            self._tick()
-            self.ticks += 1
-            over = self._log.append()
+            over = rollout.advance()
             count += over
-            self.decisions += over
+            player.decisions += over
             ended = self._combat.ended.nonzero()[0]
             if ended.size:
-                parts.append(self._judge())
-                self._tally.close(ended)
+                parts.append(self._transitions())
+                rollout.close(ended)
                 try:
                     self._begin(ended)
                 except GameError as failure:
-                    # What was gathered is handed over first: the next call tells.
+                    # What was gathered is handed over first: the next call raises.
                     self._failure = failure
                     break
-        if self._log.count:
-            parts.append(self._judge())
-        return Chunk(Transitions.join(parts), self._tally.drain(), (self.ticks - before) * lanes)
+        if rollout.logged:
+            parts.append(self._transitions())
+        return Chunk(Transitions.join(parts), rollout.episodes(), (rollout.ticks - before) * lanes)
 
     def abandon_episodes(self) -> None:
         """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
-        self._log.drain()
-        self._tally.sums[:] = 0.0
+        self._rollout.forget()
         self._began, self._failure = False, None
 
-    def _tick(self) -> None:
-        assert self._networks is not None, "set_networks comes before sample"
-        self._networks.act(self._combat.rows, self._combat.due, self._actions)
-        due = self._combat.due[:, self._trained].nonzero()[0]
-        if due.size:
-            explores, choices = self._random.random((2, len(due)))
-            chosen = explores < self._exploration(self.decisions)
-            if chosen.any():
-                self._actions[due[chosen], self._trained] = choices[chosen] * len(self.skill.actions)
-        self._combat.step(self._actions)
-
-    def _judge(self) -> Transitions:
-        """Reward the decisions gathered so far, and give them as transitions."""
-        lanes, decisions, terminated = self._log.drain()
-        terms = self.skill.reward.evaluate(decisions)
-        self._tally.add(lanes, terms)
+    def _transitions(self) -> Transitions:
+        """Reward the decisions gathered so far, and return them as transitions."""
+        finished = self._rollout.collect()
+        lanes, decisions = finished.lanes, finished.decisions
         return Transitions(
             observations=self._observe(decisions.before),
             next_observations=self._observe(decisions.after),
             actions=decisions.actions.copy(),
-            rewards=terms.sum(axis=1),
-            terminated=terminated.copy(),
+            rewards=finished.rewards,
+            terminated=finished.terminated.copy(),
             ticks=self.skill.ticks(decisions),
             lanes=lanes + self._first_lane,
             episodes=self._episodes[lanes],
@@ -135,15 +155,15 @@ class Sampler:
     def _begin(self, lanes: LaneIndices) -> None:
         seeds = episode_seeds(self._seed, lanes, self._episodes[lanes])
         self._episodes[lanes] += 1
-        self._combat.begin(lanes, seeds)
+        self._rollout.begin(lanes, seeds)
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything the next transition depends on but the networks."""
+        """Return everything the next transition depends on but the networks."""
         return {
             "combat": self._combat.get_state(),
-            "random": self._random.bit_generator.state,
+            "random": self._player.random.bit_generator.state,
             "episodes": self._episodes.copy(),
-            "sums": self._tally.sums.copy(),
+            "sums": self._rollout.sums.copy(),
             "began": self._began,
             "decisions": self.decisions,
         }
@@ -151,9 +171,9 @@ class Sampler:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of a sampler of the same make."""
         self._combat.set_state(state["combat"])
-        self._random.bit_generator.state = state["random"]
+        self._player.random.bit_generator.state = state["random"]
         self._episodes[:] = state["episodes"]
-        self._tally.sums[:] = state["sums"]
+        self._rollout.sums[:] = state["sums"]
         self._began = bool(state["began"])
         self.decisions = int(state["decisions"])
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.state import STATE_SIZE
 from soulsgraph_policies.chunk_runner import ChunkRunner
-from soulsgraph_policies.episodes import Episodes
 from soulsgraph_policies.transitions import Chunk, Transitions
 from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
 
@@ -102,15 +103,13 @@ class LinearRunner(ChunkRunner):
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)
 
     def _close(self, ended: npt.NDArray[np.int64], died: npt.NDArray[np.bool_]) -> Episodes:
-        ratios = np.ones(len(ended), np.float32)
         episodes = Episodes(
             lanes=ended,
             lengths=self._lengths[ended],
             seconds=self._lengths[ended].astype(np.float64),
             won=np.zeros(len(ended), np.bool_),
             died=died[ended],
-            boss_hp=ratios,
-            player_hp=ratios,
+            rows=np.ones((len(ended), STATE_SIZE), np.float32),
             terms=self._returns[ended, None],
         )
         self._lengths[ended], self._returns[ended] = 0, 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_policies.episodes import Episodes
+from soulsgraph_envs.episodes import Episodes
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@ import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
@@ -15,7 +14,7 @@ SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 def make_runner(index: int) -> SkillGraphEnvRunner:
     scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
     config = SkillDQN.get_default_config().debugging(seed=3).stage(SKILLS, skill_hyperparameters(1_000), 128)
-    config = config.environment(env_config={"task": SamplingTask(scenario, 8)})
+    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=2)
     return SkillGraphEnvRunner(config=config, worker_index=index)
 

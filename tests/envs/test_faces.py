@@ -82,8 +82,8 @@ def test_one_seed_starts_a_stream_of_its_own_in_every_lane():
     vector = SkillVectorEnv(3)
     first, _ = vector.reset(seed=8)
     for lane, observation in enumerate(first):
-        vector.task.begin(np.array([lane]), episode_seeds(8, lane, 0))
-        assert np.array_equal(vector.task.observations[lane], observation)
+        vector.rollout.begin_deciding(np.array([lane]), episode_seeds(8, lane, 0))
+        assert np.array_equal(vector.rollout.observations[lane], observation)
     assert len(np.unique(first, axis=0)) == 3
 
 

@@ -22,7 +22,7 @@ TRIALS = ScriptedTrials(MARGIT, episodes=100, first_seed=90_000)
 def test_perfect_timing_wins_in_about_a_minute() -> None:
     fights = TRIALS.fights({"dodge": OracleDodge(), "heal_attack": OracleFight()})
     assert fights.win_rate >= 0.9
-    assert 40 <= 0.1 * fights.ticks.mean() <= 100
+    assert 40 <= fights.seconds.mean() <= 100
 
 
 def test_blind_play_does_not_win() -> None:

@@ -52,7 +52,7 @@ def test_a_wrapper_collects_a_picture_of_every_step(id: str) -> None:
     pictures = env.render()
     assert {(picture.shape, str(picture.dtype)) for picture in pictures} == {(SIZE, "uint8")}
     assert len({picture.tobytes() for picture in pictures}) == len(pictures) == 5
-    assert np.array_equal(pictures[-1], env.unwrapped.task.combat.game.render(0, SIZE[:2]))
+    assert np.array_equal(pictures[-1], env.unwrapped.rollout.combat.game.render(0, SIZE[:2]))
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -72,11 +72,11 @@ def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None
     env, same = SkillEnv("dodge", render_mode="human"), SkillEnv("dodge", render_mode="rgb_array")
     for each in (env, same):
         each.reset(seed=2)
-    begun, began_s = env.task.combat.ticks[0], time.monotonic()
+    begun, began_s = env.rollout.combat.ticks[0], time.monotonic()
     for action in (0, 1):
         for each in (env, same):
             each.step(action)
-    ticks = env.task.combat.ticks[0] - begun
+    ticks = env.rollout.combat.ticks[0] - begun
     assert ticks == 6
     # The first one may come at once.
     assert time.monotonic() - began_s >= (ticks - 1) * 0.09
@@ -143,7 +143,7 @@ def test_the_legend_names_the_colours_of_the_pictures() -> None:
     env.reset(seed=2)
     for step in range(40):
         _, _, terminated, truncated, _ = env.step(2 if step % 3 else 0)
-        picture = env.task.combat.game.render(0, (90, 160)).astype(np.int64)
+        picture = env.rollout.combat.game.render(0, (90, 160)).astype(np.int64)
         seen |= set(np.unique(picture @ (1 << 16, 1 << 8, 1)).tolist())
         if terminated or truncated:
             env.reset()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.cli.main import main
-from soulsgraph.curves import CurveEvaluator, CurveTask
+from soulsgraph.curves import CurveEvaluator
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import GrowingTable, write_rows
 from soulsgraph.run_folder import RunFolder
@@ -20,6 +20,7 @@ from soulsgraph_envs import catalogue
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.agent import Agent
 
 #: A camera and a lock-on of 200 steps each.
 _OLD_LIBRARY = Path(__file__).parents[1] / "policies" / "data" / "library_without_checksums"
@@ -292,9 +293,9 @@ def test_a_foreign_table_in_a_run_is_named(tmp_path):
 
 
 def test_a_damaged_checkpoint_of_a_curve_is_named(tmp_path):
-    skill = make_skill("camera")
+    agent = Agent(load_scenario("iudex-phase1"), (make_skill("camera"),), replaced={"camera": "random"})
     (tmp_path / "step-000001000.safetensors").write_bytes(b"nothing of the kind")
-    evaluator = CurveEvaluator(tmp_path, CurveTask(load_scenario("iudex-phase1"), (skill,), (), 10.0), beside=False)
+    evaluator = CurveEvaluator(tmp_path, agent, clip=10.0, beside=False)
     with pytest.raises(SoulsGraphError, match="step-000001000"):
         evaluator.take_up(set(), 2_000)
 

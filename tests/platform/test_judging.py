@@ -5,33 +5,35 @@ import pytest
 
 from soulsgraph import judging
 from soulsgraph.bench.composed import untrained_network
-from soulsgraph.judging import Match, evaluation_seeds, play_match
+from soulsgraph.judging import evaluation_seeds, play_agent
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agent import Agent
 
 PHASE_1 = load_scenario("iudex-phase1")
 SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)
 
 
-def match(randomize=(), seed=0) -> Match:
+def agent(randomize=(), seed=0) -> Agent:
     random = np.random.default_rng(seed)
-    return Match(PHASE_1, SKILLS, tuple(untrained_network(skill, PHASE_1, random) for skill in SKILLS), randomize)
+    networks = {skill.name: untrained_network(skill, PHASE_1, random) for skill in SKILLS}
+    return Agent(PHASE_1, SKILLS, networks, dict.fromkeys(randomize, "random"))
 
 
 @pytest.mark.parametrize("randomize", [(), ("dodge",), ("heal_attack", "dodge")])
 def test_episodes_do_not_depend_on_the_number_of_lanes(monkeypatch, randomize):
     seeds = evaluation_seeds(7, 20)
-    together = play_match(match(randomize), seeds)
+    together = play_agent(agent(randomize), seeds)
     monkeypatch.setattr(judging, "LANES", 3)
-    apart = play_match(match(randomize), seeds)
+    apart = play_agent(agent(randomize), seeds)
     for name in ("lengths", "seconds", "won", "died", "boss_hp", "player_hp", "terms"):
         assert np.array_equal(getattr(together, name), getattr(apart, name)), name
 
 
 def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
     told = []
-    episodes = play_match(match(), evaluation_seeds(1, 30), told.append)
+    episodes = play_agent(agent(), evaluation_seeds(1, 30), told.append)
     assert sum(told) == len(episodes) == 30
     assert not (episodes.won & episodes.died).any()
     undecided = ~(episodes.won | episodes.died)
@@ -41,9 +43,9 @@ def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
 
 def test_randomising_changes_the_play_and_only_skills_that_take_part_can_be_named():
     seeds = evaluation_seeds(1, 30)
-    assert not np.array_equal(play_match(match(), seeds).seconds, play_match(match(("dodge",)), seeds).seconds)
+    assert not np.array_equal(play_agent(agent(), seeds).seconds, play_agent(agent(("dodge",)), seeds).seconds)
     with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
-        match(("doge",))
+        agent(("doge",))
 
 
 def test_evaluation_seeds_are_disjoint_for_different_seeds_and_equal_for_equal_ones():

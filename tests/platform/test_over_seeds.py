@@ -19,9 +19,10 @@ from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, Arm
 from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds
 from soulsgraph.transfer.testing import pretend_run
 from soulsgraph.transfer.transfer_over_seeds import controls_over_seeds
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.episodes import Episodes
+from soulsgraph_envs.state import STATE_SIZE
 
 SEEDS, EPISODES = (7, 3), 4
 
@@ -34,8 +35,8 @@ def folders(tmp_path_factory):
 
 def won(*wins) -> Episodes:
     flags, zeros = np.array(wins, np.bool_), np.zeros(len(wins))
-    values = {name: zeros for name in Episodes.__annotations__} | {"won": flags, "terms": zeros[:, None]}
-    return Episodes(**values)
+    counts, rows = np.ones(len(wins), np.int64), np.zeros((len(wins), STATE_SIZE), np.float32)
+    return Episodes(counts, counts, zeros, flags, ~flags, rows, zeros[:, None])
 
 
 def arms(before, **after) -> list[ArmResult]:

@@ -9,8 +9,9 @@ from soulsgraph.progress import stage_progress
 from soulsgraph.reports.parquet import GrowingTable, read_rows, write_episodes, write_rows
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.reports.tensorboard import MEASURES, Board
+from soulsgraph_envs.episodes import Episodes
+from soulsgraph_envs.state import STATE_SIZE, Column
 from soulsgraph_policies.atomic import WriteError
-from soulsgraph_policies.episodes import Episodes
 
 _TABLE = WinRateTable("Table 1 (a)", (WinRate("both trained", 11, 25, 44.0), WinRate("no dodge", 0, 400)))
 
@@ -41,14 +42,16 @@ def test_rows_may_differ_in_their_names(tmp_path):
 
 
 def test_episodes_keep_each_reward_term(tmp_path):
+    rows = np.zeros((2, STATE_SIZE), np.float32)
+    rows[:, Column.BOSS_HP] = [0.5, 0.75]
+    rows[:, Column.PLAYER_HP] = [1.0, 0.0]
     episodes = Episodes(
         lanes=np.array([3, 0]),
         lengths=np.array([10, 20]),
         seconds=np.array([5.0, 7.0]),
         won=np.array([True, False]),
         died=np.array([False, True]),
-        boss_hp=np.array([0.5, 0.75], np.float32),
-        player_hp=np.array([1.0, 0.0], np.float32),
+        rows=rows,
         terms=np.array([[1.0, -2.0], [0.5, 0.25]], np.float32),
     )
     seeds = np.array([3, 2**63 + 1], np.uint64)
@@ -59,6 +62,7 @@ def test_episodes_keep_each_reward_term(tmp_path):
     assert columns["return"][:2] == [-1.0, 0.75]
     assert columns["term/damage"][:2] == [-2.0, 0.25]
     assert columns["won"][:2] == [True, False]
+    assert (columns["boss_hp"][:2], columns["player_hp"][:2]) == ([0.5, 0.75], [1.0, 0.0])
     assert "lanes" not in columns
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,20 +12,14 @@ from soulsgraph.reports.parquet import read_rows, write_rows
 from soulsgraph.reproduction.display import units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
-from soulsgraph.reproduction.measures import CountedChoices
 from soulsgraph.reproduction.protocol import Protocol, Unit
 from soulsgraph.reproduction.rows import REFERENCES, judge_references
 from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, CONFIRMING, REPORTING, evaluation_seed
 from soulsgraph.reproduction.supervision import Noticeboard, Standing
 from soulsgraph.reproduction.table import seed_tables
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.games import make_game
-from soulsgraph_envs.oracles import Always, ScriptedPlay
 from soulsgraph_envs.schema import Where
-from soulsgraph_envs.skills import END_TO_END, make_skill
-from soulsgraph_policies.play import EpisodePlayer
+from soulsgraph_envs.skills import END_TO_END
 
 SMALL = Protocol(seeds=(100, 101), episodes=20, scale=0.01)
 PLAN = Where("reproduction.json", "plan", saved=True)
@@ -229,17 +222,6 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
     assert [(part["step"], part["episode_return"]) for part in told] == [(10, 1.0), (11, 7.0)]
     assert {part["unit"] for part in told} == {"end_to_end"}
     assert curve_rows(run, BASELINE, (stage,)) == [], "nothing was played"
-
-
-def test_every_decision_of_the_skill_is_counted_once():
-    skill, combat_lanes = make_skill(END_TO_END), 4
-    combat = Combat(
-        make_game(lanes=combat_lanes), [skill], load_scenario("iudex-phase1"), Horizon(skill.name, skill.horizon)
-    )
-    counted = CountedChoices(ScriptedPlay({skill.name: Always(13)}), skill.name)
-    played = EpisodePlayer(combat, counted).play(np.arange(6, dtype=np.uint64))
-    assert set(counted.choices) == {13}
-    assert len(counted.choices) == played.lengths.sum()
 
 
 def test_references_are_both_oracles_in_every_fight():

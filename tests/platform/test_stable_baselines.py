@@ -51,7 +51,7 @@ def test_exported_network_plays_as_the_model_does(tmp_path, graph):
     played = FusedNetworks([network], [0])
     actions, seen = np.zeros((64, 1), np.int64), set()
     for _ in range(100):
-        played.act(env.task.combat.rows, np.ones((64, 1), np.bool_), actions)
+        played.act(env.rollout.combat.rows, np.ones((64, 1), np.bool_), actions)
         predicted, _ = model.predict(model.get_vec_normalize_env().normalize_obs(observations), deterministic=True)
         np.testing.assert_array_equal(actions[:, 0], predicted)
         seen |= set(predicted.tolist())
@@ -147,7 +147,9 @@ def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(tmp_path)
     assert [row["step"] for row in curve] == [row["step"] for row in training] == steps
     assert {(row["stage"], row["skill"]) for row in curve} == {(stage.name, "end_to_end")}
     kept = load_checkpoint(checkpoint_files(run.path / "curves" / stage.name)[stage.budget])
-    (last,) = evaluate_checkpoints(StageSetup.of(run, stage).curve_task, [(stage.budget, kept)])
+    setup = StageSetup.of(run, stage)
+    clip = setup.hyperparameters.observation_clip
+    (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
     assert {name: curve[-1][name] for name in last.figures} == last.figures
     for name, values in weights_of(run.library.load("end_to_end")).items():
         np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")

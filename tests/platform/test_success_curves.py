@@ -9,11 +9,12 @@ from soulsgraph.evaluation import Setting, judge
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.branches import SCRATCH, arm_path
 from soulsgraph.transfer.continual_measures import training_forward_transfer
-from soulsgraph.transfer.success_curves import POINT_EPISODES, Fight, SuccessCurve, domain_cards, success_curve
+from soulsgraph.transfer.success_curves import POINT_EPISODES, SuccessCurve, domain_cards, success_curve, win_rates
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph.transfer.training_transfer import TrainingTransfer, training_transfer
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.frozen import weights_of
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.weights import NETWORK
@@ -84,11 +85,11 @@ def test_every_agent_of_a_batch_plays_its_own_networks(tmp_path):
     path.write_text('based_on = "iudex-phase1"\nname = "one-blow"\nboss_hp = [1037.0, 1036.0]\n')
     scenario, skills = load_scenario(str(path)), tuple(make_skill(name) for name in SKILL_NAMES)
     attacking, idling = (always(skills[-1], scenario, action) for action in ("light_attack", "idle"))
-    fight = Fight(scenario, skills, SEED)
-    rates = fight.rates([{"heal_attack": network} for network in (idling, attacking, idling)])
+    agent = Agent(scenario, skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
+    rates = win_rates(agent.playing({"heal_attack": [idling, attacking, idling]}), SEED, variants=3)
     assert rates[0] == rates[2] == 0.0
     assert rates[1] > 0.0
-    assert fight.rates([{"heal_attack": attacking}]) == [rates[1]], "whoever else plays in the batch"
+    assert win_rates(agent.playing({"heal_attack": attacking}), SEED) == [rates[1]], "whoever else plays in the batch"
 
 
 def always(skill, scenario, action) -> FrozenNetwork:

@@ -15,11 +15,12 @@ from soulsgraph.transfer.distances import column_distances, energy_coefficient
 from soulsgraph.transfer.measures import Laboratory, Question, measure, trials_of
 from soulsgraph.transfer.report import LOCAL_RULE, LOSS_RULE, save_transfer, saved_recommendation, transfer
 from soulsgraph.transfer.testing import pretend_run, pretend_training
-from soulsgraph.transfer.trials import Trial, play_trial
+from soulsgraph.transfer.trials import play_trial
 from soulsgraph.transfer.values import discounted_returns
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agent import Agent
 
 HOME, EPISODES, SEED = "iudex-phase1", 12, 7
 
@@ -39,7 +40,7 @@ def test_the_last_skills_own_task_is_the_whole_fight(run, laboratory):
     judged = judge(run, Setting(HOME, HOME), EPISODES, SEED)
     np.testing.assert_array_equal(played.won, judged.won)
     np.testing.assert_array_equal(played.lengths, judged.lengths)
-    np.testing.assert_allclose(played.returns, judged.returns, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(played.terms, judged.terms)
 
 
 def test_a_random_stand_in_is_the_one_of_the_table(run, laboratory):
@@ -57,24 +58,25 @@ def test_nobody_dies_where_a_skill_practised_without_dying(laboratory):
 
 def test_decisions_are_kept_in_order_of_episode_and_time(laboratory):
     played = laboratory.play("dodge")
-    assert (np.diff(played.episodes) >= 0).all()
-    np.testing.assert_array_equal(np.bincount(played.episodes), played.lengths)
-    np.testing.assert_allclose(np.bincount(played.episodes, played.rewards), played.returns)
-    assert set(played.ticks.tolist()) <= {1, 5}
+    taken = played.taken
+    assert (np.diff(taken.episodes) >= 0).all()
+    np.testing.assert_array_equal(np.bincount(taken.episodes), played.lengths)
+    np.testing.assert_allclose(np.bincount(taken.episodes, taken.rewards), played.returns, rtol=1e-4, atol=1e-3)
+    assert set(taken.ticks.tolist()) <= {1, 5}
 
 
 def test_an_idle_dodge_never_rolls(laboratory):
     idle = laboratory.play("dodge", {"dodge": "idle"})
-    assert set(idle.ticks.tolist()) == {1}
+    assert set(idle.taken.ticks.tolist()) == {1}
 
 
 def test_every_skill_of_a_trial_needs_somebody_to_play_it(laboratory):
     skills = tuple(make_skill(name) for name in SKILL_NAMES[:2])
     with pytest.raises(UnknownNameError, match="network"):
-        Trial(load_scenario(HOME), skills, {})
+        Agent(load_scenario(HOME), skills)
     with pytest.raises(UnknownNameError, match="skill to replace"):
-        Trial(load_scenario(HOME), skills, laboratory.networks, {"dodge": "random"})
-    alone = Trial(load_scenario(HOME), skills, {}, {"camera": "random", "lock_on": "idle"})
+        Agent(load_scenario(HOME), skills, laboratory.networks, {"dodge": "random"})
+    alone = Agent(load_scenario(HOME), skills, {}, {"camera": "random", "lock_on": "idle"})
     assert len(play_trial(alone, evaluation_seeds(SEED, 3)).returns) == 3
 
 

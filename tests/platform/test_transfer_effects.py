@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments, outcomes
 from soulsgraph.transfer.local_rule import CERTAIN_ERRORS, LocalEvidence, recommend_locally
-from soulsgraph.transfer.trials import Played, Trial, play_trial
+from soulsgraph.transfer.trials import play_trial
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.episodes import DecisionColumns
+from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.state import STATE_SIZE, Column
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 
 EPISODES, DECISIONS = 100, 40
@@ -90,31 +91,26 @@ def test_a_skill_whose_values_tell_no_action_apart_has_no_effect():
 
 def test_outcomes_are_the_rewards_within_the_window_and_the_episode():
     count = 5
-    played = Played(
-        returns=np.zeros(2),
-        lengths=np.array([3, 2]),
-        won=np.zeros(2, bool),
-        cut=np.zeros(2, bool),
-        last_rows=np.zeros((2, STATE_SIZE), np.float32),
+    taken = DecisionColumns(
         episodes=np.array([0, 0, 0, 1, 1]),
         rows=np.zeros((count, STATE_SIZE), np.float32),
+        actions=np.zeros(count, int),
         rewards=np.array([1.0, 2.0, 4.0, 8.0, 16.0]),
         ticks=np.array([1, 5, 1, 1, 1]),
-        actions=np.zeros(count, int),
         explored=np.ones(count, bool),
     )
-    assert outcomes(played, 2).tolist() == [3.0, 2.0, 4.0, 24.0, 16.0]
-    assert outcomes(played, 6).tolist() == [3.0, 6.0, 4.0, 24.0, 16.0]
+    assert outcomes(taken, 2).tolist() == [3.0, 2.0, 4.0, 24.0, 16.0]
+    assert outcomes(taken, 6).tolist() == [3.0, 6.0, 4.0, 24.0, 16.0]
 
 
-def lock_trial(scenario, stand_in="idle") -> Trial:
+def lock_agent(scenario, stand_in="idle") -> Agent:
     """A lock that is taken where the boss is in view, by hand; the fight begins far off, facing the boss."""
     camera, lock_on = make_skill("camera"), replace(make_skill("lock_on"), horizon=20)
     # Q(toggle) = 1 - angle - 2 locked, Q(idle) = 0, of the raw (angle, locked).
     layer = np.array([[-1.0, -2.0], [0.0, 0.0]], np.float32), np.array([1.0, 0.0], np.float32)
     network = FrozenNetwork("lock_on", lock_on.observation.bind(scenario), np.zeros(2), np.ones(2), 10.0, (layer,))
     ground = replace(practice_ground(scenario, lock_on), start="long")
-    return Trial(ground, (camera, lock_on), {"lock_on": network}, {"camera": stand_in}, exploration=0.5)
+    return Agent(ground, (camera, lock_on), {"lock_on": network}, {"camera": stand_in})
 
 
 def lock_effect(path, player: str, stand_in="idle"):
@@ -123,9 +119,9 @@ def lock_effect(path, player: str, stand_in="idle"):
     (path / "shifted.toml").write_text(values)
     tries = []
     for scenario in (load_scenario("iudex-phase1"), load_scenario(path / "shifted.toml")):
-        trial = lock_trial(scenario, stand_in)
-        played = play_trial(trial, evaluation_seeds(3, 60))
-        tries.append(experiments(trial.skills[-1], trial.networks["lock_on"], played))
+        agent = lock_agent(scenario, stand_in)
+        played = play_trial(agent, evaluation_seeds(3, 60), exploration=0.5)
+        tries.append(experiments(agent.skills[-1], agent.networks["lock_on"], played))
     context = [*make_skill("camera").observation.columns, Column.LOCKED]
     return compare_effects(context, *tries)
 
@@ -144,7 +140,7 @@ def test_a_slower_camera_does_not_change_what_a_toggle_does(tmp_path):
 
 
 def test_a_skill_explores_in_its_share_of_decisions_and_uniformly():
-    trial = lock_trial(load_scenario("iudex-phase1"))
-    played = play_trial(trial, evaluation_seeds(3, 40))
-    assert played.explored.mean() == pytest.approx(0.5, abs=0.03)
-    assert played.actions[played.explored].mean() == pytest.approx(0.5, abs=0.05)
+    agent = lock_agent(load_scenario("iudex-phase1"))
+    taken = play_trial(agent, evaluation_seeds(3, 40), exploration=0.5).taken
+    assert taken.explored.mean() == pytest.approx(0.5, abs=0.03)
+    assert taken.actions[taken.explored].mean() == pytest.approx(0.5, abs=0.05)

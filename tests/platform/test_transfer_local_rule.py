@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from soulsgraph.transfer.cues import Cue, compare_cues
 from soulsgraph.transfer.effects import Effect
 from soulsgraph.transfer.local_rule import CHANGED_DECISIONS, LocalEvidence, recommend_locally
-from soulsgraph.transfer.trials import Played
+from soulsgraph_envs.episodes import DecisionColumns
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
 
@@ -16,7 +16,7 @@ UNCHANGED = Effect(home=1.0, shifted=1.0, home_errors=50.0, change_errors=0.0)
 EPISODES, MOVE = 40, 10
 
 
-def fight(numbers=(3, 4), rate=0.1, cost=0.2, seed=0) -> Played:
+def fight(numbers=(3, 4), rate=0.1, cost=0.2, seed=0) -> DecisionColumns:
     """Episodes of boss moves of ten decisions, each with a blow of about the cost in its middle."""
     random = np.random.default_rng(seed)
     length = MOVE * len(numbers)
@@ -27,22 +27,12 @@ def fight(numbers=(3, 4), rate=0.1, cost=0.2, seed=0) -> Played:
     blows[:, MOVE // 2 :: MOVE] = cost * random.uniform(0.9, 1.1, (EPISODES, len(numbers)))
     rows[..., Column.PLAYER_HP] = 1.0 - np.cumsum(blows, axis=1)
     count = EPISODES * length
-    return Played(
-        returns=np.zeros(EPISODES),
-        lengths=np.full(EPISODES, length),
-        won=np.zeros(EPISODES, bool),
-        cut=np.ones(EPISODES, bool),
-        last_rows=rows[:, -1],
-        episodes=np.repeat(np.arange(EPISODES), length),
-        rows=rows.reshape(count, STATE_SIZE),
-        rewards=np.zeros(count),
-        ticks=np.ones(count, int),
-        actions=np.zeros(count, int),
-        explored=np.zeros(count, bool),
-    )
+    none, whole = np.zeros(count, bool), np.zeros(count, int)
+    episodes = np.repeat(np.arange(EPISODES), length)
+    return DecisionColumns(episodes, rows.reshape(count, STATE_SIZE), whole, np.zeros(count), whole + 1, none)
 
 
-def judge(home: Played, shifted: Played, skill="dodge"):
+def judge(home: DecisionColumns, shifted: DecisionColumns, skill="dodge"):
     evidence = LocalEvidence(UNCHANGED, compare_cues(make_skill(skill), home, shifted))
     return recommend_locally({skill: evidence})[skill]
 

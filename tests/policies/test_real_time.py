@@ -10,8 +10,7 @@ from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
 from soulsgraph_envs.live.clock import stoppable
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until
 from soulsgraph_policies import real_time
 from soulsgraph_policies.inference import FrozenNetwork

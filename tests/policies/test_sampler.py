@@ -7,10 +7,10 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.multi_agent_env import SkillGraphEnv
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
 from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.sampler import Sampler
@@ -141,8 +141,9 @@ def test_long_samples_hold_what_short_ones_do():
         joined = np.concatenate([getattr(part.transitions, name) for part in parts])
         np.testing.assert_array_equal(values, joined, err_msg=name)
     assert len(whole.episodes) > 2
+    episodes = Episodes.join([part.episodes for part in parts])
     for name, values in vars(whole.episodes).items():
-        joined = np.concatenate([getattr(part.episodes, name) for part in parts])
+        joined = getattr(episodes, name)
         np.testing.assert_array_equal(values, joined, err_msg=name)
 
 

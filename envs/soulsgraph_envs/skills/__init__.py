@@ -16,6 +16,7 @@ from soulsgraph_envs.skills.skill import (
     Reward,
     RewardTerm,
     Skill,
+    practice_ground,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "SkillOptions",
     "load_skill_options",
     "make_skill",
+    "practice_ground",
 ]

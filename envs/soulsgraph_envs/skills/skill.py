@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -248,3 +248,8 @@ class Skill:
         empty = (decisions.before[:, Column.FLASKS] < 1.0).astype(np.int64)
         ticks: Integers = self._step_ticks[decisions.actions, empty]
         return ticks
+
+
+def practice_ground(scenario: Scenario, skill: Skill) -> Scenario:
+    """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""
+    return replace(scenario, start=skill.practice.start, refill=skill.practice.refill)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.bench.timing import Measurement, interleave, quantiles
-from soulsgraph.judging import Match
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 from soulsgraph_envs.streams import episode_seeds
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 
 HIDDEN = (64, 64)
@@ -40,29 +39,24 @@ class ComposedFights:
         loaded = load_scenario(scenario)
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         random = np.random.default_rng(0)
-        match = Match(loaded, skills, tuple(untrained_network(skill, loaded, random) for skill in skills))
-        self._controller = match.controller(lanes)
-        self._combat = Combat(make_game(lanes=lanes), skills, loaded, Horizon(skills[-1].name, skills[-1].horizon))
-        self._actions = np.zeros((lanes, len(skills)), np.int64)
-        self.lane_ticks = self.episodes = 0
+        networks = {skill.name: untrained_network(skill, loaded, random) for skill in skills}
+        self.rollout = Agent(loaded, skills, networks).rollout(make_game(lanes=lanes))
+        self.episodes = 0
         self._begin(np.arange(lanes))
 
-    def tick(self) -> None:
-        """Observe, decide, compose and step, once."""
-        self._controller.act(self._combat, self._actions)
-        self._combat.step(self._actions)
-        self.lane_ticks += self._combat.lanes
+    @property
+    def lane_ticks(self) -> int:
+        """Control ticks so far, summed over the lanes."""
+        return self.rollout.ticks * self.rollout.combat.lanes
 
     def begin_ended(self) -> None:
         """Begin new episodes where one ended with the last tick."""
-        ended = np.flatnonzero(self._combat.ended)
+        ended = np.flatnonzero(self.rollout.combat.ended)
         if ended.size:
             self._begin(ended)
 
     def _begin(self, lanes: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        seeds = episode_seeds(0, lanes, self.episodes)
-        self._combat.begin(lanes, seeds)
-        self._controller.begin(lanes, seeds)
+        self.rollout.begin(lanes, episode_seeds(0, lanes, self.episodes))
         self.episodes += len(lanes)
 
 
@@ -72,7 +66,7 @@ def bench_single_tick(ticks: int) -> dict[str, Any]:
     cpu_ms, wall_ms = [], []
     for _ in range(ticks + 100):
         cpu, wall = time.process_time_ns(), time.perf_counter_ns()
-        fights.tick()
+        fights.rollout.tick()
         cpu_ms.append((time.process_time_ns() - cpu) / 1e6)
         wall_ms.append((time.perf_counter_ns() - wall) / 1e6)
         fights.begin_ended()
@@ -92,9 +86,9 @@ def bench_composed(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     def contender() -> None:
         with measurement.round(lambda: fights.lane_ticks):
             for _ in range(ticks):
-                fights.tick()
+                fights.rollout.tick()
                 fights.begin_ended()
 
-    fights.tick()
+    fights.rollout.tick()
     interleave(rounds, [contender])
     return measurement.to_dict()

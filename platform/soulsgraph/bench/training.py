@@ -17,14 +17,13 @@ from stable_baselines3 import DQN
 from soulsgraph.bench.stock_rllib import StockDQN
 from soulsgraph.bench.timing import Measurement, interleave
 from soulsgraph.stable_baselines import make_dqn
-from soulsgraph_clusters.env_runner import SamplingTask, SkillGraphEnvRunner
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.skill_env import SkillVectorEnv, upstream_of
-from soulsgraph_envs.skill_task import practice_ground
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.controllers import NetworkController
 from soulsgraph_policies.hyperparameters import DQNHyperparameters, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.presets import find_preset
@@ -66,7 +65,7 @@ def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
     config = SkillDQN.get_default_config().debugging(seed=0)
     config = config.stage(skills, numbers, preset.decisions_per_round)
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
-    algorithm: SkillDQN = config.environment(env_config={"task": SamplingTask(scenario, lanes)}).build_algo()
+    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": lanes}).build_algo()
     return algorithm
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import REWRITE, read_parquet, write_parquet
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.streams import Seeds
-from soulsgraph_policies.episodes import Episodes
 
 Row = Mapping[str, str | int | float | bool | None]
 
@@ -30,6 +30,9 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
+
+
 def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:
     """Write finished episodes, one row each, of every named setting, all on the same `seeds`.
 
@@ -45,7 +48,7 @@ def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence
 def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str], seeds: Seeds) -> list[Row]:
     # Left as numpy's: a seed may need all 64 bits.
     columns: dict[str, list[Any]] = {"seed": list(seeds)}
-    columns |= {name: values.tolist() for name, values in vars(episodes).items() if name not in ("lanes", "terms")}
+    columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
     columns |= {"return": episodes.returns.tolist()}
     columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
     return [

@@ -14,10 +14,11 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import Row
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.end_to_end_oracle import OracleEndToEnd
-from soulsgraph_envs.oracles import OracleDodge, OracleFight, Script, ScriptedPlay, engaging
+from soulsgraph_envs.episodes import Episodes
+from soulsgraph_envs.oracles import OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import END_TO_END, make_skill
-from soulsgraph_policies.episodes import Episodes
+from soulsgraph_policies.agent import Agent
 
 #: Where the scripted references play.
 _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
@@ -71,8 +72,8 @@ def judge_references(episodes: int, on_finished: OnFinished = lambda count: None
 
 
 def _scripted(scenario: Scenario, scripts: Mapping[str, Script], episodes: int, on_finished: OnFinished) -> Episodes:
-    skills, seeds = [make_skill(skill) for skill in scripts], evaluation_seeds(EVALUATION_SEED, episodes)
-    return play_agent(scenario, skills, lambda lanes: ScriptedPlay(scripts), seeds, on_finished)
+    agent = Agent(scenario, tuple(make_skill(skill) for skill in scripts), replaced=scripts)
+    return play_agent(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
 
 
 def _outcome(played: Episodes) -> dict[str, Any]:

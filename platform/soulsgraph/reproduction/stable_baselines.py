@@ -27,8 +27,8 @@ from soulsgraph.stable_baselines import make_dqn
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph.training import trained_artifact
 from soulsgraph_envs.skill_env import SkillVectorEnv
+from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.controllers import NetworkController
 from soulsgraph_policies.frozen import network_of, normalizer_of, weights_of
 from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.normalizer import RunningNormalizer
@@ -95,7 +95,7 @@ class _Watch(BaseCallback):
         self._setup, self._stage, self._go_on = setup, setup.stage, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         folder = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.curve_task, beside=False)
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, beside=False)
         # A stage that was stopped begins anew.
         for table in (self._table, self._curve):
             table.forget(setup.stage.name, after_step=0)

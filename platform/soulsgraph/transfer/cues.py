@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.transfer.trials import Played
+from soulsgraph_envs.episodes import DecisionColumns
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.state import Column
 
@@ -59,7 +59,7 @@ class Threshold:
     known_share: float
 
 
-def compare_cues(skill: Skill, home: Played, shifted: Played) -> tuple[Cue, ...]:
+def compare_cues(skill: Skill, home: DecisionColumns, shifted: DecisionColumns) -> tuple[Cue, ...]:
     """Compare every cue of the shifted domain with the same one at home; none for a skill without."""
     return tuple(
         _cue(column, number, home, shifted)
@@ -69,7 +69,7 @@ def compare_cues(skill: Skill, home: Played, shifted: Played) -> tuple[Cue, ...]
     )
 
 
-def _cue(column: Column, number: float, home: Played, shifted: Played) -> Cue:
+def _cue(column: Column, number: float, home: DecisionColumns, shifted: DecisionColumns) -> Cue:
     seen = [(played.rows[:, column] == number, played) for played in (home, shifted)]
     (at_home, _), (elsewhere, _) = seen
     tempo = _change(*(_tempo(column, where, played) for where, played in seen))
@@ -79,12 +79,12 @@ def _cue(column: Column, number: float, home: Played, shifted: Played) -> Cue:
     return Cue(column, int(number), float(at_home.mean()), float(elsewhere.mean()), *tempo, *cost)
 
 
-def _followed(seen: Flags, played: Played) -> npt.NDArray[np.int64]:
+def _followed(seen: Flags, played: DecisionColumns) -> npt.NDArray[np.int64]:
     """Give the seen decisions that another decision of the same episode follows."""
     return np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
 
 
-def _tempo(column: Column, seen: Flags, played: Played) -> Doubles:
+def _tempo(column: Column, seen: Flags, played: DecisionColumns) -> Doubles:
     """Give the progress per tick wherever the animation went on to the next decision."""
     at = _followed(seen, played)
     before, after = played.rows[at], played.rows[at + 1]
@@ -95,7 +95,7 @@ def _tempo(column: Column, seen: Flags, played: Played) -> Doubles:
     return rates
 
 
-def _costs(seen: Flags, played: Played) -> Doubles:
+def _costs(seen: Flags, played: DecisionColumns) -> Doubles:
     """Give the share of HP that each blow took."""
     at = _followed(seen, played)
     lost = (played.rows[at, Column.PLAYER_HP] - played.rows[at + 1, Column.PLAYER_HP]).astype(np.float64)

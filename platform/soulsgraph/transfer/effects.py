@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.transfer.trials import Played
+from soulsgraph_envs.episodes import DecisionColumns, Episodes
 from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.state import Column, StateRows
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
@@ -73,27 +73,28 @@ class Effect:
         return self.shifted / self.home if self.home else 1.0
 
 
-def experiments(skill: Skill, network: FrozenNetwork, played: Played) -> Experiments:
+def experiments(skill: Skill, network: FrozenNetwork, played: Episodes) -> Experiments:
     """Take the exploring decisions out of a trial."""
-    drawn = played.explored
-    values = FusedNetworks([network]).q_values(0, played.rows[drawn]).astype(np.float64)
+    taken = played.taken
+    drawn = taken.explored
+    values = FusedNetworks([network]).q_values(0, taken.rows[drawn]).astype(np.float64)
     advantages = values - values.mean(axis=1, keepdims=True)
     return Experiments(
-        rows=played.rows[drawn],
-        predicted=advantages[np.arange(len(advantages)), played.actions[drawn]],
+        rows=taken.rows[drawn],
+        predicted=advantages[np.arange(len(advantages)), taken.actions[drawn]],
         value=values.max(axis=1),
-        outcomes=outcomes(played, _WINDOW_DECISIONS * skill.longest_ticks)[drawn],
-        episodes=played.episodes[drawn],
-        seeds=len(played.won),
+        outcomes=outcomes(taken, _WINDOW_DECISIONS * skill.longest_ticks)[drawn],
+        episodes=taken.episodes[drawn],
+        seeds=len(played),
     )
 
 
-def outcomes(played: Played, ticks: int) -> Doubles:
+def outcomes(taken: DecisionColumns, ticks: int) -> Doubles:
     """Give the rewards of the decisions begun within so many ticks from each decision on, (m,)."""
-    starts = np.cumsum(played.ticks) - played.ticks
-    episode_ends = np.searchsorted(played.episodes, played.episodes, side="right")
+    starts = np.cumsum(taken.ticks) - taken.ticks
+    episode_ends = np.searchsorted(taken.episodes, taken.episodes, side="right")
     ends = np.minimum(np.searchsorted(starts, starts + ticks), episode_ends)
-    sums = np.concatenate([[0.0], np.cumsum(played.rewards)])
+    sums = np.concatenate([[0.0], np.cumsum(taken.rewards)])
     collected: Doubles = sums[ends] - sums[:-1]
     return collected
 

@@ -17,13 +17,15 @@ from soulsgraph.transfer.distances import column_distances, energy_coefficient
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments
 from soulsgraph.transfer.local_rule import LocalEvidence
 from soulsgraph.transfer.loss_rule import Evidence
-from soulsgraph.transfer.trials import STAND_INS, Played, StandIn, Trial, own_task, play_trial
+from soulsgraph.transfer.trials import own_task, play_trial
 from soulsgraph.transfer.values import ValueCheck, check_values
 from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.state import Column
+from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.frozen import network_of
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
@@ -104,7 +106,7 @@ class Laboratory:
     scenario: Scenario
     question: Question
     on_played: OnPlayed
-    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Played] = field(default_factory=dict)
+    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Episodes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = self.run.plan.skill_graph.order
@@ -114,16 +116,21 @@ class Laboratory:
         self._numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
         self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
 
-    def play(self, skill: str, stand_ins: StandIns | None = None, exploration: float = 0.0) -> Played:
+    def play(self, skill: str, stand_ins: StandIns | None = None, exploration: float = 0.0) -> Episodes:
         """Play a skill's own task, with stand-ins for it or for skills upstream of it, or exploring."""
         replaced = stand_ins or {}
         key = (skill, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
             skills = tuple(self.skills[name] for name in self._players(skill))
-            trial = Trial(self.scenario, skills, self.networks, replaced, exploration)
-            self._played[key] = play_trial(own_task(trial), self._seeds)
+            agent = Agent(self.scenario, skills, self.networks, replaced)
+            self._played[key] = play_trial(own_task(agent), self._seeds, exploration)
             self.on_played(skill)
         return self._played[key]
+
+    def returns(self, skill: str, stand_ins: StandIns | None = None) -> Doubles:
+        """Return the undiscounted returns of `play`, (n,)."""
+        returns: Doubles = self.play(skill, stand_ins).terms.sum(axis=1, dtype=np.float64)
+        return returns
 
     def experiments(self, skill: str) -> Experiments:
         """Give the decisions in which the skill explored on its own task."""
@@ -133,10 +140,10 @@ class Laboratory:
         """Give the columns that the skill or one upstream of it observes."""
         return sorted({column for name in self._players(skill) for column in self.skills[name].observation.columns})
 
-    def inputs(self, skill: str, played: Played) -> Doubles:
+    def inputs(self, skill: str, played: Episodes) -> Doubles:
         """Give what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
         network = self.networks[skill]
-        seen = self.skills[skill].observation(played.rows, self.scenario)
+        seen = self.skills[skill].observation(played.taken.rows, self.scenario)
         normalized: Doubles = np.clip((seen - network.mean) / network.deviation, -network.clip, network.clip)
         return normalized
 
@@ -199,8 +206,8 @@ def _figures(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
 def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> DomainFigures:
     values = laboratory.values(skill)
     return DomainFigures(
-        trained=float(laboratory.play(skill).returns.mean()),
-        replaced={name: float(laboratory.play(skill, {skill: name}).returns.mean()) for name in STAND_INS},
+        trained=float(laboratory.returns(skill).mean()),
+        replaced={name: float(laboratory.returns(skill, {skill: name}).mean()) for name in STAND_INS},
         value_bias=values.bias,
         value_error=values.error,
         input_shifts=laboratory.columns(skill, inputs.mean(axis=0)),
@@ -208,7 +215,7 @@ def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> Doma
 
 
 def _local(skill: str, home: Laboratory, shifted: Laboratory) -> LocalEvidence:
-    explored = [laboratory.play(skill, exploration=EXPLORATION) for laboratory in (home, shifted)]
+    explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
     return LocalEvidence(
         effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
         cues=compare_cues(home.skills[skill], *explored),
@@ -218,13 +225,13 @@ def _local(skill: str, home: Laboratory, shifted: Laboratory) -> LocalEvidence:
 def _losses(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
     upstream = home.run.plan.skill_graph.upstream(skill)
     inputs = home.inputs(skill, home.play(skill))
-    chance: dict[str, Played] = {name: home.play(skill, {name: "random"}) for name in upstream}
+    chance: dict[str, Episodes] = {name: home.play(skill, {name: "random"}) for name in upstream}
     moved = column_distances(inputs, shifted.inputs(skill, shifted.play(skill)))
     return Evidence(
-        home=home.play(skill).returns,
-        chance=home.play(skill, {skill: "random"}).returns,
-        shifted=shifted.play(skill).returns,
-        dependent={name: played.returns for name, played in chance.items()},
+        home=home.returns(skill),
+        chance=home.returns(skill, {skill: "random"}),
+        shifted=shifted.returns(skill),
+        dependent={name: home.returns(skill, {name: "random"}) for name in upstream},
         moved=home.columns(skill, moved),
         moved_by={
             name: home.columns(skill, column_distances(inputs, home.inputs(skill, played)))

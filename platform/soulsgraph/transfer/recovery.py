@@ -25,7 +25,7 @@ from soulsgraph.training import Workplace
 from soulsgraph.transfer.branches import SCRATCH, arm_path, branch
 from soulsgraph.transfer.report import text_table
 from soulsgraph_clusters.session import Session
-from soulsgraph_policies.episodes import Episodes
+from soulsgraph_envs.episodes import Episodes
 
 #: Labels of the row without any step, and of two arms.
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"

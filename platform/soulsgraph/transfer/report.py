@@ -21,9 +21,9 @@ from soulsgraph.transfer.effects import Effect
 from soulsgraph.transfer.local_rule import LocalVerdict, recommend_locally
 from soulsgraph.transfer.loss_rule import Verdict, recommend
 from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
-from soulsgraph.transfer.trials import STAND_INS
 from soulsgraph_envs.errors import shown
 from soulsgraph_envs.schema import Where
+from soulsgraph_policies.agent import STAND_INS
 
 #: The rule whose recommendation counts, and the one fixed before any control was looked at.
 LOCAL_RULE, LOSS_RULE = "local change", "lost returns (first)"

@@ -7,7 +7,6 @@ skills whose stage is still to come with the versions that came into the domain,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,20 +19,14 @@ from soulsgraph.files import slug
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat, Controller, Horizon
 from soulsgraph_envs.games import make_game
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import Skill, make_skill
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.agent import Agent, StandIn
 from soulsgraph_policies.artifact import SkillCard
-from soulsgraph_policies.controllers import Agent, NetworkController, RandomController
 from soulsgraph_policies.frozen import network_of
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.play import EpisodePlayer
+from soulsgraph_policies.inference import FrozenNetwork
 
 Doubles = npt.NDArray[np.float64]
-#: An agent's networks by skill; a skill that is not in it plays by chance.
-Networks = Mapping[str, FrozenNetwork]
-
 #: Episodes that each checkpoint plays, the same ones for every checkpoint and run.
 POINT_EPISODES = 20
 
@@ -52,32 +45,12 @@ class SuccessCurve:
         return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
 
 
-@dataclass(frozen=True)
-class Fight:
-    """The whole fight of a domain: the skills that take part in it, and the seed of the evaluation episodes."""
-
-    scenario: Scenario
-    skills: tuple[Skill, ...]
-    seed: int
-
-    def rates(self, agents: Sequence[Networks]) -> list[float]:
-        """Give the win rate of each agent over the same episodes, all in one batch of lanes.
-
-        All have networks for the same skills.
-        """
-        distinct = list({id(network): network for agent in agents for network in agent.values()}.values())
-        index = {id(network): i for i, network in enumerate(distinct)}
-        plays = [[index[id(a[s.name])] if s.name in a else -1 for s in self.skills] for a in agents]
-        lanes = len(agents) * POINT_EPISODES
-        parts: list[Controller] = []
-        if distinct:
-            parts.append(NetworkController(FusedNetworks(distinct, np.repeat(plays, POINT_EPISODES, axis=0))))
-        parts += [RandomController(s, i, lanes) for i, s in enumerate(self.skills) if s.name not in agents[0]]
-        horizon = Horizon(self.skills[-1].name, self.skills[-1].horizon)
-        player = EpisodePlayer(Combat(make_game(lanes=lanes), self.skills, self.scenario, horizon), Agent(parts))
-        won = player.play(np.tile(evaluation_seeds(self.seed, POINT_EPISODES), len(agents))).won
-        rates: list[float] = won.reshape(len(agents), POINT_EPISODES).mean(axis=1).tolist()
-        return rates
+def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
+    """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
+    rollout = agent.rollout(make_game(lanes=variants * POINT_EPISODES))
+    won = rollout.play(np.tile(evaluation_seeds(seed, POINT_EPISODES), variants)).won
+    rates: list[float] = won.reshape(variants, POINT_EPISODES).mean(axis=1).tolist()
+    return rates
 
 
 def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
@@ -95,24 +68,27 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
         SoulsGraphError: if a checkpoint is damaged.
     """
     skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
-    fight = Fight(load_scenario(domain), tuple(skills.values()), seed)
+    scenario = load_scenario(domain)
 
     def network(skill: str, version: int) -> FrozenNetwork:
-        return network_of(run.library.load(skill, version), skills[skill], fight.scenario)
+        return network_of(run.library.load(skill, version), skills[skill], scenario)
 
-    playing = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
-    steps, rates, begun = [0], fight.rates([playing]), 0
+    before = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
+    untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
+    agent = Agent(scenario, tuple(skills.values()), before, untrained)
+    steps, rates, begun = [0], win_rates(agent, seed), 0
     for card in domain_cards(run, domain):
         clip = card.observation_clip
         stage = {
-            step: FrozenNetwork.of(skills[card.skill], fight.scenario, load_checkpoint(path), clip)
+            step: FrozenNetwork.of(skills[card.skill], scenario, load_checkpoint(path), clip)
             for step, path in checkpoint_files(_checkpoint_folder(run, card)).items()
             if step < card.training.steps
         }
         stage[card.training.steps] = network(card.skill, card.version)
         steps += [begun + step for step in stage]
-        rates += fight.rates([playing | {card.skill: variant} for variant in stage.values()])
-        playing, begun = playing | {card.skill: stage[card.training.steps]}, begun + card.training.steps
+        rates += win_rates(agent.playing({card.skill: list(stage.values())}), seed, len(stage))
+        agent = agent.playing({card.skill: stage[card.training.steps]})
+        begun += card.training.steps
     return SuccessCurve(np.array(steps, np.float64), np.array(rates))
 
 

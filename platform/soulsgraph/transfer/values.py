@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph.transfer.trials import Played
+from soulsgraph_envs.episodes import Episodes
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
@@ -29,17 +29,17 @@ class ValueCheck:
         return float(self.biases.mean())
 
 
-def check_values(network: FrozenNetwork, played: Played, numbers: DQNHyperparameters) -> ValueCheck:
+def check_values(network: FrozenNetwork, played: Episodes, numbers: DQNHyperparameters) -> ValueCheck:
     """Compare the largest Q-value at each decision with the discounted return from there on.
 
     What lies beyond the horizon's cut is estimated by the largest Q-value at the end, as in training.
     """
-    networks = FusedNetworks([network])
-    promised = networks.q_values(0, played.rows).max(axis=1).astype(np.float64)
-    beyond = np.where(played.cut, networks.q_values(0, played.last_rows).max(axis=1), 0.0)
-    discounts = numbers.discount ** (played.ticks if numbers.semi_markov else np.ones(len(played.ticks)))
-    difference = promised - discounted_returns(played.episodes, played.rewards, discounts, beyond)
-    totals = np.bincount(played.episodes, difference, len(played.won))
+    networks, taken = FusedNetworks([network]), played.taken
+    promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
+    beyond = np.where(played.cut, networks.q_values(0, played.rows).max(axis=1), 0.0)
+    discounts = numbers.discount ** (taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks)))
+    difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
+    totals = np.bincount(taken.episodes, difference, len(played))
     return ValueCheck(totals / np.maximum(played.lengths, 1), float(np.sqrt(np.mean(difference**2))))
 
 
