@@ -58,6 +58,22 @@ def test_modules_and_functions_stay_small():
     assert not large
 
 
+def _steps_a_combat(file):
+    """Return whether a file calls `step` on what is named `combat` or `_combat`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            owner = node.func.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name.strip("_") == "combat":
+                return True
+    return False
+
+
+def test_one_rollout_steps_every_combat():
+    files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
+    assert [file.name for file in files if _steps_a_combat(file)] == ["rollout.py"]
+
+
 def test_tests_are_no_packages():
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
