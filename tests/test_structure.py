@@ -74,6 +74,28 @@ def test_one_rollout_steps_every_combat():
     assert [file.name for file in files if _steps_a_combat(file)] == ["rollout.py"]
 
 
+def _imported_modules(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def test_stand_ins_and_fakes_are_off_the_products_path():
+    apart = ("soulsgraph_envs.standin", "soulsgraph_envs.testing", ".testing")
+    allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/standin/", "soulsgraph_envs/testing/")
+    found = []
+    for package, root in FLOORS.items():
+        for file in sorted((ROOT / root / package).rglob("*.py")):
+            place = file.relative_to(ROOT / root).as_posix()
+            if place.startswith(allowed) or file.name == "testing.py":
+                continue
+            modules = _imported_modules(file)
+            found += [(place, name) for name in modules if name.startswith(apart[:2]) or name.endswith(apart[2])]
+    assert not found
+
+
 def test_tests_are_no_packages():
     assert not list((ROOT / "tests").rglob("__init__.py"))
 

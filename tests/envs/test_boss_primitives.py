@@ -18,8 +18,8 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, ROLL
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import Course, open_fight, press
 from soulsgraph_envs.state import Raw
+from soulsgraph_envs.testing.simulator import Course, open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("vordt"), load_boss("vordt"), load_player("knight")
 CENTRE = SCENARIO.arena.centre_m

@@ -14,13 +14,13 @@ from soulsgraph_envs.doctor.memory_game import check_memory_game
 from soulsgraph_envs.doctor.reading import check_online, check_read_time, check_skills, unaddressed
 from soulsgraph_envs.doctor.siphon_game import check_siphon_game
 from soulsgraph_envs.errors import GameError, UnknownNameError
-from soulsgraph_envs.keys.testing import PlainWindow, virtual_screen
 from soulsgraph_envs.keys.x11 import open_display
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import load_address_map
 from soulsgraph_envs.memory.reader import Module
-from soulsgraph_envs.memory.testing import FakeProcess, FakeReader
+from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
+from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 #: Nobody listens on the discard port.
 NOBODY = "127.0.0.1:9"

@@ -15,8 +15,8 @@ from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.env import FROZEN_SPEED
 from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import load_keys
-from soulsgraph_envs.eldengym.testing import FakeWorld
 from soulsgraph_envs.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.eldengym import AttributeEnv, EldenClient, EldenGymEnv
-from soulsgraph_envs.eldengym.testing import FakeWorld
 from soulsgraph_envs.errors import GameError, UnknownNameError
+from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning")
 

@@ -23,10 +23,10 @@ from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.fights import load_fight
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.keys.xtest import XTestDevice
-from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.testing import served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.siphon import served_stand_in
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"

@@ -17,7 +17,6 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
 from soulsgraph_envs.eldengym.errors import OptionError
-from soulsgraph_envs.eldengym.testing import FakeWorld
 from soulsgraph_envs.eldengym.wrappers import (
     AnimFrameWrapper,
     DictFrameStack,
@@ -33,6 +32,7 @@ from soulsgraph_envs.eldengym.wrappers import (
     SDFObsWrapper,
 )
 from soulsgraph_envs.errors import DataError
+from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning"),

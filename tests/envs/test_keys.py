@@ -13,8 +13,8 @@ from soulsgraph_envs.keys.device import KeyDevice
 from soulsgraph_envs.keys.direct_input import DirectInputDevice
 from soulsgraph_envs.keys.held_keys import HeldKeys
 from soulsgraph_envs.keys.names import KEY_NAMES
-from soulsgraph_envs.keys.testing import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
 from soulsgraph_envs.keys.user32 import User32Window
+from soulsgraph_envs.testing.keys import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
 
 OWN = """
 name = "own"

@@ -17,11 +17,11 @@ from soulsgraph_envs.keys.guarded_device import GuardedDevice
 from soulsgraph_envs.keys.held_keys import HeldKeys
 from soulsgraph_envs.keys.names import KEY_NAMES
 from soulsgraph_envs.keys.opening import open_key_device
-from soulsgraph_envs.keys.testing import PlainWindow, virtual_screen
 from soulsgraph_envs.keys.windows import choose_window, find_window, keyboard_layout
 from soulsgraph_envs.keys.x11 import open_display
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
 
 #: Holds keys, says so, and then ends the way its last line says.
 HOLDING = """
@@ -254,7 +254,7 @@ def test_a_minimised_window_is_found_and_comes_back_to_the_front(display: str, s
 def test_a_window_of_another_pid_namespace_is_found_by_the_games_own_process(display: str) -> None:
     # In a container such as Flatpak's, a program names itself by its id there.
     code = (
-        "import os, sys; from soulsgraph_envs.keys.testing import PlainWindow; "
+        "import os, sys; from soulsgraph_envs.testing.keys import PlainWindow; "
         "shown = PlainWindow(sys.argv[1], 'contained', pid=os.getpid()); print(os.getpid(), flush=True); "
         "sys.stdin.read()"
     )

@@ -14,12 +14,12 @@ from soulsgraph_envs.errors import EpisodeLostError, GameError
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.live.start import draw_start
-from soulsgraph_envs.live.testing import FakeLink, FakePicturedLink, FakeTable, FakeTime
 from soulsgraph_envs.oracles import ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_envs.testing import check_game
+from soulsgraph_envs.testing.live import FakeLink, FakePicturedLink, FakeTable, FakeTime
 
 SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)

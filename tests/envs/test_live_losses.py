@@ -15,8 +15,8 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.testing import FakeTable
 from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing.live import FakeTable
 
 SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)

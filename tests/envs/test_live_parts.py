@@ -16,9 +16,9 @@ from soulsgraph_envs.live.key_effects import KeyEffects
 from soulsgraph_envs.live.operations import OPERATIONS, Operations
 from soulsgraph_envs.live.plausibility import Plausibility, same_moment
 from soulsgraph_envs.live.settings import GameSettings, check_side_by_side, load_games
-from soulsgraph_envs.live.testing import FakeLink, FakeTime
 from soulsgraph_envs.live.translation import Flasks, supplied_raws, translate
 from soulsgraph_envs.state import Raw
+from soulsgraph_envs.testing.live import FakeLink, FakeTime
 
 PLAYER = player_table(load_player("knight"))
 PHASES = {phase: boss_table(load_boss(f"iudex-phase{phase}")) for phase in (1, 2)}

@@ -19,7 +19,6 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import EpisodeLostError
 from soulsgraph_envs.game import Game
 from soulsgraph_envs.games import open_live_game
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.settings import load_games
 from soulsgraph_envs.oracles import STRIKE, Always, ScriptedPlay, Uniform, engaging
@@ -30,6 +29,7 @@ from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_envs.testing import PATIENCE_S, check_game
+from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,8 +12,8 @@ from soulsgraph_envs.memory.bases import resolve_bases
 from soulsgraph_envs.memory.game_memory import GameMemory, writable
 from soulsgraph_envs.memory.map_report import inspect_map
 from soulsgraph_envs.memory.reader import BadAddressError, Module
-from soulsgraph_envs.memory.testing import FakeProcess, FakeReader
 from soulsgraph_envs.standin.executable import Sections, write_header, write_resources
+from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 BASE = 0x140000000
 SIZE, PAGE = 0x4800000, 0x1000

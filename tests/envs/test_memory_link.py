@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.keys.testing import FakeDevice, virtual_screen
 from soulsgraph_envs.live.link import LinkError, PicturedLink
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.link import MemoryLink
-from soulsgraph_envs.memory.still_game import still_game
+from soulsgraph_envs.standin.still_game import still_game
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.keys import FakeDevice, virtual_screen
 
 GAME = "dark-souls-3-1.15.2"
 

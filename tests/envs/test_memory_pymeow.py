@@ -20,7 +20,7 @@ from soulsgraph_envs.memory.reader import (
     ProcessGoneError,
     ProcessNotFoundError,
 )
-from soulsgraph_envs.memory.testing import FakeProcess, FakePyMeow
+from soulsgraph_envs.testing.memory import FakeProcess, FakePyMeow
 
 BASE = 0x140000000
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.memory.pattern import compile_pattern
 from soulsgraph_envs.memory.reader import BadAddressError, Module
-from soulsgraph_envs.memory.testing import FakeProcess, FakeReader
 from soulsgraph_envs.memory.values import decode_text, pack, unpack
+from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 PAGE = 4096
 

@@ -12,8 +12,8 @@ from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import HEAVY_1, JUMP, PARRIED, PARRY, RIPOSTE, STAND, THROWN
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import Course, open_fight, press
 from soulsgraph_envs.state import Raw
+from soulsgraph_envs.testing.simulator import Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1-whole")
 PLAYER, BOSS = load_player("knight-full"), load_boss("iudex-phase1")

@@ -13,9 +13,9 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import FRAME_S, open_fight, press
 from soulsgraph_envs.state import Column, Raw, state_rows
 from soulsgraph_envs.streams import derive_seeds
+from soulsgraph_envs.testing.simulator import FRAME_S, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")
 PLAYER = load_player("knight")

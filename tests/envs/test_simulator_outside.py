@@ -14,9 +14,9 @@ from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.outside import TARGETS, AnimationNames
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import open_fight, press
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds
+from soulsgraph_envs.testing.simulator import open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("iudex-full"), load_boss("iudex-phase1"), load_player("knight-full")
 X, Y = SCENARIO.arena.centre_m

@@ -14,10 +14,10 @@ from soulsgraph_envs.oracles import OracleDodge, OracleFight
 from soulsgraph_envs.scripted_trials import ScriptedTrials
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import open_fight, press
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_envs.testing import check_game, sample_controls
+from soulsgraph_envs.testing.simulator import open_fight, press
 
 FULL = load_scenario("iudex-full")
 FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")

@@ -13,8 +13,8 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import ESTUS, ESTUS_EMPTY, LIGHT_1, ROLL
 from soulsgraph_envs.simulator.tables import frames
-from soulsgraph_envs.simulator.testing import FRAME_S, Course, open_fight, press
 from soulsgraph_envs.state import Column, Raw, state_rows
+from soulsgraph_envs.testing.simulator import FRAME_S, Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")
 PLAYER = load_player("knight")

@@ -20,11 +20,11 @@ from soulsgraph_envs.live.link import Link, LinkError, RefusedError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.siphon.link import SiphonLink
 from soulsgraph_envs.siphon.protocol import ANSWERS, grpc, service
-from soulsgraph_envs.siphon.server import SiphonServer
-from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.testing import Served, served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.siphon.server import SiphonServer
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.siphon import Served, served_stand_in
 
 
 @pytest.fixture(scope="module")

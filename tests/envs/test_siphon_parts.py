@@ -15,19 +15,18 @@ import pytest
 
 from soulsgraph_envs.errors import DataError, GameError, UnknownNameError
 from soulsgraph_envs.keys.names import ARROWS, KEY_NAMES
-from soulsgraph_envs.keys.testing import FakeDevice
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.memory.reader import Module
-from soulsgraph_envs.memory.testing import FakeProcess, FakeReader
 from soulsgraph_envs.siphon.attributes import Attribute, ItemCount, ItemList
-from soulsgraph_envs.siphon.connections import client_name, connected_clients
 from soulsgraph_envs.siphon.inventory import ItemFinder, ItemMovedError
 from soulsgraph_envs.siphon.key_names import SIPHON_KEYS, from_siphon, to_siphon
-from soulsgraph_envs.siphon.recording import Recordings, Sources
 from soulsgraph_envs.siphon.security import is_loopback, read_or_create_token, read_token, split_address
-from soulsgraph_envs.siphon.served_game import ServedGame
-from soulsgraph_envs.siphon.served_keys import ServedKeys
+from soulsgraph_envs.standin.siphon.recording import Recordings, Sources
+from soulsgraph_envs.standin.siphon.served_game import ServedGame
+from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, client_name, connected_clients
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.keys import FakeDevice
+from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
 PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"

@@ -19,11 +19,11 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.memory.linux_reader import is_running
 from soulsgraph_envs.siphon.link import SiphonLink
-from soulsgraph_envs.siphon.server import SiphonServer
-from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.testing import Served, served_stand_in
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.siphon.server import SiphonServer
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.siphon import Served, served_stand_in
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")

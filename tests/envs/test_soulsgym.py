@@ -14,7 +14,7 @@ from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsE
 from soulsgraph_envs.soulsgym.actions import NOTHING
 from soulsgraph_envs.soulsgym.data import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
-from soulsgraph_envs.soulsgym.testing import FakeWorld, standing
+from soulsgraph_envs.testing.soulsgym import FakeWorld, standing
 
 EVERY_ENV = {
     "iudex-1": lambda: IudexEnv(random_player_pose=True),

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.testing import FakeLink, FakePicturedLink, FakeTime
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
 from soulsgraph_envs.soulsgym.actions import NOTHING
 from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
 from soulsgraph_envs.soulsgym.live_world import LiveWorld
+from soulsgraph_envs.testing.live import FakeLink, FakePicturedLink, FakeTime
 
 SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 

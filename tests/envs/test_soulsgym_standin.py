@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import soulsgraph_envs.soulsgym  # noqa: F401 - registers the environments
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.live.settings import save_game
-from soulsgraph_envs.siphon.serving import Serving
-from soulsgraph_envs.siphon.testing import served_stand_in
 from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.keys import virtual_screen
+from soulsgraph_envs.testing.siphon import served_stand_in
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,12 +6,12 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_boss
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.testing import FakeLink, FakeTime
 from soulsgraph_envs.soulsgym import IudexEnv, VordtEnv
 from soulsgraph_envs.soulsgym.actions import NOTHING
 from soulsgraph_envs.soulsgym.data import DATA, load_fight
 from soulsgraph_envs.soulsgym.live_world import LiveWorld
-from soulsgraph_envs.soulsgym.testing import standing
+from soulsgraph_envs.testing.live import FakeLink, FakeTime
+from soulsgraph_envs.testing.soulsgym import standing
 
 
 class VordtLink(FakeLink):

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.windows import find_window
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.live.link import LinkError
@@ -23,6 +22,7 @@ from soulsgraph_envs.memory.attaching import AttachedGame, attach_game
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_envs.testing.keys import virtual_screen
 
 MODULE = 0x140000000
 

@@ -22,7 +22,6 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.doctor.examination import examine
 from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.keys.held_keys import HeldKeys
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import Base, load_address_map
@@ -35,6 +34,7 @@ from soulsgraph_envs.standin.readings import Readings
 from soulsgraph_envs.standin.surroundings import surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH
 from soulsgraph_envs.standin.world import World
+from soulsgraph_envs.testing.keys import virtual_screen
 
 MAP = load_address_map("dark-souls-3-1.15.2")
 COMPILER, RESOURCES = "x86_64-w64-mingw32-gcc", "x86_64-w64-mingw32-windres"

@@ -14,7 +14,7 @@ from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.testing import pretend_training
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.testing import FakeTable
+from soulsgraph_envs.testing.live import FakeTable
 
 #: More than a console's width: what is told of it must stay whole.
 _LONG = "run-[fast]-" + "x" * 90

@@ -17,13 +17,13 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.games import open_live_game
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.live.settings import load_games
 from soulsgraph_envs.memory.linux_reader import is_running
-from soulsgraph_envs.siphon.serving import Serving
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing.keys import virtual_screen
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from soulsgraph_envs.keys.testing import virtual_screen
 from soulsgraph_envs.keys.xtest import XTestDevice
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,7 +9,7 @@ from soulsgraph.bench.timing import quantiles
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import load_address_map
 from soulsgraph_envs.memory.attaching import attach_game
-from soulsgraph_envs.memory.still_game import still_game
+from soulsgraph_envs.standin.still_game import still_game
 
 _WARM_UP = 100
 

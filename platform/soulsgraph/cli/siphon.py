@@ -11,7 +11,7 @@ from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.place import make_console
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.live.settings import save_game
-from soulsgraph_envs.siphon.serving import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
 
 
 def serve_siphon(
@@ -38,7 +38,7 @@ def serve_siphon(
     if pid and process:
         raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
     serving.check()
-    from soulsgraph_envs.siphon.server import SiphonServer
+    from soulsgraph_envs.standin.siphon.server import SiphonServer
     from soulsgraph_envs.standin.starting import ended_by_signals
 
     game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
@@ -62,8 +62,8 @@ def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.siphon.lasting_stand_in import LastingStandIn
     from soulsgraph_envs.standin.options import StandInOptions
+    from soulsgraph_envs.standin.siphon.serving import LastingStandIn
 
     with LastingStandIn(StandInOptions(map=map, speed=speed, display=display)) as process:
         yield process.pid

@@ -21,7 +21,7 @@ from soulsgraph_envs.standin.surroundings import surroundings_of
 @contextmanager
 def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run one beside this process while the context lasts."""
-    command = [sys.executable, "-m", "soulsgraph_envs.memory.still_game", map_name]
+    command = [sys.executable, "-m", "soulsgraph_envs.standin.still_game", map_name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

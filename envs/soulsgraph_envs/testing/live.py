@@ -10,7 +10,6 @@ import numpy as np
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.keys.testing import FakeDevice
 from soulsgraph_envs.live.clock import Clock
 from soulsgraph_envs.live.fields import FIELDS, Reading
 from soulsgraph_envs.live.game import LiveGame
@@ -23,6 +22,7 @@ from soulsgraph_envs.standin.surroundings import load_surroundings
 from soulsgraph_envs.standin.world import Stage, World
 from soulsgraph_envs.state import RawValues
 from soulsgraph_envs.streams import derive_seeds
+from soulsgraph_envs.testing.keys import FakeDevice
 
 _FRAME_S = 1.0 / 60.0
 _PRESSES = (

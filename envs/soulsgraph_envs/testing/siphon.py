@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.siphon.lasting_stand_in import LastingStandIn
-from soulsgraph_envs.siphon.server import SiphonServer
-from soulsgraph_envs.siphon.serving import Serving
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.siphon.server import SiphonServer
+from soulsgraph_envs.standin.siphon.serving import LastingStandIn, Serving
 
 
 class Served(NamedTuple):

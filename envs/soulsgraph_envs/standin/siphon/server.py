@@ -12,16 +12,15 @@ from typing import Any
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.opening import open_key_device
-from soulsgraph_envs.siphon.connections import connected_clients
-from soulsgraph_envs.siphon.desktop_input import DesktopInput
 from soulsgraph_envs.siphon.protocol import MESSAGE_LIMITS, grpc, service
-from soulsgraph_envs.siphon.recording import Recordings, Sources
 from soulsgraph_envs.siphon.security import TOKEN_KEY, bearer, read_or_create_token
-from soulsgraph_envs.siphon.served_game import ServedGame
-from soulsgraph_envs.siphon.served_keys import ServedKeys
-from soulsgraph_envs.siphon.served_window import ServedWindow
-from soulsgraph_envs.siphon.service import Parts, SiphonService
-from soulsgraph_envs.siphon.serving import Serving
+from soulsgraph_envs.standin.siphon.desktop_input import DesktopInput
+from soulsgraph_envs.standin.siphon.recording import Recordings, Sources
+from soulsgraph_envs.standin.siphon.served_game import ServedGame
+from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, connected_clients
+from soulsgraph_envs.standin.siphon.served_window import ServedWindow
+from soulsgraph_envs.standin.siphon.service import Parts, SiphonService
+from soulsgraph_envs.standin.siphon.serving import Serving
 
 _LOG = logging.getLogger(__name__)
 #: More than streams, taps and mouse moves can keep, so that reads are always answered.

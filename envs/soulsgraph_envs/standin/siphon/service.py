@@ -11,15 +11,14 @@ from typing import Any
 
 from soulsgraph_envs.errors import GameError, SoulsGraphError
 from soulsgraph_envs.siphon.attributes import Attribute
-from soulsgraph_envs.siphon.connections import client_name
-from soulsgraph_envs.siphon.desktop_input import DesktopInput
 from soulsgraph_envs.siphon.key_names import from_siphon
-from soulsgraph_envs.siphon.programs import run_program
 from soulsgraph_envs.siphon.protocol import ANSWERS, SERVER_NAME, grpc, messages, service
-from soulsgraph_envs.siphon.recording import Recordings
-from soulsgraph_envs.siphon.served_game import ServedGame
-from soulsgraph_envs.siphon.served_keys import ServedKeys
-from soulsgraph_envs.siphon.served_window import FrameStreams, ServedWindow
+from soulsgraph_envs.standin.siphon.desktop_input import DesktopInput
+from soulsgraph_envs.standin.siphon.programs import run_program
+from soulsgraph_envs.standin.siphon.recording import Recordings
+from soulsgraph_envs.standin.siphon.served_game import ServedGame
+from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, client_name
+from soulsgraph_envs.standin.siphon.served_window import FrameStreams, ServedWindow
 
 #: A tap keeps one of the server's threads for no longer than this.
 _LONGEST_TAP_S = 10.0
