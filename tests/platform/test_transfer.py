@@ -13,7 +13,7 @@ from soulsgraph.reports.parquet import read_rows
 from soulsgraph.transfer.controls import CONTROLS, controls_table, run_controls
 from soulsgraph.transfer.distances import column_distances, energy_coefficient
 from soulsgraph.transfer.measures import Laboratory, Question, measure, trials_of
-from soulsgraph.transfer.report import LOCAL_RULE, LOSS_RULE, save_transfer, saved_recommendation, transfer
+from soulsgraph.transfer.report import save_transfer, saved_recommendation, transfer
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph.transfer.trials import play_trial
 from soulsgraph.transfer.values import discounted_returns
@@ -115,10 +115,8 @@ def test_without_a_shift_nothing_moves_and_nothing_is_recommended(run):
     for figures in report.measures.figures.values():
         assert figures.home == figures.shifted
         assert set(figures.input_distances.values()) == {0.0}
-    assert {verdict.drop for verdict in report.losses.values()} == {0.0}
-    assert [found.effect.kept for found in report.measures.local.values()] == pytest.approx([1.0] * 5)
+    assert [found.effect.kept for found in report.measures.evidence.values()] == pytest.approx([1.0] * 5)
     assert not any(verdict.changed_cues for verdict in report.verdicts.values())
-    assert report.by_rule == {LOCAL_RULE: (), LOSS_RULE: ()}
     laboratory = Laboratory(run, HOME, load_scenario(HOME), report.question, count.append)
     laboratory.play("camera")
     laboratory.play("camera")
@@ -157,10 +155,8 @@ def test_controls_show_the_whole_table_right_or_wrong(run):
     results = run_controls(run, question, CONTROLS[:2], "silent")
     assert [result.control.shift for result in results] == ["no shift", "camera speed"]
     rows = read_rows(run.results("transfer-controls"))
-    assert [(row["control"], row["rule"]) for row in rows] == [
-        (shift, rule) for shift in ("no shift", "camera speed") for rule in (LOCAL_RULE, LOSS_RULE)
-    ]
-    assert [row["right"] for row in rows] == [right for result in results for right in result.right.values()]
+    assert [row["control"] for row in rows] == ["no shift", "camera speed"]
+    assert [row["right"] for row in rows] == [result.right for result in results]
     assert controls_table(results).row_count == len(rows)
 
 
@@ -204,5 +200,5 @@ def test_values_are_checked_by_the_discount_that_the_run_learned_with(tmp_path):
         return Laboratory(run, HOME, load_scenario(HOME), Question(HOME, HOME, EPISODES, SEED), lambda skill: None)
 
     decisions, ticks = laboratory_of("decisions"), laboratory_of("ticks", semi_markov=True)
-    np.testing.assert_array_equal(decisions.play("dodge").rewards, ticks.play("dodge").rewards)
+    np.testing.assert_array_equal(decisions.play("dodge").taken.rewards, ticks.play("dodge").taken.rewards)
     assert (decisions.values("dodge").biases != ticks.values("dodge").biases).any()

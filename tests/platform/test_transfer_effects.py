@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from soulsgraph.judging import evaluation_seeds
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments, outcomes
-from soulsgraph.transfer.local_rule import CERTAIN_ERRORS, LocalEvidence, recommend_locally
+from soulsgraph.transfer.rule import CERTAIN_ERRORS, Evidence, recommend
 from soulsgraph.transfer.trials import play_trial
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.episodes import DecisionColumns
@@ -36,7 +36,7 @@ def tried(effect=1.0, level=0.0, locked=0.5, by_lock=0.0, seed=0) -> Experiments
 
 
 def named(effect) -> bool:
-    return recommend_locally({"skill": LocalEvidence(effect, ())})["skill"].adapt
+    return recommend({"skill": Evidence(effect, ())})["skill"].adapt
 
 
 def test_the_same_decisions_are_no_change():

@@ -216,7 +216,7 @@ class Printing:
 
 
 def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:
-    from soulsgraph.transfer.controls import control_rows, controls_table, run_controls
+    from soulsgraph.transfer.controls import controls_table, run_controls
     from soulsgraph.transfer.transfer_over_seeds import controls_over_seeds
 
     results = {}
@@ -228,7 +228,7 @@ def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Print
         return together
     (single,) = results.values()
     printing.console.print(controls_table(single))
-    return control_rows(single)
+    return [result.row() for result in single]
 
 
 def _transfers(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:

@@ -13,10 +13,10 @@ from soulsgraph.progress import Display
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.measures import Question
-from soulsgraph.transfer.report import LOCAL_RULE, LOSS_RULE, TransferReport, save_transfer, text_table, transfer
+from soulsgraph.transfer.report import TransferReport, save_transfer, text_table, transfer
 from soulsgraph_envs.errors import SoulsGraphError
 
-_HEADINGS = ("control", "expected", "rule", "found", "right")
+_HEADINGS = ("control", "expected", "found", "right")
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ def _control(shift: str, scenario: str, *expected: tuple[str, ...]) -> Control:
 
 #: The fight that every control is a shift of.
 HOME = "iudex-phase1"
-#: The shifts that the rules are held against, decided before any was measured: together with the first rule
-#: (`loss_rule`), and before the second (`local_rule`), which was made knowing the first one's verdicts on them.
+#: The shifts that the rule is held against, decided before any was measured and before the rule was made.
 CONTROLS = (
     _control("no shift", "controls-no-shift", ()),
     _control("camera speed", "controls-camera-speed", ("camera",)),
@@ -53,29 +52,25 @@ CONTROLS = (
 
 @dataclass(frozen=True)
 class ControlResult:
-    """A control and what either rule would adapt."""
+    """A control and what was measured."""
 
     control: Control
     report: TransferReport
 
     @property
-    def right(self) -> dict[str, bool]:
-        """Whether each rule names one of the sets expected, by the rule's name."""
-        return {rule: frozenset(found) in self.control.expected for rule, found in self.report.by_rule.items()}
+    def right(self) -> bool:
+        """Whether the recommendation is one of the sets expected."""
+        return frozenset(self.report.recommended) in self.control.expected
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Give one row a rule as plain values."""
-        return [
-            {
-                "control": self.control.shift,
-                "scenario": self.control.scenario,
-                "expected": _alternatives(self.control),
-                "rule": rule,
-                "found": _named(found),
-                "right": self.right[rule],
-            }
-            for rule, found in self.report.by_rule.items()
-        ]
+    def row(self) -> dict[str, Any]:
+        """Return the control's row of the table as plain values."""
+        return {
+            "control": self.control.shift,
+            "scenario": self.control.scenario,
+            "expected": _alternatives(self.control),
+            "found": _named(self.report.recommended),
+            "right": self.right,
+        }
 
 
 def run_controls(
@@ -100,24 +95,18 @@ def run_controls(
         report = transfer(run, asked, display)
         save_transfer(run, report)
         results.append(ControlResult(control, report))
-    rows = control_rows(results)
+    rows = [result.row() for result in results]
     write_json(run.path / "results" / "transfer-controls.json", rows)
     write_rows(run.results("transfer-controls"), rows)
     return results
 
 
-def control_rows(results: Sequence[ControlResult]) -> list[dict[str, Any]]:
-    """Give the whole table as plain values, one row a control and rule."""
-    return [row for result in results for row in result.rows()]
-
-
 def controls_table(results: Sequence[ControlResult]) -> Table:
-    """Give the table for the terminal, right or wrong; the rule whose recommendation counts comes first."""
-    shown = [row | {"right": _yes(row["right"])} for row in control_rows(results)]
-    rows = [[str(row[heading]) for heading in _HEADINGS] for row in shown]
-    counts = {rule: sum(result.right[rule] for result in results) for rule in (LOCAL_RULE, LOSS_RULE)}
-    right = ", ".join(f"{rule} {count} of {len(results)} right" for rule, count in counts.items())
-    return text_table(f"Controls of the recommendation: {right}", _HEADINGS, rows)
+    """Return the table for the terminal, right or wrong."""
+    shown = [result.row() | {"right": "yes" if result.right else "no"} for result in results]
+    right = sum(result.right for result in results)
+    title = f"Controls of the recommendation: {right} of {len(results)} right"
+    return text_table(title, _HEADINGS, [[str(row[heading]) for heading in _HEADINGS] for row in shown])
 
 
 def _alternatives(control: Control) -> str:
@@ -126,7 +115,3 @@ def _alternatives(control: Control) -> str:
 
 def _named(skills: Sequence[str]) -> str:
     return " + ".join(skills) or "none"
-
-
-def _yes(right: bool) -> str:
-    return "yes" if right else "no"

@@ -15,8 +15,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.distances import column_distances, energy_coefficient
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments
-from soulsgraph.transfer.local_rule import LocalEvidence
-from soulsgraph.transfer.loss_rule import Evidence
+from soulsgraph.transfer.rule import Evidence
 from soulsgraph.transfer.trials import own_task, play_trial
 from soulsgraph.transfer.values import ValueCheck, check_values
 from soulsgraph_envs.catalogue import load_scenario
@@ -89,11 +88,10 @@ class Wins:
 
 @dataclass(frozen=True)
 class Measures:
-    """Everything measured: figures and both rules' evidence by skill in training order, and the win rates."""
+    """Everything measured: figures and the rule's evidence by skill in training order, and the win rates."""
 
     figures: Mapping[str, SkillFigures]
-    losses: Mapping[str, Evidence]
-    local: Mapping[str, LocalEvidence]
+    evidence: Mapping[str, Evidence]
     wins: tuple[Wins, ...]
 
 
@@ -163,9 +161,8 @@ class Laboratory:
 def trials_of(run: RunFolder) -> int:
     """Give how many trials `measure` plays."""
     graph = run.plan.skill_graph
-    upstream = {skill: len(graph.upstream(skill)) for skill in graph.order}
-    judged = len(upstream) * (2 + len(STAND_INS)) + upstream[graph.order[-1]] * len(STAND_INS)
-    return 2 * judged + sum(upstream.values()) - upstream[graph.order[-1]]
+    own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
+    return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
 
 
 def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda skill: None) -> Measures:
@@ -187,8 +184,7 @@ def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda ski
     order = run.plan.skill_graph.order
     return Measures(
         figures={skill: _figures(skill, home, shifted) for skill in order},
-        losses={skill: _losses(skill, home, shifted) for skill in order},
-        local={skill: _local(skill, home, shifted) for skill in order},
+        evidence={skill: _evidence(skill, home, shifted) for skill in order},
         wins=(*_wins("home", home), *_wins("shifted", shifted)),
     )
 
@@ -214,31 +210,11 @@ def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> Doma
     )
 
 
-def _local(skill: str, home: Laboratory, shifted: Laboratory) -> LocalEvidence:
+def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
     explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
-    return LocalEvidence(
+    return Evidence(
         effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
         cues=compare_cues(home.skills[skill], *explored),
-    )
-
-
-def _losses(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
-    upstream = home.run.plan.skill_graph.upstream(skill)
-    inputs = home.inputs(skill, home.play(skill))
-    chance: dict[str, Episodes] = {name: home.play(skill, {name: "random"}) for name in upstream}
-    moved = column_distances(inputs, shifted.inputs(skill, shifted.play(skill)))
-    return Evidence(
-        home=home.returns(skill),
-        chance=home.returns(skill, {skill: "random"}),
-        shifted=shifted.returns(skill),
-        dependent={name: home.returns(skill, {name: "random"}) for name in upstream},
-        moved=home.columns(skill, moved),
-        moved_by={
-            name: home.columns(skill, column_distances(inputs, home.inputs(skill, played)))
-            for name, played in chance.items()
-        },
-        home_bias=home.values(skill).biases,
-        shifted_bias=shifted.values(skill).biases,
     )
 
 

@@ -16,45 +16,33 @@ from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer import local_rule, loss_rule
+from soulsgraph.transfer import rule
 from soulsgraph.transfer.effects import Effect
-from soulsgraph.transfer.local_rule import LocalVerdict, recommend_locally
-from soulsgraph.transfer.loss_rule import Verdict, recommend
 from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
+from soulsgraph.transfer.rule import Verdict, recommend
 from soulsgraph_envs.errors import shown
 from soulsgraph_envs.schema import Where
 from soulsgraph_policies.agent import STAND_INS
 
-#: The rule whose recommendation counts, and the one fixed before any control was looked at.
-LOCAL_RULE, LOSS_RULE = "local change", "lost returns (first)"
-_THRESHOLDS = {
-    local_rule: ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS"),
-    loss_rule: ("MATERIAL_DROP", "LEAST_DROP", "MOVED_COLUMN", "LEAST_GAIN_ERRORS", "CONFIDENCE"),
-}
-_OWN_TASK = ("skill", "home", "shifted", "chance", "idle", "drop", "direct", "wins chance", "wins idle")
-_INPUTS = ("skill", "furthest input", "energy", "value bias", "value error", "optimism")
-_VERDICTS = ("skill", "effect kept", "change in errors", "changed animations", "adapt", "first rule")
+_THRESHOLDS = ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
+_OWN_TASK = ("skill", "home", "shifted", "random", "idle", "wins random", "wins idle")
+_INPUTS = ("skill", "furthest input", "energy", "value bias", "value error")
+_VERDICTS = ("skill", "effect kept", "change in errors", "changed animations", "adapt")
 
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What was asked, of which versions (digests by skill), what was measured and what either rule found."""
+    """What was asked, of which versions (digests by skill), what was measured and what the rule found."""
 
     question: Question
     versions: Mapping[str, str]
     measures: Measures
-    verdicts: Mapping[str, LocalVerdict]
-    losses: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]
 
     @property
     def recommended(self) -> tuple[str, ...]:
         """The skills to adapt, in training order."""
-        return self.by_rule[LOCAL_RULE]
-
-    @property
-    def by_rule(self) -> dict[str, tuple[str, ...]]:
-        """What each rule would adapt, the one that counts first."""
-        return {LOCAL_RULE: _adapted(self.verdicts), LOSS_RULE: _adapted(self.losses)}
+        return tuple(name for name, verdict in self.verdicts.items() if verdict.adapt)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain values for JSON."""
@@ -62,10 +50,9 @@ class TransferReport:
             **asdict(self.question),
             "versions": dict(self.versions),
             "recommended": list(self.recommended),
-            "by_rule": {name: list(skills) for name, skills in self.by_rule.items()},
             "skills": {name: self._skill(name) for name in self.verdicts},
             "win_rates": [_win_row(wins.domain, wins.skill, wins.stand_in, wins) for wins in self.measures.wins],
-            "thresholds": {name.lower(): getattr(rule, name) for rule, names in _THRESHOLDS.items() for name in names},
+            "thresholds": {name.lower(): getattr(rule, name) for name in _THRESHOLDS},
         }
 
     def to_rich(self) -> tuple[Table, Table, Table]:
@@ -81,24 +68,22 @@ class TransferReport:
         return {
             **asdict(self.measures.figures[name]),
             "verdict": asdict(self.verdicts[name]),
-            "effect": asdict(self.measures.local[name].effect),
-            "cues": [asdict(cue) | {"column": cue.column.name.lower()} for cue in self.measures.local[name].cues],
-            "losses": asdict(self.losses[name]),
+            "effect": asdict(self.measures.evidence[name].effect),
+            "cues": [asdict(cue) | {"column": cue.column.name.lower()} for cue in self.measures.evidence[name].cues],
         }
 
     def _verdict(self, skill: str) -> tuple[str, ...]:
-        verdict, effect = self.verdicts[skill], self.measures.local[skill].effect
+        verdict, effect = self.verdicts[skill], self.measures.evidence[skill].effect
         return (
             skill,
             f"{100 * effect.kept:.0f} %",
             f"{effect.change_errors:+.1f}",
             f"{100 * verdict.changed_decisions:.0f} %",
-            _yes(verdict.adapt),
-            _yes(self.losses[skill].adapt),
+            "yes" if verdict.adapt else "no",
         )
 
     def _own_task(self, skill: str) -> tuple[str, ...]:
-        verdict, figures = self.losses[skill], self.measures.figures[skill]
+        figures = self.measures.figures[skill]
         wins = {(w.domain, w.stand_in): w.wins for w in self.measures.wins if w.skill == skill}
         return (
             skill,
@@ -106,13 +91,11 @@ class TransferReport:
             f"{figures.shifted.trained:.3g}",
             f"{figures.home.replaced['random']:.3g}",
             f"{figures.home.replaced['idle']:.3g}",
-            f"{100 * verdict.drop:.0f} %",
-            f"{100 * verdict.direct:.0f} %",
             *(f"{wins['home', name]}, {wins['shifted', name]}" for name in STAND_INS),
         )
 
     def _inputs(self, skill: str) -> tuple[str, ...]:
-        figures, optimism = self.measures.figures[skill], self.losses[skill].optimism
+        figures = self.measures.figures[skill]
         column, distance = max(figures.input_distances.items(), key=lambda item: item[1])
         return (
             skill,
@@ -120,24 +103,15 @@ class TransferReport:
             f"{figures.input_energy:.2f}",
             f"{figures.home.value_bias:+.2f}, {figures.shifted.value_bias:+.2f}",
             f"{figures.home.value_error:.2f}, {figures.shifted.value_error:.2f}",
-            f"{optimism:+.2f}",
         )
 
     def lines(self) -> list[str]:
         """Say the recommendation and the reason for each skill."""
-        chosen, first = (", ".join(skills) or "no skill" for skills in self.by_rule.values())
+        chosen = ", ".join(self.recommended) or "no skill"
         whole = [wins for wins in self.measures.wins if wins.skill == "none"]
         rates = " -> ".join(f"{wins.wins}/{wins.episodes}" for wins in whole)
         reasons = [f"  {name}: {verdict.reason}" for name, verdict in self.verdicts.items()]
-        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons, f"{LOSS_RULE} would adapt: {first}"]
-
-
-def _adapted(verdicts: Mapping[str, LocalVerdict] | Mapping[str, Verdict]) -> tuple[str, ...]:
-    return tuple(name for name, verdict in verdicts.items() if verdict.adapt)
-
-
-def _yes(adapt: bool) -> str:
-    return "yes" if adapt else "no"
+        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
 
 
 def text_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -168,7 +142,7 @@ def transfer(run: RunFolder, question: Question, display: Display = "auto") -> T
             progress.update(done)
 
         measures = measure(run, question, on_played)
-    return TransferReport(question, versions, measures, recommend_locally(measures.local), recommend(measures.losses))
+    return TransferReport(question, versions, measures, recommend(measures.evidence))
 
 
 def versions_of(run: RunFolder, home: str) -> dict[str, str]:
@@ -225,9 +199,8 @@ def _win_row(domain: str, skill: str, stand_in: str, wins: Any) -> dict[str, Any
 
 def _skill_row(report: TransferReport, skill: str) -> dict[str, Any]:
     verdict, figures = report.verdicts[skill], report.measures.figures[skill]
-    effect = report.measures.local[skill].effect
+    effect = report.measures.evidence[skill].effect
     row = _plain(verdict) | {f"effect_{key}": value for key, value in _plain(effect).items()}
-    row |= {f"first_rule_{key}": value for key, value in _plain(report.losses[skill]).items() if key != "skill"}
     for name, domain in (("home", figures.home), ("shifted", figures.shifted)):
         row |= {f"{name}_return": domain.trained, f"{name}_value_bias": domain.value_bias}
         row |= {f"{name}_value_error": domain.value_error}
@@ -235,7 +208,7 @@ def _skill_row(report: TransferReport, skill: str) -> dict[str, Any]:
     return row | {"input_energy": figures.input_energy}
 
 
-def _plain(found: LocalVerdict | Effect | Verdict) -> dict[str, Any]:
+def _plain(found: Verdict | Effect) -> dict[str, Any]:
     return {key: value for key, value in asdict(found).items() if not isinstance(value, dict)}
 
 
@@ -248,7 +221,6 @@ def _input_rows(report: TransferReport, skill: str) -> list[dict[str, Any]]:
             "distance": distance,
             "home_shift": figures.home.input_shifts[column],
             "shifted_shift": figures.shifted.input_shifts[column],
-            "unexplained": report.losses[skill].unexplained.get(column),
         }
         for column, distance in figures.input_distances.items()
     ]

@@ -15,9 +15,9 @@ _SETTING = ("domain", "replaced", "stand_in")
 
 
 def controls_over_seeds(results: Mapping[int, Sequence[ControlResult]]) -> SeedsTable:
-    """Count, for each control and rule, the seeds it came out right for, with the exact interval of their share."""
-    by_seed = [{"seed": seed, **row} for seed, found in results.items() for result in found for row in result.rows()]
-    keys = ("control", "rule")
+    """Count, for each control, the seeds it came out right for, with the exact interval of their share."""
+    by_seed = [{"seed": seed, **result.row()} for seed, found in results.items() for result in found]
+    keys = ("control",)
     summary = [
         {**dict(zip(keys, setting, strict=True)), "expected": rows[0]["expected"], **_share("right", rows)}
         for setting, rows in _settings(by_seed, keys).items()
@@ -33,16 +33,15 @@ def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTa
             "skill": skill,
             "found": "adapt" if verdict.adapt else "keep",
             "adapt": verdict.adapt,
-            "effect_kept_percent": 100.0 * report.measures.local[skill].effect.kept,
+            "effect_kept_percent": 100.0 * report.measures.evidence[skill].effect.kept,
             "changed_decisions_percent": 100.0 * verdict.changed_decisions,
-            "drop_percent": 100.0 * report.losses[skill].drop,
             "input_energy": report.measures.figures[skill].input_energy,
             "reason": verdict.reason,
         }
         for seed, report in reports.items()
         for skill, verdict in report.verdicts.items()
     ]
-    figures = ("effect_kept_percent", "changed_decisions_percent", "drop_percent", "input_energy")
+    figures = ("effect_kept_percent", "changed_decisions_percent", "input_energy")
     summary = []
     for (skill,), rows in _settings(by_seed, ("skill",)).items():
         spreads = (spread_fields(name, Spread({row["seed"]: row[name] for row in rows})) for name in figures)

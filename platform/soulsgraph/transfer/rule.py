@@ -1,7 +1,7 @@
-"""Which skills a shift asks to adapt, by their own decision problems: the second rule, whose word is taken.
+"""Which skills a shift asks to adapt, by their own decision problems.
 
-The first rule (`loss_rule`) follows lost returns, and returns fall downstream of every loss. This one
-asks of each skill alone whether what it decides about has changed. A skill is to be adapted if either
+Returns fall downstream of every loss, so the rule asks of each skill alone whether what it decides about has
+changed. A skill is to be adapted if either
 
 1. its own actions do something else than at home in equal contexts (`effects`); or
 2. the animations that it acts on announce something else, or are new to it (`cues`), in a material
@@ -11,8 +11,8 @@ What upstream skills do is part of every action's context alike, so it excuses i
 a shift leaves alone stay as they are (the sparse mechanism shifts of Scholkopf et al. 2021, "Toward
 causal representation learning").
 
-The rule was made after the first one's verdicts on the controls were known, on other shifts than the
-controls: camera speed x0.6 and x1.5, lock range 8 m, damage x1.4 alone, timing x0.85 and x1.15 alone,
+An earlier rule, by lost returns, had failed several controls. This one was made after that was known, on other
+shifts than the controls: camera speed x0.6 and x1.5, lock range 8 m, damage x1.4 alone, timing x0.85 and x1.15 alone,
 no shift with other seeds. Rule and thresholds were fixed before it saw a control.
 """
 
@@ -38,7 +38,7 @@ _NAMED_CUES = 3
 
 
 @dataclass(frozen=True)
-class LocalEvidence:
+class Evidence:
     """What the rule looks at for one skill: its actions' effect and its cues, home and shifted."""
 
     effect: Effect
@@ -46,7 +46,7 @@ class LocalEvidence:
 
 
 @dataclass(frozen=True)
-class LocalVerdict:
+class Verdict:
     """What the rule found for one skill.
 
     `effect_changed` says whether its actions do something else; `changed_cues` what is with each changed
@@ -61,12 +61,12 @@ class LocalVerdict:
     reason: str
 
 
-def recommend_locally(evidence: Mapping[str, LocalEvidence]) -> dict[str, LocalVerdict]:
+def recommend(evidence: Mapping[str, Evidence]) -> dict[str, Verdict]:
     """Judge every skill by itself."""
     return {skill: _judge(skill, found) for skill, found in evidence.items()}
 
 
-def _judge(skill: str, found: LocalEvidence) -> LocalVerdict:
+def _judge(skill: str, found: Evidence) -> Verdict:
     effect = found.effect
     changed = changed_cues(found.cues, Threshold(MATERIAL_CHANGE, CERTAIN_ERRORS, KNOWN_SHARE))
     named = {cue.name: change for cue, change in sorted(changed, key=lambda item: -item[0].share)}
@@ -82,4 +82,4 @@ def _judge(skill: str, found: LocalEvidence) -> LocalVerdict:
         reasons.append(f"in {share:.0%} of its decisions it sees changed animations: {listed}{more}")
     unclear = "" if clear else "; what its actions do is too unclear at home to tell a change"
     none = f"its actions do, and its inputs announce, what they did at home{unclear}"
-    return LocalVerdict(skill, other, named, share, adapt=bool(reasons), reason="; ".join(reasons) or none)
+    return Verdict(skill, other, named, share, adapt=bool(reasons), reason="; ".join(reasons) or none)

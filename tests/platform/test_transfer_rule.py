@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from soulsgraph.transfer.cues import Cue, compare_cues
 from soulsgraph.transfer.effects import Effect
-from soulsgraph.transfer.local_rule import CHANGED_DECISIONS, LocalEvidence, recommend_locally
+from soulsgraph.transfer.rule import CHANGED_DECISIONS, Evidence, recommend
 from soulsgraph_envs.episodes import DecisionColumns
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.state import STATE_SIZE, Column
@@ -33,8 +33,8 @@ def fight(numbers=(3, 4), rate=0.1, cost=0.2, seed=0) -> DecisionColumns:
 
 
 def judge(home: DecisionColumns, shifted: DecisionColumns, skill="dodge"):
-    evidence = LocalEvidence(UNCHANGED, compare_cues(make_skill(skill), home, shifted))
-    return recommend_locally({skill: evidence})[skill]
+    evidence = Evidence(UNCHANGED, compare_cues(make_skill(skill), home, shifted))
+    return recommend({skill: evidence})[skill]
 
 
 def test_the_same_cues_ask_for_nothing():
@@ -74,12 +74,12 @@ def test_a_skill_that_sees_no_animation_has_no_cues():
 @given(share=st.floats(0.0, 1.0))
 def test_changed_cues_count_from_a_material_share_of_decisions_on(share):
     cues = (Cue(Column.BOSS_ANIMATION, 9, 0.0, share), Cue(Column.BOSS_ANIMATION, 3, 1.0, 1.0 - share))
-    assert recommend_locally({"dodge": LocalEvidence(UNCHANGED, cues)})["dodge"].adapt == (share >= CHANGED_DECISIONS)
+    assert recommend({"dodge": Evidence(UNCHANGED, cues)})["dodge"].adapt == (share >= CHANGED_DECISIONS)
 
 
 def test_boss_and_player_animations_of_one_decision_count_once():
     cues = (Cue(Column.BOSS_ANIMATION, 9, 0.0, 0.06), Cue(Column.PLAYER_ANIMATION, 9, 0.0, 0.06))
-    verdict = recommend_locally({"dodge": LocalEvidence(UNCHANGED, cues)})["dodge"]
+    verdict = recommend({"dodge": Evidence(UNCHANGED, cues)})["dodge"]
     assert (verdict.changed_decisions, verdict.adapt) == (0.06, False)
 
 
@@ -94,12 +94,12 @@ def test_boss_and_player_animations_of_one_decision_count_once():
     ],
 )
 def test_an_effect_counts_if_its_change_is_material_and_certain(shifted, home_errors, change_errors, expected):
-    evidence = LocalEvidence(Effect(1.0, shifted, home_errors, change_errors), ())
-    verdict = recommend_locally({"camera": evidence})["camera"]
+    evidence = Evidence(Effect(1.0, shifted, home_errors, change_errors), ())
+    verdict = recommend({"camera": evidence})["camera"]
     assert verdict.adapt == verdict.effect_changed == expected
 
 
 def test_each_skill_is_judged_by_itself():
-    changed = LocalEvidence(Effect(1.0, 0.5, 50.0, -20.0), ())
-    verdicts = recommend_locally({"camera": changed, "lock_on": LocalEvidence(UNCHANGED, ())})
+    changed = Evidence(Effect(1.0, 0.5, 50.0, -20.0), ())
+    verdicts = recommend({"camera": changed, "lock_on": Evidence(UNCHANGED, ())})
     assert [verdict.adapt for verdict in verdicts.values()] == [True, False]
