@@ -27,7 +27,6 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.frozen import network_of
 
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
@@ -72,7 +71,7 @@ def check_library(run: RunFolder) -> list[SkillCard]:
     for skill in (make_skill(name, run.plan.options) for name in run.plan.skill_graph.order):
         for version in run.library.versions(skill.name):
             artifact = _load(run, skill.name, version)
-            network_of(artifact, skill, scenario)
+            artifact.network(skill, scenario)
             cards.append(artifact.card)
     return cards
 
@@ -101,7 +100,7 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     skills = tuple(make_skill(name, run.plan.options) for name in order)
     artifacts = load_artifacts(run, setting.trained_on, [name for name in order if name not in setting.randomize])
     networks = {
-        skill.name: network_of(artifacts[skill.name], skill, scenario) for skill in skills if skill.name in artifacts
+        skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills if skill.name in artifacts
     }
     return Agent(scenario, skills, networks, dict.fromkeys(setting.randomize, "random"))
 

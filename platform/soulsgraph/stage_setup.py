@@ -21,7 +21,6 @@ from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import Artifact
-from soulsgraph_policies.frozen import network_of, normalizer_of, trained_weights_of, weights_of
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 
@@ -66,7 +65,7 @@ class StageSetup:
     @property
     def agent(self) -> Agent:
         """Who plays the stage: the upstream skills trained, its own by chance until it has weights."""
-        upstream = {s.name: network_of(self.upstream[s.name], s, self.scenario) for s in self.skills[:-1]}
+        upstream = {s.name: self.upstream[s.name].network(s, self.scenario) for s in self.skills[:-1]}
         return Agent(self.scenario, self.skills, upstream, {self.stage.skill: "random"})
 
     @property
@@ -93,10 +92,10 @@ class StageSetup:
         lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
         sampled = {"scenario": self.scenario, "lanes": lanes, "games": tuple(games)}
         algorithm: SkillDQN = config.environment(env_config=sampled).build_algo()
-        algorithm.load_weights({name: weights_of(artifact) for name, artifact in self.upstream.items()})
+        algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
         if self.parent is not None:
-            algorithm.load_weights({self.stage.skill: trained_weights_of(self.parent)})
-            algorithm.load_normalizer(normalizer_of(self.parent.card.normalizer).get_state())
+            algorithm.load_weights({self.stage.skill: self.parent.weights})
+            algorithm.load_normalizer(self.parent.card.normalizer.normalizer().get_state())
         return algorithm
 
     def verify_frozen(self, algorithm: SkillDQN) -> None:
@@ -107,7 +106,7 @@ class StageSetup:
         """
         for name, artifact in self.upstream.items():
             copies = algorithm.copies(name)
-            for key, kept in weights_of(artifact).items():
+            for key, kept in artifact.playing.items():
                 if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
                     raise SoulsGraphError(
                         f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "

@@ -20,10 +20,17 @@ from soulsgraph.stage_setup import StageSetup
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.artifact import Artifact, SkillCard, Training, UpstreamArtifact, graph_fields, package_versions
-from soulsgraph_policies.frozen import head_of, layers_of, statistics_of
+from soulsgraph_policies.artifact import (
+    Artifact,
+    NormalizerStatistics,
+    SkillCard,
+    Training,
+    UpstreamArtifact,
+    graph_fields,
+    package_versions,
+)
 from soulsgraph_policies.normalizer import RunningNormalizer
-from soulsgraph_policies.weights import Weights
+from soulsgraph_policies.weights import DEVIATION, MEAN, Weights, layer_names
 
 
 class Supervisor(Protocol):
@@ -121,16 +128,16 @@ def _resume(algorithm: SkillDQN, checkpoints: StageCheckpoints) -> None:
 def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNormalizer, steps: int) -> Artifact:
     """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions."""
     skill, stage, plan = setup.skills[-1], setup.stage, setup.run.plan
-    layers = layers_of(weights)
+    parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
     cards = (artifact.card for artifact in setup.upstream.values())
     card = SkillCard(
         skill=skill.name,
         version=0,
         **graph_fields(plan.skill_graph),
         observation=skill.observation.names,
-        normalizer=statistics_of(normalizer),
+        normalizer=NormalizerStatistics.of(normalizer),
         observation_clip=setup.hyperparameters.observation_clip,
-        layer_sizes=(skill.observation.size, *(len(bias) for _, bias in layers)),
+        layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
         training=Training(
             scenario=stage.scenario,
             start=setup.scenario.start,
@@ -144,4 +151,4 @@ def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNor
         upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,
     )
-    return Artifact(card, layers, head_of(weights))
+    return Artifact(card, parameters)

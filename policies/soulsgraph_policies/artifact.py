@@ -8,19 +8,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.errors import SoulsGraphError, shown
+from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.graph import SkillGraph
+from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, Weights, layer_names_at
 
-FORMAT_VERSION = 1
-
-Floats = npt.NDArray[np.float32]
-#: Weights (inputs, outputs) and biases (outputs,) of each layer.
-Layers = tuple[tuple[Floats, Floats], ...]
+FORMAT_VERSION = 2
+#: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
+_OLD_FORMAT = 1
 
 _RESTORE = "restore the file from a copy, or begin a new run"
 
@@ -39,6 +43,18 @@ class NormalizerStatistics:
     mean: tuple[float, ...]
     variance: tuple[float, ...]
     count: float
+
+    @classmethod
+    def of(cls, normalizer: RunningNormalizer) -> NormalizerStatistics:
+        """Return a normaliser's statistics."""
+        return cls(tuple(normalizer.mean.tolist()), tuple(normalizer.variance.tolist()), float(normalizer.count))
+
+    def normalizer(self) -> RunningNormalizer:
+        """Return a normaliser that continues the statistics."""
+        normalizer = RunningNormalizer(len(self.mean))
+        mean, variance = np.array(self.mean), np.array(self.variance)
+        normalizer.set_state({"mean": mean, "variance": variance, "count": self.count})
+        return normalizer
 
 
 @dataclass(frozen=True)
@@ -116,11 +132,28 @@ def _sha256(values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A skill's card, the layers of its Q-network, and further tensors by name (the target network)."""
+    """A skill's card, and its parameters by the names and in the layout of `QNetworkModule.weights`.
+
+    `parameters` holds the layers that play, float32, and those of the head that was trained, if it is another one.
+    """
 
     card: SkillCard
-    layers: Layers
-    extras: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    parameters: Weights
+
+    @property
+    def weights(self) -> Weights:
+        """The parameters with the normaliser, as `QNetworkModule.load_weights` takes them."""
+        normalizer = self.card.normalizer.normalizer()
+        return {MEAN: normalizer.mean, DEVIATION: normalizer.deviation, **self.parameters}
+
+    @property
+    def playing(self) -> Weights:
+        """The weights that play, without a head."""
+        return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
+
+    def network(self, skill: Skill, scenario: Scenario) -> FrozenNetwork:
+        """Return the network that plays the skill in a scenario."""
+        return FrozenNetwork.of(skill, scenario, self.playing, self.card.observation_clip)
 
 
 def graph_fields(graph: SkillGraph) -> dict[str, Any]:
@@ -133,41 +166,44 @@ def graph_fields(graph: SkillGraph) -> dict[str, Any]:
     }
 
 
-def tensors_of(artifact: Artifact) -> dict[str, npt.NDArray[Any]]:
-    """Name every tensor of an artifact as its weights file does."""
-    named: dict[str, npt.NDArray[Any]] = {}
-    for index, (weights, biases) in enumerate(artifact.layers):
-        named[f"layer.{index}.weight"] = np.ascontiguousarray(weights, np.float32)
-        named[f"layer.{index}.bias"] = np.ascontiguousarray(biases, np.float32)
-    named |= {f"extra.{name}": np.ascontiguousarray(tensor) for name, tensor in artifact.extras.items()}
-    return named
-
-
 def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Artifact:
-    """Put card and named tensors together.
+    """Put a card and the tensors of its weights file together.
 
     Raises:
         LibraryError: if a tensor is missing, or of another shape or type than the card says.
     """
-    layers = []
-    for index, (inputs, outputs) in enumerate(zip(card.layer_sizes, card.layer_sizes[1:], strict=False)):
-        weights = _tensor(tensors, f"layer.{index}.weight", (inputs, outputs), source)
-        layers.append((weights, _tensor(tensors, f"layer.{index}.bias", (outputs,), source)))
-    prefix = "extra."
-    extras = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    expected = 2 * len(layers) + len(extras)
-    if len(tensors) != expected:
-        raise LibraryError(source, f"{expected} tensors", f"{len(tensors)}: {', '.join(sorted(tensors))}")
-    return Artifact(card, tuple(layers), extras)
+    named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
+    layers = list(pairwise(card.layer_sizes))
+    for index, (inputs, outputs) in enumerate(layers):
+        weight, bias = layer_names_at(index)
+        _check_tensor(named, weight, (outputs, inputs), source)
+        _check_tensor(named, bias, (outputs,), source)
+    others = sorted(name for name in named if not name.startswith(f"{HEAD}."))
+    if len(others) != 2 * len(layers):
+        raise LibraryError(
+            source, f"{2 * len(layers)} tensors and those of a head", f"{len(named)}: {', '.join(others)}"
+        )
+    return Artifact(card, named)
 
 
-def _tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> Floats:
+def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Weights:
+    """Return the tensors of the old format by today's names, in today's layout."""
+    named: Weights = {}
+    for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
+        old = f"layer.{index}.weight", f"layer.{index}.bias"
+        for name, new, shape in zip(old, layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
+            _check_tensor(tensors, name, shape, source)
+            named[new] = np.ascontiguousarray(tensors[name].T)
+    others = {name: values for name, values in tensors.items() if not name.startswith("layer.")}
+    return named | {name.removeprefix("extra."): values for name, values in others.items()}
+
+
+def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> None:
     if name not in tensors:
         raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", "none")
     tensor = tensors[name]
     if tensor.shape != shape or tensor.dtype != np.float32:
         raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
-    return tensor
 
 
 def card_from(values: object, source: object) -> SkillCard:
@@ -177,9 +213,10 @@ def card_from(values: object, source: object) -> SkillCard:
         LibraryError: if a value is missing, misspelt, of another type, or at odds with another.
     """
     reader = _Reader(values, source)
-    if reader.take("format_version", int) != FORMAT_VERSION:
-        found, remedy = reader.values["format_version"], "use the version of soulsgraph that wrote it"
-        raise LibraryError(f"{source}: format_version", str(FORMAT_VERSION), found, remedy)
+    written_as = reader.take("format_version", int)
+    if written_as not in (_OLD_FORMAT, FORMAT_VERSION):
+        expected, remedy = f"{_OLD_FORMAT} or {FORMAT_VERSION}", "use the version of soulsgraph that wrote it"
+        raise LibraryError(f"{source}: format_version", expected, written_as, remedy)
     card = SkillCard(
         skill=reader.take("skill", str),
         version=reader.take("version", int),
@@ -196,6 +233,7 @@ def card_from(values: object, source: object) -> SkillCard:
         parent=None if reader.values.get("parent") is None else reader.take("parent", int),
         results=reader.inner("results").all_of(float),
         sha256=reader.take("sha256", str),
+        format_version=written_as,
     )
     written = {
         name: reader.take(name, str) for name in ("digest", "checksum") if name == "digest" or name in reader.values

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills.skill import BoundObservation, Skill
 from soulsgraph_envs.state import STATE_SIZE, StateRows
-from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
+from soulsgraph_policies.weights import DEVIATION, MEAN, Weights, layer_names, layer_names_at
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -100,18 +99,10 @@ def _double(values: npt.NDArray[np.generic]) -> Doubles:
     return np.array(values, np.float64)
 
 
-@lru_cache
-def _layer_names(weights: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    named = [name for name in weights if name.startswith(NETWORK) and name.endswith(".weight")]
-    names = [name.removesuffix(".weight") for name in named]
-    ordered = sorted(names, key=lambda name: int(name.rsplit(".", 1)[-1]))
-    return tuple((f"{name}.weight", f"{name}.bias") for name in ordered)
-
-
 def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
     return tuple(
         (np.array(weights[weight], np.float32), np.array(weights[bias], np.float32))
-        for weight, bias in _layer_names(tuple(weights))
+        for weight, bias in layer_names(weights)
     )
 
 
@@ -266,11 +257,11 @@ class FusedNetworks:
         columns = self._tables[index, _OBSERVATION] + np.arange(len(network.mean))
         # Only the inverse of the deviation is kept to play by.
         found: Weights = {MEAN: self._affine[_MEAN, columns], DEVIATION: network.deviation.copy()}
-        for layer, (weight, bias) in enumerate(network.layers):
+        for index_of_layer, (weight, bias) in enumerate(network.layers):
             end = start + weight.size
-            # A ReLU without parameters stands between two linear layers.
-            found[f"{NETWORK}.{2 * layer}.weight"] = self._parameters[start:end].reshape(weight.shape[::-1]).T.copy()
-            found[f"{NETWORK}.{2 * layer}.bias"] = self._parameters[end : end + len(bias)].copy()
+            names = layer_names_at(index_of_layer)
+            found[names[0]] = self._parameters[start:end].reshape(weight.shape[::-1]).T.copy()
+            found[names[1]] = self._parameters[end : end + len(bias)].copy()
             start = end + len(bias)
         return found
 

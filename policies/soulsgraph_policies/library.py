@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard, artifact_from, card_from, tensors_of
+from soulsgraph_policies.artifact import FORMAT_VERSION, Artifact, LibraryError, SkillCard, artifact_from, card_from
 from soulsgraph_policies.atomic import reading, whole_folder
 from soulsgraph_policies.graph import SkillGraph
 
@@ -32,7 +33,7 @@ class SkillLibrary:
     def save(self, artifact: Artifact) -> SkillCard:
         """Save an artifact as the next version of its skill and give the finished card.
 
-        The card's version and sha256 are filled in here.
+        The card's version, format and sha256 are filled in here.
 
         Raises:
             LibraryError: if the artifact is of another graph, or the card and the tensors contradict each other.
@@ -40,11 +41,12 @@ class SkillLibrary:
         """
         version = (self.versions(artifact.card.skill) or [0])[-1] + 1
         folder = self._version_folder(artifact.card.skill, version)
-        weights = save(tensors_of(artifact))
-        card = replace(artifact.card, version=version, sha256=hashlib.sha256(weights).hexdigest())
+        weights = save({name: np.ascontiguousarray(values) for name, values in artifact.parameters.items()})
+        digest = hashlib.sha256(weights).hexdigest()
+        card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
         self._expect(card, card.skill, version, folder / _CARD)
         text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
-        artifact_from(card_from(json.loads(text), folder / _CARD), tensors_of(artifact), folder / _WEIGHTS)
+        artifact_from(card_from(json.loads(text), folder / _CARD), artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
             (temporary / _CARD).write_text(text, encoding="utf-8")

@@ -20,7 +20,6 @@ from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.frozen import network_of, weights_of
 from soulsgraph_policies.inference import FusedNetworks
 
 #: 400 to 1,800 decisions a skill: enough to update some hundred times.
@@ -44,7 +43,7 @@ def test_exported_network_plays_as_the_model_does(tmp_path, graph):
     setup = StageSetup.of(run, run.plan.stages()[0])
     model = build_model(setup)
     model.learn(1_000)
-    network = network_of(export(setup, model), setup.skills[-1], setup.scenario)
+    network = export(setup, model).network(setup.skills[-1], setup.scenario)
     env = SkillVectorEnv(64, setup.stage.skill, setup.scenario)
     observations, _ = env.reset(seed=1)
     random = np.random.default_rng(1)
@@ -71,9 +70,9 @@ def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_ca
     stage = with_camera.plan.stage("camera", "iudex-phase2", parent=1)
     model = build_model(StageSetup.of(with_camera, stage))
     exported = export(StageSetup.of(with_camera, stage), model)
-    for (weights, biases), (kept_weights, kept_biases) in zip(exported.layers, parent.layers, strict=True):
-        np.testing.assert_array_equal(weights, kept_weights)
-        np.testing.assert_array_equal(biases, kept_biases)
+    assert exported.parameters.keys() == parent.parameters.keys()
+    for name, values in parent.parameters.items():
+        np.testing.assert_array_equal(exported.parameters[name], values)
     assert exported.card.normalizer == parent.card.normalizer
     assert model.exploration_initial_eps == 0.3
     assert model.replay_buffer.size() == 0
@@ -151,5 +150,5 @@ def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(tmp_path)
     clip = setup.hyperparameters.observation_clip
     (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
     assert {name: curve[-1][name] for name in last.figures} == last.figures
-    for name, values in weights_of(run.library.load("end_to_end")).items():
+    for name, values in run.library.load("end_to_end").playing.items():
         np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")

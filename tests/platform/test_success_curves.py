@@ -15,7 +15,6 @@ from soulsgraph.transfer.training_transfer import TrainingTransfer, training_tra
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.frozen import weights_of
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.weights import NETWORK
 
@@ -55,7 +54,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     before = success_curve(run, SECOND, SEED)
     folder = run.path / "curves" / f"dodge@{SECOND}"
     for step, version in ((100, 1), (300, dodge.version), (900, 1)):
-        save_checkpoint(folder, step, weights_of(run.library.load("dodge", version)))
+        save_checkpoint(folder, step, run.library.load("dodge", version).playing)
     curve = success_curve(run, SECOND, SEED)
     assert curve.steps.tolist() == [0.0, 100.0, 300.0, 400.0, 800.0], "beyond the stage's end nothing counts"
     assert [curve.rates[1], curve.rates[2]] == [before.rates[0], before.rates[1]]

@@ -9,8 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
+from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.artifact import (
     Artifact,
     LibraryError,
@@ -22,10 +25,12 @@ from soulsgraph_policies.artifact import (
 )
 from soulsgraph_policies.atomic import ReadError
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
+from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.library import SkillLibrary
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)
+_FIRST = "q_network.0.weight"
 #: Trained for 200 steps a skill before cards had a checksum, and the digests they had then.
 _OLD_LIBRARY = Path(__file__).parent / "data" / "library_without_checksums"
 _OLD_CARDS = {
@@ -37,10 +42,10 @@ _TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-
 
 def _artifact(skill="camera", seed=0, **changes):
     random = np.random.default_rng(seed)
-    layers = tuple(
-        (random.normal(size=(i, o)).astype(np.float32), random.normal(size=o).astype(np.float32))
-        for i, o in pairwise(_SIZES)
-    )
+    parameters = {"head.value.bias": random.normal(size=1).astype(np.float32)}
+    for index, (inputs, outputs) in enumerate(pairwise(_SIZES)):
+        parameters[f"q_network.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
+        parameters[f"q_network.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
     card = SkillCard(
         skill=skill,
         version=0,
@@ -52,7 +57,7 @@ def _artifact(skill="camera", seed=0, **changes):
         training=_TRAINING,
         results={"win_rate": 0.25},
     )
-    return Artifact(replace(card, **changes), layers, {"target.0.weight": layers[0][0] + 1})
+    return Artifact(replace(card, **changes), parameters)
 
 
 @pytest.fixture
@@ -69,10 +74,10 @@ def test_a_saved_skill_comes_back_bit_for_bit(library):
     card = library.save(saved)
     loaded = library.load("camera")
     assert loaded.card == card == replace(saved.card, version=1, sha256=card.sha256)
-    for (weights, biases), (w, b) in zip(loaded.layers, saved.layers, strict=True):
-        np.testing.assert_array_equal(weights, w)
-        np.testing.assert_array_equal(biases, b)
-    np.testing.assert_array_equal(loaded.extras["target.0.weight"], saved.extras["target.0.weight"])
+    assert loaded.parameters.keys() == saved.parameters.keys()
+    for name, values in saved.parameters.items():
+        np.testing.assert_array_equal(loaded.parameters[name], values)
+    assert loaded.weights.keys() - loaded.playing.keys() == {"head.value.bias"}
 
 
 def test_versions_stand_beside_each_other(library):
@@ -82,7 +87,7 @@ def test_versions_stand_beside_each_other(library):
     assert library.versions("camera") == [1, 2]
     assert library.latest("camera") == 2
     assert first.items() <= _content(library).items()
-    assert not np.array_equal(library.load("camera", 1).layers[0][0], library.load("camera").layers[0][0])
+    assert not np.array_equal(library.load("camera", 1).parameters[_FIRST], library.load("camera").parameters[_FIRST])
     assert [card.version for card in library.lineage("camera", 2)] == [2, 1]
 
 
@@ -179,7 +184,7 @@ def _refusal(library):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 2}, "format_version: expected 1, found 2"),
+        ({"format_version": 3}, "format_version: expected 1 or 2, found 3"),
         ({"layer_sizes": [3, 9, 4]}, "digest: expected"),
         ({"layer_sizes": [2, 8, 4]}, "layer_sizes: expected 3 inputs"),
         ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "normalizer.mean: expected 3 values"),
@@ -221,8 +226,24 @@ def test_a_library_from_before_checksums_loads_and_its_digests_hold(library):
         assert old.load(skill).card.digest == written["digest"] == card
         old.check_upstream(old.card(skill, 1))
     renewed = library.save(old.load("camera"))
-    assert (renewed.digest, renewed.training) == (_OLD_CARDS["camera"], old.card("camera", 1).training)
+    assert (renewed.format_version, renewed.training) == (2, old.card("camera", 1).training)
     assert json.loads((library.folder / "camera" / "v1" / "card.json").read_text())["checksum"] == renewed.checksum
+
+
+def test_skills_written_in_the_old_format_play_as_they_did(library):
+    """The file holds the Q-values that the code which wrote the format computed of 64 drawn State rows."""
+    old, kept = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH), np.load(_OLD_LIBRARY.parent / "q_values_without_checksums.npz")
+    scenario = load_scenario("iudex-phase1")
+    for skill in _OLD_CARDS:
+        artifact = old.load(skill)
+        raw = load_file(_OLD_LIBRARY / skill / "v1" / "weights.safetensors")
+        np.testing.assert_array_equal(artifact.parameters["q_network.2.weight"], raw["layer.1.weight"].T)
+        library.save(artifact)
+        for found in (artifact, library.load(skill)):
+            networks = FusedNetworks([found.network(make_skill(skill), scenario)])
+            values = networks.q_values(0, kept["rows"])
+            np.testing.assert_allclose(values, kept[skill], rtol=1e-5, atol=1e-6)
+            assert (values.argmax(axis=1) == kept[skill].argmax(axis=1)).all()
 
 
 def test_a_digest_is_of_what_makes_a_skill_play_and_a_checksum_of_the_whole_card(library):
@@ -249,8 +270,9 @@ def test_an_unreadable_folder_of_a_skill_is_an_error_and_no_omission(library, tm
 
 
 def test_tensors_that_contradict_the_card_are_never_saved(library):
-    wrong = replace(_artifact(), layers=_artifact().layers[:1])
-    with pytest.raises(SoulsGraphError, match=r"layer.1.weight: expected a float32 tensor \(8, 4\), found none"):
+    parameters = {name: values for name, values in _artifact().parameters.items() if name != "q_network.2.weight"}
+    wrong = replace(_artifact(), parameters=parameters)
+    with pytest.raises(SoulsGraphError, match=r"q_network.2.weight: expected a float32 tensor \(4, 8\), found none"):
         library.save(wrong)
     assert not library.folder.exists()
 

@@ -18,7 +18,6 @@ from soulsgraph_envs.oracles import Script, engaging
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.agent import Agent, StandIn
-from soulsgraph_policies.frozen import network_of
 
 Measures = list[dict[str, Any]]
 
@@ -62,7 +61,7 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
     skills = tuple(make_skill(skill, run.plan.options) for skill in chain)
     scenario = practice_ground(load_scenario(run.plan.scenario), skills[-1])
     artifacts = load_artifacts(run, run.plan.scenario, chain)
-    networks = {skill.name: network_of(artifacts[skill.name], skill, scenario) for skill in skills}
+    networks = {skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills}
     script = engaging().get(name)
     players: dict[str, Mapping[str, StandIn | Script]] = {
         "random": {name: "random"},

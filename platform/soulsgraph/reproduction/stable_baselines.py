@@ -29,7 +29,6 @@ from soulsgraph.training import trained_artifact
 from soulsgraph_envs.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.frozen import network_of, normalizer_of, weights_of
 from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.weights import NETWORK, Weights
@@ -113,7 +112,7 @@ class _Watch(BaseCallback):
         if self.num_timesteps % CHECKPOINT_INTERVAL:
             return True
         self._write()
-        self._evaluator.add(self.num_timesteps, weights_of(export(self._setup, self.model)))
+        self._evaluator.add(self.num_timesteps, export(self._setup, self.model).playing)
         self._draw(self._evaluator.collect())
         return self._go_on(self.num_timesteps)
 
@@ -141,7 +140,7 @@ class _Watch(BaseCallback):
 
 def _environment(setup: StageSetup) -> SkillVectorEnv:
     skill, chain = setup.skills[-1], setup.skills[:-1]
-    networks = [network_of(setup.upstream[s.name], s, setup.scenario) for s in chain]
+    networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
     controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
     return SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
 
@@ -166,13 +165,11 @@ def _normalizer(model: DQN) -> RunningNormalizer:
 
 def _continue_from(model: DQN, parent: Artifact) -> None:
     parameters = model.policy.state_dict()
-    for index, (weights, biases) in enumerate(parent.layers):
+    for name, values in parent.parameters.items():
         for network in (_ONLINE, _TARGET):
-            # A ReLU without parameters stands between two linear layers.
-            parameters[f"{network}.{2 * index}.weight"] = torch.from_numpy(weights.T.copy())
-            parameters[f"{network}.{2 * index}.bias"] = torch.from_numpy(biases.copy())
+            parameters[name.replace(NETWORK, network, 1)] = torch.from_numpy(values.copy())
     model.policy.load_state_dict(parameters)
-    kept = normalizer_of(parent.card.normalizer)
+    kept = parent.card.normalizer.normalizer()
     statistics = _normalised_env(model).obs_rms
     statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
 

@@ -25,7 +25,6 @@ from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.state import Column
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
-from soulsgraph_policies.frozen import network_of
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
 Doubles = npt.NDArray[np.float64]
@@ -110,7 +109,7 @@ class Laboratory:
         order = self.run.plan.skill_graph.order
         self.skills = {name: make_skill(name, self.run.plan.options) for name in order}
         artifacts = load_artifacts(self.run, self.trained_on, order)
-        self.networks = {name: network_of(artifacts[name], self.skills[name], self.scenario) for name in order}
+        self.networks = {name: artifacts[name].network(self.skills[name], self.scenario) for name in order}
         self._numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
         self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
 

@@ -23,7 +23,6 @@ from soulsgraph_envs.games import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agent import Agent, StandIn
 from soulsgraph_policies.artifact import SkillCard
-from soulsgraph_policies.frozen import network_of
 from soulsgraph_policies.inference import FrozenNetwork
 
 Doubles = npt.NDArray[np.float64]
@@ -71,7 +70,7 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     scenario = load_scenario(domain)
 
     def network(skill: str, version: int) -> FrozenNetwork:
-        return network_of(run.library.load(skill, version), skills[skill], scenario)
+        return run.library.load(skill, version).network(skills[skill], scenario)
 
     before = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
     untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
