@@ -88,12 +88,13 @@ class Tree:
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self._environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(root / floor) for floor in FLOORS))
-        self._scratch = scratch
+        self._root, self._scratch = root, scratch
         scratch.mkdir()
 
     def findings(self, parts: list[str]) -> Iterator[Finding]:
         """Run the named parts."""
         for part in parts:
+            print(f"{self._root}: {part}", file=sys.stderr, flush=True)
             yield from {"training": self._training, "resume": self._resume, "fights": self._fights}[part]()
 
     def _training(self) -> Iterator[Finding]:
@@ -165,21 +166,31 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     return min(hashlib.sha256(np.ascontiguousarray(view).tobytes()).hexdigest() for view in (array, array.T))
 
 
+def _findings_of(commit: str, folder: Path, parts: list[str]) -> dict[str, Any]:
+    checkout = folder / "earlier"
+    subprocess.run(["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT, check=True)
+    try:
+        return dict(Tree(checkout, folder / "scratch-earlier").findings(parts))
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=ROOT, check=True)
+
+
 def main() -> int:
     """Print every difference, and return 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="the earlier commit")
     parser.add_argument("--only", nargs="+", choices=("training", "resume", "fights"), help="parts to compare")
+    parser.add_argument("--kept", type=Path, help="file of the earlier commit's findings: written once, then read")
     asked = parser.parse_args()
     parts = asked.only or ["training", "resume", "fights"]
     with tempfile.TemporaryDirectory() as folder:
-        earlier = Path(folder, "earlier")
-        subprocess.run(["git", "worktree", "add", "--detach", earlier, asked.commit], cwd=ROOT, check=True)
-        try:
-            before = dict(Tree(earlier, Path(folder, "scratch-earlier")).findings(parts))
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", earlier], cwd=ROOT, check=True)
-        now = dict(Tree(ROOT, Path(folder, "scratch-now")).findings(parts))
+        if asked.kept and asked.kept.exists():
+            before = json.loads(asked.kept.read_text())
+        else:
+            before = _findings_of(asked.commit, Path(folder), parts)
+            if asked.kept:
+                asked.kept.write_text(json.dumps(before))
+        now = json.loads(json.dumps(dict(Tree(ROOT, Path(folder, "scratch-now")).findings(parts))))
     different = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     for name in sorted(different):
         print(f"DIFFERENT: {name}")
