@@ -1,6 +1,6 @@
 """Record one fight of a run's trained skills as a moving picture.
 
-    python examples/record_fight.py runs/curriculum --out fight.gif
+python examples/record_fight.py runs/curriculum --out fight.gif
 """
 
 import argparse

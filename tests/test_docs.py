@@ -22,7 +22,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 
 def _rows(page: str, above: str) -> dict[str, list[str]]:
-    """Give the rows of the first table below some words of a page, by the code in their first cell."""
+    """Return the rows of the first table below some words of a page, by the code in their first cell."""
     text = (_DOCS / page).read_text(encoding="utf-8").split(above, 1)[1]
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert table

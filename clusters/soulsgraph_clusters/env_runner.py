@@ -71,7 +71,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         return FrozenNetwork.of(skill, self._scenario, self.weights(skill.name), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Give one chunk in a list, or none where a real-time game had nothing to give for a while."""
+        """Return one chunk in a list, or none where a real-time game had nothing to give for a while."""
         most = self.config.decisions_per_sample
         if isinstance(self._sampler, Sampler):
             return [self._sampler.sample(most)]
@@ -79,7 +79,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         return [] if chunk is None else [chunk]
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be kept."""
+        """Return lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be kept."""
         return self._sampler.get_state() if isinstance(self._sampler, Sampler) else {}
 
     def set_training_state(self, state: dict[str, Any]) -> None:

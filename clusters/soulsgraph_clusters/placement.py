@@ -23,7 +23,7 @@ _logger = logging.getLogger("soulsgraph")
 
 
 def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
-    """Give the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
+    """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
 
     With fewer places than `wanted` a stage goes on with those there are, so that a run outlives the
     loss of a game PC. Without remote runners the driver samples itself; the learner always stays there.
@@ -55,7 +55,7 @@ def _places(one: Mapping[str, float], offered: Mapping[str, float]) -> int:
 
 
 def _answer(one: Mapping[str, float], count: int) -> bool:
-    """Tell whether so many places can be had now: RLlib would wait for a missing one for ever."""
+    """Return whether so many places can be had now: RLlib would wait for a missing one forever."""
     reservation = placement_group([dict(one)] * count)
     try:
         return bool(reservation.wait(RESERVATION_TIMEOUT_S))
@@ -69,6 +69,6 @@ def _describe(resources: Mapping[str, float]) -> str:
 
 
 def beside_driver() -> dict[str, Any]:
-    """Give the options of a Ray task that helps the driver: on its node, so that a game PC only plays."""
+    """Return the options of a Ray task that helps the driver: on its node, so that a game PC only plays."""
     node = ray.get_runtime_context().get_node_id()
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}

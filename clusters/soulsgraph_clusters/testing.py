@@ -51,7 +51,7 @@ AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_exp
 
 
 def free_port() -> int:
-    """Give a TCP port of this machine that nothing listens on."""
+    """Return a TCP port of this machine that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -114,7 +114,7 @@ def load_player(name_or_path: str | Path) -> PlayerData:
 
 
 def supported_controls(player: PlayerData) -> Control:
-    """Give the controls that a player answers to; it takes no notice of the others.
+    """Return the controls that a player answers to; it takes no notice of the others.
 
     INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
     """

@@ -33,7 +33,7 @@ class Controller(Protocol):
     """Decides for some or all skills of every lane: networks, random, scripted."""
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Take note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
         ...
 
     def act(self, combat: Combat, actions: Actions) -> None:
@@ -175,7 +175,7 @@ class Combat:
         self._flags = (self.completed, self.due)
 
     def position(self, skill: str) -> int:
-        """Give the skill's index among the combat's skills.
+        """Return the skill's index among the combat's skills.
 
         Raises:
             UnknownNameError: if the skill takes no part.
@@ -234,12 +234,12 @@ class Combat:
         _finish(self.rows, self._clocks, self._counts, moving, self._flags, self._marks, self._limits)
 
     def starts(self, skill: int) -> StateRows:
-        """Give the State rows at which one skill's latest decisions began, (lanes, 25); the memory stays the same."""
+        """Return the State rows at which one skill's latest decisions began, (lanes, 25); the memory stays the same."""
         starts: StateRows = self._before[skill]
         return starts
 
     def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
-        """Give the decisions of one skill that ended with the last tick in `lanes` (n,)."""
+        """Return the decisions of one skill that ended with the last tick in `lanes` (n,)."""
         return Decisions(
             before=self._before[skill, lanes],
             after=self.rows[lanes],
@@ -249,7 +249,7 @@ class Combat:
         )
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything that the next tick depends on, as arrays; the game's state included."""
+        """Return everything that the next tick depends on, as arrays; the game's state included."""
         return {
             "game": self._savable_game().get_state(),
             **{name.strip("_"): getattr(self, name).copy() for name in _SAVED},

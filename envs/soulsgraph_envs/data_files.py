@@ -43,7 +43,7 @@ def shipped_names(kind: str) -> tuple[str, ...]:
 
 
 def find(kind: str, name_or_path: str | Path) -> Path:
-    """Give the file of a name or path.
+    """Return the file of a name or path.
 
     Raises:
         UnknownNameError: if nothing of that name is shipped.
@@ -56,7 +56,7 @@ def find(kind: str, name_or_path: str | Path) -> Path:
 
 
 def base_of(kind: str, path: Path) -> Path | None:
-    """Give the file that a file is based on, if it is based on one.
+    """Return the file that a file is based on, if it is based on one.
 
     Raises:
         DataError: if it cannot be read, or is based on itself by however many others.

@@ -67,7 +67,7 @@ class PlayerAnimations:
     jump: PlayerAction | None = None
 
     def known(self) -> dict[str, PlayerAction]:
-        """Give those that the player has, by what they are for."""
+        """Return those that the player has, by what they are for."""
         return {key: action for key, action in vars(self).items() if action is not None}
 
 
@@ -327,7 +327,7 @@ class BossAnimations:
     thrown: Animation | None = None
 
     def known(self) -> dict[str, Animation]:
-        """Give those that the boss has, by what they are for."""
+        """Return those that the boss has, by what they are for."""
         return {key: animation for key, animation in vars(self).items() if animation is not None}
 
 

@@ -123,7 +123,7 @@ class OracleEndToEnd(Stateless):
 
 
 def _soonest_hit_s(boss: BossData) -> float:
-    """Give how soon after its first frame a move of the boss can hit."""
+    """Return how soon after its first frame a move of the boss can hit."""
     return boss.time_factor * min(move.windows[0].time_s[0] for move in boss.moves)
 
 

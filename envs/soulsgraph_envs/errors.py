@@ -19,7 +19,7 @@ MOST_DOUBTFUL_TICKS = 30
 
 
 class SoulsGraphError(Exception):
-    """Tell what was expected, what was found and what to do, in one line."""
+    """Name what was expected, what was found and what to do, in one line."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Ray carries errors between processes; a subclass may be made from other arguments than its message.

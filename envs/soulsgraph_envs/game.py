@@ -75,7 +75,7 @@ class SavableGame(Game, Protocol):
     """A game that can be continued exactly where it was: the simulator, never a real one."""
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything the next tick depends on, as arrays and plain values."""
+        """Return everything the next tick depends on, as arrays and plain values."""
         ...
 
     def set_state(self, state: dict[str, Any]) -> None:

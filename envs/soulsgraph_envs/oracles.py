@@ -48,7 +48,7 @@ class Script(Protocol):
     """Plays one skill in every lane."""
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Take note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
         ...
 
     def choose(self, combat: Combat) -> Choices:
@@ -60,12 +60,12 @@ class Stateless:
     """A script that looks at nothing but the present."""
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Have nothing to remember."""
+        """Do nothing: there is nothing to remember."""
 
 
 @dataclass
 class Always(Stateless):
-    """Choose one action for ever."""
+    """Choose one action forever."""
 
     action: int
 
@@ -151,7 +151,7 @@ class OracleFight(Stateless):
 
 
 def hits_ahead(combat: Combat) -> tuple[Floats, Floats]:
-    """Give (first, last) second of the next hit on a player who stands still, each (lanes,), inf without one.
+    """Return (first, last) second of the next hit on a player who stands still, each (lanes,), inf without one.
 
     Raises:
         GameError: if the game is not the simulator.
@@ -169,7 +169,7 @@ class ScriptedPlay:
         self._scripts = dict(scripts)
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Tell every script."""
+        """Begin the episodes in every script."""
         for script in self._scripts.values():
             script.begin(lanes, seeds)
 
@@ -183,7 +183,7 @@ class ScriptedPlay:
 
 
 def engaging() -> dict[str, Script]:
-    """Give scripts of camera, lock-on and movement: look at the boss, lock, walk at it."""
+    """Return scripts of camera, lock-on and movement: look at the boss, lock, walk at it."""
     return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
 
 

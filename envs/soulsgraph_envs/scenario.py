@@ -67,11 +67,11 @@ class Scenario:
 
     @property
     def boss_hp_ratios(self) -> tuple[float, float]:
-        """Give the HP window as values of the boss HP column: (at the start, at the end)."""
+        """Return the HP window as values of the boss HP column: (at the start, at the end)."""
         return self.boss_hp[0] / self.boss_hp_full, self.boss_hp[1] / self.boss_hp_full
 
     def phases(self) -> tuple[Scenario, ...]:
-        """Give the scenario of every phase: this one, and after a transition the same with the next boss."""
+        """Return the scenario of every phase: this one, and after a transition the same with the next boss."""
         if self.transition is None:
             return (self,)
         return self, replace(self, boss=self.transition.boss, transition=None)

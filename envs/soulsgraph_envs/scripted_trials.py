@@ -31,13 +31,13 @@ class ScriptedTrials:
         return scripted_fights(self.scenario, {**engaging(), **scripts}, seeds, ticks)
 
     def survival_s(self, dodge: Script) -> float:
-        """Give the mean seconds, 90 at most, that the player lives without striking."""
+        """Return the mean seconds, 90 at most, that the player lives without striking."""
         return float(self.fights({"dodge": dodge}, SURVIVAL_TICKS).seconds.mean())
 
     def win_percent(self, dodge: Script, heal_attack: Script, **others: Script) -> float:
-        """Give the percentage of fights won."""
+        """Return the percentage of fights won."""
         return 100.0 * self.fights({"dodge": dodge, "heal_attack": heal_attack, **others}).win_rate
 
     def chance(self, skill: str) -> Script:
-        """Give uniform chance for one of the skills."""
+        """Return uniform chance for one of the skills."""
         return Uniform(make_skill(skill), self.episodes, stream=SKILL_NAMES.index(skill))

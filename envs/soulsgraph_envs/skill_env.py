@@ -39,7 +39,7 @@ _PICTURES_PER_S = 10
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
-    """Give the skills before `skill` in the paper's chain; none for the end-to-end baseline."""
+    """Return the skills before `skill` in the paper's chain; none for the end-to-end baseline."""
     return () if skill == END_TO_END else SKILL_NAMES[: SKILL_NAMES.index(skill)]
 
 
@@ -67,12 +67,12 @@ def make_rollout(
 
 
 def observation_space(skill: Skill) -> gymnasium.spaces.Box:
-    """Give the skill's observation space: raw values, unbounded, (size,) float32."""
+    """Return the skill's observation space: raw values, unbounded, (size,) float32."""
     return gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
 
 
 def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
-    """Give the skill's action space."""
+    """Return the skill's action space."""
     return gymnasium.spaces.Discrete(len(skill.actions))
 
 

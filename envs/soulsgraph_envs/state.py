@@ -130,7 +130,7 @@ def _ratio(value: float, maximum: float) -> float:
 
 @njit(cache=True)
 def _target_angle(raw: RawValues, lane: int, direction: npt.NDArray[np.float64]) -> float:
-    """Give Eq. 9; 0 where the player stands in the boss or the camera has no direction."""
+    """Return Eq. 9; 0 where the player stands in the boss or the camera has no direction."""
     dot, length = 0.0, 0.0
     for i in range(3):
         c = raw[lane, _R_CAMERA + i]

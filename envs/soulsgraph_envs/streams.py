@@ -99,7 +99,7 @@ def _word(seed: int) -> int:
 
 
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
-    """Give the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
+    """Return the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
     return derive_seeds(seed, lanes, episodes)
 
 

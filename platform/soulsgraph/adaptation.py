@@ -60,7 +60,7 @@ def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
 def adaptation_stages(
     run: RunFolder, scenario: str, skills: Sequence[str], budget: int | None = None, after: str | None = None
 ) -> tuple[Stage, ...]:
-    """Give the stages that adapt `skills` to a scenario, in graph order.
+    """Return the stages that adapt `skills` to a scenario, in graph order.
 
     Each continues the version in play after the domain before (`after`; the last one by default):
     networks and normaliser are kept, the buffer is fresh, exploration starts lower. A skill adapts

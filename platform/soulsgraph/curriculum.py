@@ -43,7 +43,7 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
 
 
 def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
-    """Judge every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
+    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
     check_judging(seed, episodes)
     with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
         judged = judge_rows(run, episodes, seed, Counting(progress))

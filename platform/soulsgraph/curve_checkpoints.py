@@ -15,7 +15,7 @@ _PREFIX = "step-"
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:
-    """Give the files of a stage's checkpoints by their step, in order; none where the folder is missing."""
+    """Return the files of a stage's checkpoints by their step, in order; none where the folder is missing."""
     return {int(path.stem.removeprefix(_PREFIX)): path for path in sorted(folder.glob(f"{_PREFIX}*.safetensors"))}
 
 

@@ -120,7 +120,7 @@ class CurveEvaluator:
             self._submit()
 
     def collect(self) -> list[CurvePoint]:
-        """Give the points that are ready, without waiting."""
+        """Return the points that are ready, without waiting."""
         points, self._ready = self._ready, []
         if not self._running:
             return points

@@ -20,7 +20,7 @@ _FILE = "domains.json"
 
 
 def predecessors(run: RunFolder) -> dict[str, str]:
-    """Give, for each scenario adapted to in order of time, the one whose versions were continued.
+    """Return, for each scenario adapted to in order of time, the one whose versions were continued.
 
     Raises:
         DataError: if the record is damaged.
@@ -43,7 +43,7 @@ def _cards(run: RunFolder) -> list[SkillCard]:
 
 
 def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]:
-    """Give the scenarios from the run's own to `scenario`, by default to the last one adapted to."""
+    """Return the scenarios from the run's own to `scenario`, by default to the last one adapted to."""
     before = predecessors(run)
     chain = [scenario or next(reversed(before), run.plan.scenario)]
     while chain[-1] in before and before[chain[-1]] not in chain:
@@ -52,7 +52,7 @@ def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]
 
 
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
-    """Give the scenario whose versions an adaptation to `scenario` continues.
+    """Return the scenario whose versions an adaptation to `scenario` continues.
 
     It is the one asked for, else the one of an earlier adaptation to the same scenario, else the last.
 
@@ -109,7 +109,7 @@ def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
 
 
 def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
-    """Give the version of a skill that plays after training on a scenario.
+    """Return the version of a skill that plays after training on a scenario.
 
     It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
     in the end on the run's own. `after` names the one before it where that is still to be recorded.
@@ -141,7 +141,7 @@ def training_command(run: RunFolder, skill: str) -> str:
 
 
 def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
-    """Give the card of the version in play if the stage made it, None if the stage is still to be trained.
+    """Return the card of the version in play if the stage made it, None if the stage is still to be trained.
 
     A version of another budget, or on top of other upstream versions than play now, is another stage's.
     """

@@ -1,4 +1,4 @@
-"""Judge the skills of a run: which versions play, in which scenario, with which skills randomised."""
+"""Evaluate the skills of a run: which versions play, in which scenario, with which skills randomised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Setting:
 
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
-    """Tell whether the run has a version of one of the skills, by default of any, trained on the scenario."""
+    """Return whether the run has a version of one of the skills, by default of any, trained on the scenario."""
     library = run.library
     names = run.plan.skill_graph.skills if skills is None else skills
     cards = (library.card(name, number) for name in names for number in library.versions(name))
@@ -77,7 +77,7 @@ def check_library(run: RunFolder) -> list[SkillCard]:
 
 
 def started_at(scenario: Scenario, start: str | None) -> Scenario:
-    """Give the scenario with another of its starts.
+    """Return the scenario with another of its starts.
 
     Raises:
         UnknownNameError: if the scenario has no start of that name.
@@ -213,7 +213,7 @@ def evaluate(
 
 
 def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
-    """Give the rows of Table 1 that the run's skills allow, as settings of the run's own scenario.
+    """Return the rows of Table 1 that the run's skills allow, as settings of the run's own scenario.
 
     A run on another scenario than the paper's first gets the ablations of part (a) only.
     """
@@ -239,11 +239,11 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
 def judge_rows(
     run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, on_finished: OnFinished | None = None
 ) -> Mapping[Row, Episodes]:
-    """Judge every row that the run allows, each on the same evaluation seeds."""
+    """Evaluate every row that the run allows, each on the same evaluation seeds."""
     return {row: judge(run, setting, episodes, seed, on_finished) for row, setting in allowed_rows(run)}
 
 
 def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:
-    """Give a judged row for the table; the paper's figure stands beside it on the paper's scenario only."""
+    """Return a judged row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
     return WinRate(row.label, int(episodes.won.sum()), len(episodes), papers)

@@ -21,7 +21,7 @@ REWRITE = "remove it and write the results again"
 
 
 def slug(name: str) -> str:
-    """Give a name, or the stem of a TOML file's path, as a part of a file's name."""
+    """Return a name, or the stem of a TOML file's path, as a part of a file's name."""
     stem = Path(name).stem if name.endswith(".toml") else name
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)
 

@@ -18,7 +18,7 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 
 def stopped(how: str, command: str) -> str:
-    """Say how a command ended where no clean point was waited for, and how to go on."""
+    """Print how a command ended where no clean point was waited for, and how to go on."""
     if command in _RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"
     if command in _REPEATED:
@@ -42,7 +42,7 @@ def terminable(command: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Give a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
+    """Return a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:

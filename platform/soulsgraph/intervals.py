@@ -18,16 +18,16 @@ class Interval(NamedTuple):
     high: float
 
     def scaled(self, factor: float) -> Interval:
-        """Give the interval in other units, as of ratios in percent."""
+        """Return the interval in other units, as of ratios in percent."""
         return Interval(self.low * factor, self.high * factor)
 
     def overlaps(self, other: Interval) -> bool:
-        """Tell whether the two share a value."""
+        """Return whether the two share a value."""
         return self.low <= other.high and other.low <= self.high
 
 
 def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
-    """Give the Wilson score interval of a win rate, as ratios in [0, 1]; (0, 1) without an episode."""
+    """Return the Wilson score interval of a win rate, as ratios in [0, 1]; (0, 1) without an episode."""
     if not episodes:
         return Interval(0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
@@ -39,7 +39,7 @@ def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Inter
 
 
 def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
-    """Give the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
+    """Return the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
     tail = (1.0 - confidence) / 2.0
     low = float(betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
     high = float(betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
@@ -47,7 +47,7 @@ def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95)
 
 
 def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Give Student's t interval of the mean of `values` (n,); unbounded for fewer than two values."""
+    """Return Student's t interval of the mean of `values` (n,); unbounded for fewer than two values."""
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(-math.inf, math.inf)
@@ -57,7 +57,7 @@ def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Give the chi-square interval of the standard deviation of normal `values` (n,).
+    """Return the chi-square interval of the standard deviation of normal `values` (n,).
 
     It is [0, infinity] for fewer than two values.
     """

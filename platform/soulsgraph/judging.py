@@ -1,4 +1,4 @@
-"""Judge an agent: greedy, whole episodes, the same seeds for every setting.
+"""Evaluate an agent: greedy, whole episodes, the same seeds for every setting.
 
 An episode ends at a win, at death, or after the horizon of the judged skill (1,024 heal-attack
 decisions). Not winning is losing, and so is a win and a death on one tick. A randomised skill
@@ -37,7 +37,7 @@ def check_judging(seed: int, episodes: int) -> None:
 
 
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
-    """Give the seeds of `episodes` evaluation episodes, disjoint from every training stream.
+    """Return the seeds of `episodes` evaluation episodes, disjoint from every training stream.
 
     Raises:
         SoulsGraphError: if there is no episode, or the seed is out of range.

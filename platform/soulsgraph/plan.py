@@ -107,27 +107,27 @@ class Plan:
 
     @property
     def method(self) -> Preset:
-        """Give the preset with the plan's overrides: how the run learns."""
+        """Return the preset with the plan's overrides: how the run learns."""
         preset = preset_with(PRESETS[self.preset], self.overrides)
         return preset.vanilla if END_TO_END in self.skill_graph.skills else preset
 
     @property
     def options(self) -> SkillOptions:
-        """Give the skills' options as the run observes with them."""
+        """Return the skills' options as the run observes with them."""
         return self.method.skill_options(self.skill_options)
 
     @property
     def skill_graph(self) -> SkillGraph:
-        """Give the graph itself."""
+        """Return the graph itself."""
         return GRAPHS[self.graph]
 
     def budget(self, skill: str) -> int:
-        """Give the skill's budget in its own decisions."""
+        """Return the skill's budget in its own decisions."""
         whole = BASELINE_BUDGET if skill == END_TO_END else BUDGETS[skill]
         return max(1, round(whole * self.scale))
 
     def stage(self, skill: str, scenario: str | None = None, parent: int | None = None) -> Stage:
-        """Give the stage that trains `skill`, from scratch or continuing version `parent`.
+        """Return the stage that trains `skill`, from scratch or continuing version `parent`.
 
         Raises:
             UnknownNameError: if the skill is not of the plan's graph.
@@ -141,7 +141,7 @@ class Plan:
         return Stage(skill, lasting_name(scenario or self.scenario), budget, seed, parent)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Give the curriculum, one stage a skill in training order."""
+        """Return the curriculum, one stage a skill in training order."""
         return tuple(self.stage(skill) for skill in self.skill_graph.order)
 
     def hyperparameters(self, stage: Stage) -> DQNHyperparameters:
@@ -160,7 +160,7 @@ class Plan:
             self.hyperparameters(stage).check_memory(make_skill(stage.skill, self.options).observation.size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the plan as plain values for JSON."""
+        """Return the plan as plain values for JSON."""
         values = asdict(self)
         options = values.pop("skill_options")
         return {**values, "options": options}
@@ -176,7 +176,7 @@ class Plan:
 
 
 def lasting_name(scenario: str) -> str:
-    """Give a scenario's name, or the path of its file such that it holds from any working folder.
+    """Return a scenario's name, or the path of its file such that it holds from any working folder.
 
     Raises:
         DataError: if there can be no file of that path.

@@ -21,7 +21,7 @@ class StageProgress(Protocol):
     """What a stage tells while it runs."""
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Tell how many steps are done in all, and the mean return of late."""
+        """Report total steps and the recent mean return."""
         ...
 
 
@@ -32,7 +32,7 @@ class Counting:
         self._progress, self._done = progress, 0
 
     def __call__(self, count: int) -> None:
-        """Tell that so many more are finished."""
+        """Count so many more as finished."""
         self._done += count
         self._progress.update(self._done)
 
@@ -82,7 +82,7 @@ class _Lines:
 
 class _Silent:
     def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def stage_progress(
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[StageProgress]:
-    """Give the progress of `total` steps (or another unit), `done` of them before.
+    """Return the progress of `total` steps (or another unit), `done` of them before.
 
     A console that is no terminal gets plain lines.
     """

@@ -1,4 +1,4 @@
-"""Judge an agent in real-time games: several side by side, each its share of the episodes."""
+"""Evaluate an agent in real-time games: several side by side, each its share of the episodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlayedGame:
     unknown_animations: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain values."""
+        """Return the report as plain values."""
         return {
             "timing": self.timing.to_dict(),
             "replays": self.replays,

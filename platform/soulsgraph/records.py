@@ -39,7 +39,7 @@ class StageRecords:
         self._clock = (time.monotonic(), reached)
 
     def add(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> float | None:
-        """Record one iteration; give the mean return of the episodes that ended in it, if any did."""
+        """Record one iteration; return the mean return of the episodes that ended in it, if any did."""
         episodes = algorithm.drain_episodes()
         figures = self._learning(algorithm, result) | self._play(episodes)
         self._write(self._training, algorithm.decisions, figures, episodes=0 if episodes is None else len(episodes))

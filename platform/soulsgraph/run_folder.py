@@ -133,11 +133,11 @@ class RunFolder:
         return cls(path, plan)
 
     def checkpoints(self, stage: str) -> Path:
-        """Give the folder of a stage's checkpoints."""
+        """Return the folder of a stage's checkpoints."""
         return self.path / "checkpoints" / stage
 
     def results(self, name: str) -> Path:
-        """Give the Parquet file of results of that name."""
+        """Return the Parquet file of results of that name."""
         return self.path / "results" / f"{name}.parquet"
 
     def locked(self) -> AbstractContextManager[None]:

@@ -49,7 +49,7 @@ class SkillVecEnv(VecEnv):
         self._env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Give an attribute of the vector face for each lane asked."""
+        """Return an attribute of the vector face for each lane asked."""
         return [getattr(self._env, attr_name, None) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:

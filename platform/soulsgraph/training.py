@@ -37,11 +37,11 @@ class Supervisor(Protocol):
     """Whom a stage that is one of many reports to, instead of a person at a terminal."""
 
     def follow(self, name: str, total: int) -> StageProgress:
-        """Give the progress of the stage that begins now."""
+        """Return the progress of the stage that begins now."""
         ...
 
     def stop_requested(self) -> bool:
-        """Tell whether the stage is to save a checkpoint and stop."""
+        """Return whether the stage is to save a checkpoint and stop."""
         ...
 
 
@@ -69,7 +69,7 @@ class Workplace:
 
     @contextmanager
     def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
-        """Give the stage's progress, and the question whether to stop."""
+        """Return the stage's progress, and the question whether to stop."""
         if self.supervisor is not None:
             yield self.supervisor.follow(stage.name, stage.budget), self.supervisor.stop_requested
             return

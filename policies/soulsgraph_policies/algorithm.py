@@ -74,11 +74,11 @@ class SkillDQN(DQN):
 
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
-        """Give a configuration without a stage."""
+        """Return a configuration without a stage."""
         return SkillDQNConfig(algo_class=cls)
 
     def setup(self, config: SkillDQNConfig) -> None:
-        """Build learner, replay and runners, and give the runners the first weights."""
+        """Build learner, replay and runners, and return the runners the first weights."""
         self.decisions, self.updates = 0, 0
         #: Asked after every round with remote runners, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
@@ -196,7 +196,7 @@ class SkillDQN(DQN):
         self._live_runners = live
 
     def _tell_of_games(self, chunks: Sequence[Chunk]) -> None:
-        """Tell of real-time games' troubles; one that cannot be opened ends a stage that has not begun to play."""
+        """Log real-time games' troubles; one that cannot be opened ends a stage that has not begun to play."""
         for chunk in chunks:
             for note in (*chunk.notes, chunk.failure):
                 if note and note != self._last_note:
@@ -206,7 +206,7 @@ class SkillDQN(DQN):
                 raise SoulsGraphError(chunk.failure)
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
-        """Take over chunks up to the budget, the surplus of the last one dropped; give the count."""
+        """Take over chunks up to the budget, the surplus of the last one dropped; return the count."""
         received = 0
         for chunk in chunks:
             self._require_size(chunk)
@@ -266,7 +266,7 @@ class SkillDQN(DQN):
         return module
 
     def weights(self, skill: str) -> Weights:
-        """Give a copy of the weights and normaliser that a skill is played by, by name."""
+        """Return a copy of the weights and normaliser that a skill is played by, by name."""
         own = self.learner.playing_weights() if skill == self.config.trained else self._module(skill).weights()
         return {name: values.copy() for name, values in own.items()}
 
@@ -278,7 +278,7 @@ class SkillDQN(DQN):
         return [self.weights(skill), *played]
 
     def head_weights(self) -> Weights:
-        """Give a copy of the trained skill's head, by name, if it is not the layer that plays."""
+        """Return a copy of the trained skill's head, by name, if it is not the layer that plays."""
         return {name: values.copy() for name, values in self.learner.playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
@@ -298,7 +298,7 @@ class SkillDQN(DQN):
         self._send_weights([self.config.trained])
 
     def drain_episodes(self) -> Episodes | None:
-        """Give the episodes that ended since the last call; None if there were none."""
+        """Return the episodes that ended since the last call; None if there were none."""
         episodes, self._episodes = self._episodes, []
         return Episodes.join(episodes) if episodes else None
 
@@ -312,7 +312,7 @@ class SkillDQN(DQN):
         return restored
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give everything that the rest of the stage depends on, as nested arrays and plain values."""
+        """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
         sampling = not self.config.num_env_runners
         return {
             "trained": self.config.trained,

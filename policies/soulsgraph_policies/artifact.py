@@ -81,7 +81,7 @@ class Training:
 
 
 def package_versions() -> dict[str, str]:
-    """Give the installed versions of what a training depends on."""
+    """Return the installed versions of what a training depends on."""
     return {name: version(name) for name in ("soulsgraph", "numba", "numpy", "ray", "torch")}
 
 
@@ -157,7 +157,7 @@ class Artifact:
 
 
 def graph_fields(graph: SkillGraph) -> dict[str, Any]:
-    """Give the fields of a card that describe its graph."""
+    """Return the fields of a card that describe its graph."""
     return {
         "graph": graph.name,
         "graph_skills": graph.skills,

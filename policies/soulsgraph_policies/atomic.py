@@ -80,7 +80,7 @@ def reading(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write; at the end it becomes `path`, on any error it vanishes.
+    """Return a temporary path to write; at the end it becomes `path`, on any error it vanishes.
 
     Raises:
         WriteError: if the disk is full, the folder read-only, or the path not to be made.
@@ -102,7 +102,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; at the end it becomes `path`, which must not exist before.
+    """Return a temporary folder to fill; at the end it becomes `path`, which must not exist before.
 
     Raises:
         WriteError: if `path` exists by then, or cannot be written.

@@ -29,7 +29,7 @@ class NetworkAverage:
             mean.add_((value - mean) / self._count)
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything that later averages depend on, as arrays and numbers; nothing but 0 before the first."""
+        """Return everything that later averages depend on, as arrays and numbers; nothing but 0 before the first."""
         parameters = self._network.named_parameters() if self._count else ()
         return {"count": self._count, "network": {name: value.cpu().numpy().copy() for name, value in parameters}}
 

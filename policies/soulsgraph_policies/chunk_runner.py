@@ -52,7 +52,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:
-        """Give one chunk of 1 to `config.decisions_per_sample` transitions, in a list.
+        """Return one chunk of 1 to `config.decisions_per_sample` transitions, in a list.
 
         A real-time game may give none for a while: then an empty list, or a chunk that notes why.
         """
@@ -65,7 +65,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         """
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give what the next chunk depends on but networks and `decisions`, as nested arrays and plain values."""
+        """Return what the next chunk depends on but networks and `decisions`, as nested arrays and plain values."""
         raise NotImplementedError
 
     def set_training_state(self, state: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         raise NotImplementedError
 
     def weights(self, skill: str) -> Weights:
-        """Give a skill's weights and normaliser; the arrays share the module's memory."""
+        """Return a skill's weights and normaliser; the arrays share the module's memory."""
         weights: Weights = self.module[skill].unwrapped().weights()
         return weights
 
@@ -82,7 +82,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         return self.weights(skill)
 
     def get_spaces(self) -> dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
-        """Give the observation and action space of every module."""
+        """Return the observation and action space of every module."""
         return self.config.skill_spaces()
 
     def assert_healthy(self) -> None:
@@ -96,7 +96,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Give what RLlib brings another runner up to date with: modules and the count of decisions."""
+        """Return what RLlib brings another runner up to date with: modules and the count of decisions."""
         state: dict[str, Any] = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self._skills}
@@ -114,9 +114,9 @@ class ChunkRunner(EnvRunner, Checkpointable):
             self.weights_changed(self._skills if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Give what makes an equal runner."""
+        """Return what makes an equal runner."""
         return (), {"config": self.config}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Give the parts that RLlib checkpoints by themselves."""
+        """Return the parts that RLlib checkpoints by themselves."""
         return [(COMPONENT_RL_MODULE, self.module)]

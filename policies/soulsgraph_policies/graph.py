@@ -45,11 +45,11 @@ class SkillGraph:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Give the skills in training order, every skill after all it depends on."""
+        """Return the skills in training order, every skill after all it depends on."""
         return tuple(self._sorter().static_order())
 
     def upstream(self, skill: str) -> tuple[str, ...]:
-        """Give every skill that `skill` depends on, directly or not, in training order.
+        """Return every skill that `skill` depends on, directly or not, in training order.
 
         Raises:
             UnknownNameError: if the skill is not of this graph.

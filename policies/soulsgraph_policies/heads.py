@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class QuantileHead(nn.Module):
-    """Give quantiles of every action's return from the last hidden layer: (n, hidden) -> (n, actions, quantiles).
+    """Return quantiles of every action's return from the last hidden layer: (n, hidden) -> (n, actions, quantiles).
 
     With `dueling` the first half of the hidden layer feeds the value of the state and the rest the
     advantages, of which the mean is taken away (Wang et al. 2016, Eq. 9). One quantile is the return's
@@ -31,7 +31,7 @@ class QuantileHead(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> tuple[Tensor, Tensor]:
-        """Give the plain layer of the same Q-values, the means over quantiles: (actions, hidden), (actions,)."""
+        """Return the plain layer of the same Q-values, the means over quantiles: (actions, hidden), (actions,)."""
         weight = self.advantage.weight.view(*self._shape, -1).mean(dim=1)
         bias = self.advantage.bias.view(self._shape).mean(dim=1)
         if self.value is None:

@@ -102,16 +102,16 @@ class DQNHyperparameters:
         return not self.dueling and not self.quantiles
 
     def correction(self, decisions: int) -> float:
-        """Give the power that corrects prioritised draws after so many decisions: up to 1 along a line."""
+        """Return the power that corrects prioritised draws after so many decisions: up to 1 along a line."""
         progress = min(decisions / self.budget, 1.0)
         return self.importance_exponent + progress * (1.0 - self.importance_exponent)
 
     def averages(self, decisions: int) -> bool:
-        """Tell whether the network of this count of decisions goes into the average for greedy play."""
+        """Return whether the network of this count of decisions goes into the average for greedy play."""
         return decisions > (1.0 - self.averaged_fraction) * self.budget
 
     def exploration_rate(self, decisions: int) -> float:
-        """Give epsilon after so many decisions: a line over the first part of the budget, then flat."""
+        """Return epsilon after so many decisions: a line over the first part of the budget, then flat."""
         progress = decisions / self.budget
         if progress > self.exploration_fraction:
             return self.exploration_final
@@ -119,18 +119,18 @@ class DQNHyperparameters:
         return self.exploration_initial + progress * fall / self.exploration_fraction
 
     def updates_owed(self, decisions: int, updates: int) -> int:
-        """Give how many updates are still owed when `updates` were done for `decisions` received."""
+        """Return how many updates are still owed when `updates` were done for `decisions` received."""
         return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
 
     def target_copy(self, before: int, after: int) -> int | None:
-        """Give the count of decisions in (before, after] at which the target is copied, None without one."""
+        """Return the count of decisions in (before, after] at which the target is copied, None without one."""
         if self.target_rate:
             return None
         latest = after // self.target_period * self.target_period
         return latest if latest > before else None
 
     def updates_before(self, copy: int, updates: int) -> int:
-        """Give how many of the updates owed since `updates` come before a target copy.
+        """Return how many of the updates owed since `updates` come before a target copy.
 
         An update belongs to the decision that made it due; the copy of that decision comes first, as
         in stable-baselines3, however many updates are taken in one round.
@@ -142,12 +142,12 @@ _BASELINE_CAPACITY = 100_000
 
 
 def skill_hyperparameters(budget: int) -> DQNHyperparameters:
-    """Give a skill's hyperparameters: the replay holds a third of the budget (paper, Appendix C)."""
+    """Return a skill's hyperparameters: the replay holds a third of the budget (paper, Appendix C)."""
     return DQNHyperparameters(budget=budget, replay_capacity=max(budget // 3, 1))
 
 
 def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
-    """Give the end-to-end baseline's: the replay holds 100,000 transitions (paper, Appendix C)."""
+    """Return the end-to-end baseline's: the replay holds 100,000 transitions (paper, Appendix C)."""
     return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)
 
 

@@ -150,7 +150,7 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 @njit(cache=True, error_model="numpy")
 def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
-    """Leave the Q-values of one network in the packed `source`, and give how many they are."""
+    """Leave the Q-values of one network in the packed `source`, and return how many they are."""
     tables, affine, parameters, source, out, active = packed
     table = tables[network]
     _observe(rows, lane, affine, table[_OBSERVATION], table[_INPUTS], source)
@@ -278,7 +278,7 @@ class FusedNetworks:
         _act(rows, due, actions, self._plays, self._packed)
 
     def q_values(self, index: int, rows: StateRows) -> Floats:
-        """Give one network's Q-values of State rows (n, 25), (n, actions)."""
+        """Return one network's Q-values of State rows (n, 25), (n, actions)."""
         values = np.empty((len(rows), len(self.networks[index].layers[-1][1])), np.float32)
         for lane in range(len(rows)):
             _evaluate(rows, lane, index, self._packed)

@@ -39,7 +39,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def as_multi_agent_batch(skill: str, batch: Batch) -> MultiAgentBatch:
-    """Give sampled transitions as what RLlib's learner group takes."""
+    """Return sampled transitions as what RLlib's learner group takes."""
     rows = SampleBatch(
         {
             Columns.OBS: batch.observations,
@@ -199,7 +199,7 @@ class SkillDQNLearner(DQNTorchLearner):
             update_target_network(main_net=network, target_net=target, tau=share)
 
     def _step_counts(self) -> list[Tensor]:
-        """Give Adam's counts of steps; it keeps one for every parameter."""
+        """Return Adam's counts of steps; it keeps one for every parameter."""
         state = self.optimizer.state
         return [state[parameter]["step"] for parameter in self._network(self._trained).parameters()]
 
@@ -234,11 +234,11 @@ class SkillDQNLearner(DQNTorchLearner):
         return UpdateFigures(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
 
     def playing_weights(self) -> Weights:
-        """Give the trained module's weights for greedy play: those of the average once there is one."""
+        """Return the trained module's weights for greedy play: those of the average once there is one."""
         return self.trained_module.weights(self._average.network)
 
     def playing_head(self) -> Weights:
-        """Give the trained head's parameters that go with `playing_weights`."""
+        """Return the trained head's parameters that go with `playing_weights`."""
         return self.trained_module.head_weights(self._average.network)
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ class SkillDQNLearner(DQNTorchLearner):
         Learner.after_gradient_based_update(self, timesteps=timesteps)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Give RLlib's state and the count of decisions that the target copies go by."""
+        """Return RLlib's state and the count of decisions that the target copies go by."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
         return state | {_DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
 
@@ -258,7 +258,7 @@ class SkillDQNLearner(DQNTorchLearner):
             self._average.set_state(state[_AVERAGE])
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
+        """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
         module, state = self.trained_module, self.optimizer.state
         parameters = list(module.q_network.parameters())
         adam = {

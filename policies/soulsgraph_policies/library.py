@@ -97,7 +97,7 @@ class SkillLibrary:
         return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
 
     def latest(self, skill: str) -> int:
-        """Give the newest version of a skill.
+        """Return the newest version of a skill.
 
         Raises:
             LibraryError: if there is none.
@@ -109,7 +109,7 @@ class SkillLibrary:
         return versions[-1]
 
     def lineage(self, skill: str, version: int) -> list[SkillCard]:
-        """Give the cards of a version and of all it continues, newest first.
+        """Return the cards of a version and of all it continues, newest first.
 
         Raises:
             LibraryError: as `load`; also if a card names itself or a later version as its parent.

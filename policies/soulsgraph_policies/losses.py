@@ -34,7 +34,7 @@ class Loss:
 
 
 def minibatch_loss(module: QNetworkModule, batch: TensorBatch, hyperparameters: DQNHyperparameters) -> Loss:
-    """Give the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned."""
+    """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned."""
     rows = torch.arange(len(batch.actions), device=batch.actions.device)
     targets = _targets(module, batch, rows, hyperparameters.double)
     predictions = module.quantiles(batch.observations)[rows, batch.actions]
@@ -45,7 +45,7 @@ def minibatch_loss(module: QNetworkModule, batch: TensorBatch, hyperparameters: 
 
 @torch.no_grad()
 def _targets(module: QNetworkModule, batch: TensorBatch, rows: Tensor, double: bool) -> Tensor:
-    """Give (n, quantiles); with `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4)."""
+    """Return (n, quantiles); with `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4)."""
     following = module.target_quantiles(batch.next_observations)
     judge = module.quantiles(batch.next_observations) if double else following
     choices = judge.mean(dim=2).argmax(dim=1)
@@ -57,7 +57,7 @@ def _huber(predictions: Tensor, targets: Tensor) -> Tensor:
 
 
 def _quantile_huber(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Give each row's loss, (n,): Dabney et al. 2018, Eq. 10, with kappa = 1, at the quantiles' midpoints."""
+    """Return each row's loss, (n,): Dabney et al. 2018, Eq. 10, with kappa = 1, at the quantiles' midpoints."""
     count = predictions.shape[1]
     midpoints = (torch.arange(count, device=predictions.device) + 0.5) / count
     errors = targets[:, None, :] - predictions[:, :, None]

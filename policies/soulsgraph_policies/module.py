@@ -34,13 +34,13 @@ def make_network(sizes: Sequence[int], quantiles: int = 0, dueling: bool = False
 
 
 def _quantiles(network: nn.Sequential, observations: Tensor) -> Tensor:
-    """Give (n, actions, quantiles); the Q-value itself is the only quantile of a plain network."""
+    """Return (n, actions, quantiles); the Q-value itself is the only quantile of a plain network."""
     values: Tensor = network(observations)
     return values if values.dim() == 3 else values.unsqueeze(2)
 
 
 class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
-    """Give the Q-values of one skill's actions.
+    """Return the Q-values of one skill's actions.
 
     Acting (`forward_inference`, `forward_exploration`) takes raw observations (n, size), training
     (`forward_train`) takes them normalised, as the replay samples them. The model configuration holds
@@ -75,7 +75,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         self.target_network = make_target_network(self.q_network)
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Give (network, target network)."""
+        """Return (network, target network)."""
         return [(self.q_network, self.target_network)]
 
     def get_non_inference_attributes(self) -> list[str]:
@@ -89,20 +89,20 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return normalized
 
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Give the Q-values (n, actions) of normalised observations (n, size)."""
+        """Return the Q-values (n, actions) of normalised observations (n, size)."""
         return {QF_PREDS: self.quantiles(batch[Columns.OBS]).mean(dim=2)}
 
     def quantiles(self, observations: Tensor) -> Tensor:
-        """Give the quantiles (n, actions, quantiles) of normalised observations (n, size); one is the Q-value."""
+        """Return the quantiles (n, actions, quantiles) of normalised observations (n, size); one is the Q-value."""
         return _quantiles(self.q_network, observations)
 
     @torch.no_grad()
     def target_quantiles(self, observations: Tensor) -> Tensor:
-        """Give the target network's quantiles (n, actions, quantiles) of normalised observations (n, size)."""
+        """Return the target network's quantiles (n, actions, quantiles) of normalised observations (n, size)."""
         return _quantiles(self.target_network, observations)
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Give the target network's Q-values (n, actions) of normalised observations (n, size)."""
+        """Return the target network's Q-values (n, actions) of normalised observations (n, size)."""
         return {QF_PREDS: self.target_quantiles(batch[Columns.OBS]).mean(dim=2)}
 
     @torch.no_grad()
@@ -136,7 +136,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return isinstance(self.q_network[-1], QuantileHead)
 
     def weights(self, network: nn.Sequential | None = None) -> Weights:
-        """Give the parameters and the normaliser by name as they play, without the target network.
+        """Return the parameters and the normaliser by name as they play, without the target network.
 
         On a CPU the arrays share the module's memory: copy what must last. `network` gives another
         network of the same make in the place of the module's own.
@@ -151,14 +151,14 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return {name: tensor.numpy(force=True) for name, tensor in plain.items()}
 
     def head_weights(self, network: nn.Sequential | None = None) -> Weights:
-        """Give the parameters of the head that is trained, by name; nothing where it is the layer that plays."""
+        """Return the parameters of the head that is trained, by name; nothing where it is the layer that plays."""
         head = (self.q_network if network is None else network)[-1]
         if not isinstance(head, QuantileHead):
             return {}
         return {f"{HEAD}.{name}": tensor.numpy(force=True) for name, tensor in head.named_parameters()}
 
     def get_state(self, *args: Any, inference_only: bool = False, **kwargs: Any) -> dict[str, Any]:
-        """Give RLlib's state; what it hands to modules for acting are the weights that play."""
+        """Return RLlib's state; what it hands to modules for acting are the weights that play."""
         if inference_only:
             return {name: values.copy() for name, values in self.weights().items()}
         state: dict[str, Any] = super().get_state(*args, inference_only=False, **kwargs)

@@ -22,7 +22,7 @@ _INITIAL_COUNT = 1e-4
 def _update(
     batch: Floats, count_before: float, old_mean: Doubles, old_variance: Doubles, indicators: Flags
 ) -> tuple[Doubles, Doubles]:
-    """Give the mean and variance of all rows, those of the batch and the `count_before` before it."""
+    """Return the mean and variance of all rows, those of the batch and the `count_before` before it."""
     count = batch.shape[0]
     mean, variance = np.zeros_like(old_mean), np.zeros_like(old_mean)
     for row in range(count):
@@ -79,7 +79,7 @@ class RunningNormalizer:
         return normalized.astype(np.float32)
 
     def get_state(self) -> dict[str, Any]:
-        """Give the statistics as arrays and numbers."""
+        """Return the statistics as arrays and numbers."""
         return {"mean": self.mean.copy(), "variance": self.variance.copy(), "count": self.count}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -60,13 +60,13 @@ class Preset:
         return replace(self, learning={}, observing={})
 
     def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
-        """Give a stage's hyperparameters: the paper's with the preset's options."""
+        """Return a stage's hyperparameters: the paper's with the preset's options."""
         return replace(
             paper, **{name: read_option(DQNHyperparameters, name, value) for name, value in self.learning.items()}
         )
 
     def skill_options(self, options: SkillOptions) -> SkillOptions:
-        """Give a plan's skill options with the preset's way of observing."""
+        """Return a plan's skill options with the preset's way of observing."""
         changes = {name: read_option(SkillOptions, name, value) for name, value in self.observing.items()}
         return replace(options, **changes)
 
@@ -92,7 +92,7 @@ PRESETS = {
 
 
 def find_preset(name: str) -> Preset:
-    """Give a preset by its name.
+    """Return a preset by its name.
 
     Raises:
         UnknownNameError: if there is none of that name.

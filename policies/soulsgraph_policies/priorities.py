@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
-#: Added to every TD error, so that no transition is lost for ever.
+#: Added to every TD error, so that no transition is lost forever.
 _EPSILON = 1e-6
 
 
@@ -30,7 +30,7 @@ def _write(tree: Doubles, rows: Integers, values: Doubles) -> None:
 
 @njit(cache=True)
 def _find(tree: Doubles, shares: Doubles, rows: Integers) -> None:
-    """Give for every share of the total, in [0, 1), the row whose stretch of the cumulated sum holds it."""
+    """Return for every share of the total, in [0, 1), the row whose stretch of the cumulated sum holds it."""
     half = tree.shape[0] // 2
     for i in range(shares.shape[0]):
         left, node = shares[i] * tree[1], 1
@@ -66,7 +66,7 @@ class Priorities:
         return rows
 
     def weights(self, rows: Integers, size: int, correction: float) -> Floats:
-        """Give the importance weights of drawn rows among `size`, the greatest of them 1, (n,)."""
+        """Return the importance weights of drawn rows among `size`, the greatest of them 1, (n,)."""
         half = len(self._tree) // 2
         scarcity = self._tree[1] / (size * self._tree[half + rows])
         weights = scarcity**correction
@@ -74,13 +74,13 @@ class Priorities:
         return normalized
 
     def update(self, rows: Integers, errors: Floats) -> None:
-        """Give rows the priorities of their newest TD errors; of a row drawn twice, the last counts."""
+        """Return rows the priorities of their newest TD errors; of a row drawn twice, the last counts."""
         values = (np.abs(errors, dtype=np.float64) + _EPSILON) ** self._exponent
         self._greatest = max(self._greatest, float(values.max()))
         _write(self._tree, rows, values)
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything that later draws depend on."""
+        """Return everything that later draws depend on."""
         half = len(self._tree) // 2
         return {"leaves": self._tree[half:].copy(), "greatest": self._greatest}
 

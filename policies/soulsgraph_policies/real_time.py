@@ -78,7 +78,7 @@ class RealTimeSampling:
         return {} if self._sampler is None else self._sampler.weights(skill)
 
     def sample(self, max_transitions: int, timeout_s: float) -> Chunk | None:
-        """Give up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""
+        """Return up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._notes or self._failure or self._defect, timeout_s)
             if self._defect is not None:

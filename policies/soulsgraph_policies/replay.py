@@ -44,7 +44,7 @@ class Batch:
     weights: Floats
 
     def part(self, start: int, end: int) -> Batch:
-        """Give the rows from `start` to `end`, as views."""
+        """Return the rows from `start` to `end`, as views."""
         return Batch(*(values[start:end] for values in vars(self).values()))
 
 
@@ -227,12 +227,12 @@ class ReplayRing:
         return generator.random(count) < 0.5, self._mirror.sign, self._mirror.shift, self._mirror.actions
 
     def learned(self, errors: Floats) -> None:
-        """Take note of the TD errors (n,) of the transitions drawn last."""
+        """Record the TD errors (n,) of the transitions drawn last."""
         if self._priorities is not None:
             self._priorities.update(self._drawn, errors)
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything that later samples depend on; rows not yet written are left out."""
+        """Return everything that later samples depend on; rows not yet written are left out."""
         state = {
             "rows": self._rows[: self.size].copy(),
             "written": self._written,

@@ -120,7 +120,7 @@ class SkillDQNConfig(DQNConfig):
         return config | {"head": (numbers.quantiles, numbers.dueling)} if trained else config
 
     def skill_spaces(self) -> Spaces:
-        """Give the observation and action space of every skill, in the stage's order."""
+        """Return the observation and action space of every skill, in the stage's order."""
         return {
             skill.name: (
                 gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32),

@@ -65,7 +65,7 @@ class LinearRunner(ChunkRunner):
         self._seen = self.decisions
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Give as many whole rounds of the lanes as one sample may hold."""
+        """Return as many whole rounds of the lanes as one sample may hold."""
         rounds = max(self.config.decisions_per_sample // self._lanes, 1)
         steps = [self._step() for _ in range(rounds)]
         episodes = Episodes.join([episodes for _, episodes in steps])
@@ -116,7 +116,7 @@ class LinearRunner(ChunkRunner):
         return episodes
 
     def get_training_state(self) -> dict[str, Any]:
-        """Give lanes and random state."""
+        """Return lanes and random state."""
         arrays = {"states": self._states.copy(), "lengths": self._lengths.copy(), "returns": self._returns.copy()}
         return {**arrays, "begun": self._begun.copy(), "random": self._random.bit_generator.state}
 
@@ -128,7 +128,7 @@ class LinearRunner(ChunkRunner):
 
 
 def q_values(weights: Weights, observations: Floats, clip: float) -> Floats:
-    """Give the Q-values (n, actions) of raw observations (n, size), in plain numpy."""
+    """Return the Q-values (n, actions) of raw observations (n, size), in plain numpy."""
     values = np.clip((observations - weights[MEAN]) / weights[DEVIATION], -clip, clip).astype(np.float32)
     layers = sorted(int(name.split(".")[1]) for name in weights if name.startswith(NETWORK) and name.endswith("weight"))
     for layer in layers:

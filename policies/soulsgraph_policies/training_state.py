@@ -76,7 +76,7 @@ def read_training_state(folder: Path) -> dict[str, Any]:
 
 
 def _separate(value: Any, name: str, arrays: Arrays) -> Any:
-    """Move every array into `arrays`, and give the rest as plain values that name them."""
+    """Move every array into `arrays`, and return the rest as plain values that name them."""
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value) or _ARRAY in value:
             raise SoulsGraphError(

@@ -33,7 +33,7 @@ class Transitions:
         return len(self.actions)
 
     def first(self, count: int) -> Transitions:
-        """Give the first `count` transitions."""
+        """Return the first `count` transitions."""
         if count >= len(self):
             return self
         return Transitions(*(getattr(self, field.name)[:count] for field in fields(self)))

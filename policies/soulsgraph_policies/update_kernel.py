@@ -99,7 +99,7 @@ def _forward(layers: Layers, inputs: Floats, h1: Floats, h2: Floats, values: Flo
 
 @njit(cache=True)
 def _choose(values: Floats, bias: Floats, choices: Integers) -> None:
-    """Give every row's greedy action, the first of equals."""
+    """Return every row's greedy action, the first of equals."""
     for row in range(values.shape[0]):
         best = 0
         for action in range(1, values.shape[1]):

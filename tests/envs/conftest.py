@@ -9,6 +9,6 @@ from soulsgraph_envs.testing.keys import virtual_screen
 
 @pytest.fixture(scope="module")
 def screen() -> Iterator[str]:
-    """Give the name of a display without a monitor."""
+    """Return the name of a display without a monitor."""
     with virtual_screen() as display:
         yield display

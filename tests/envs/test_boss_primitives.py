@@ -228,7 +228,7 @@ class TestEnraged:
 
 class TestOffset:
     def spared(self, title: str, bearing: float, boss_heading: float) -> bool:
-        """Tell whether a player touching the boss, `bearing` off its heading, goes unhurt."""
+        """Return whether a player touching the boss, `bearing` off its heading, goes unhurt."""
         away = boss_heading + bearing
         x, y = CENTRE[0] + np.sin(away) * CONTACT_M, CENTRE[1] + np.cos(away) * CONTACT_M
         sim = about(title, boss_x=x, boss_y=y, boss_heading=boss_heading)

@@ -146,7 +146,7 @@ def test_a_guard_that_was_ended_is_replaced_with_all_it_knew(display: str, devic
 
 
 def ended(process: int) -> bool:
-    """Tell whether a process is gone, or waits for its parent with everything closed."""
+    """Return whether a process is gone, or waits for its parent with everything closed."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

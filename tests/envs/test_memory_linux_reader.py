@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @contextmanager
 def child(folder: Path, name: str = "Game of a long name.exe") -> Iterator[tuple[subprocess.Popen, int, int]]:
-    """Run a process that maps a program of a name; give it, a text's address and the module's base."""
+    """Run a process that maps a program of a name; return it, a text's address and the module's base."""
     file = folder / name
     file.write_bytes(write_header(Sections(0x1000, 0x2000, 0x3000, 0x4000)))
     process = subprocess.Popen(

@@ -28,7 +28,7 @@ def near(distance: float = 2.0, **fields: object) -> Simulator:
 
 
 def spans(course: Course) -> list[tuple[int, int]]:
-    """Give the player's animations in their order with the ticks they took."""
+    """Return the player's animations in their order with the ticks they took."""
     ids = course[:, 0, Raw.PLAYER_ANIMATION].astype(int)
     begins = [0, *(np.flatnonzero(np.diff(ids)) + 1), len(ids)]
     return [(int(ids[a]), int(b - a)) for a, b in pairwise(begins)]
@@ -43,7 +43,7 @@ def first_frame(title: str) -> int:
 
 
 def met(title: str, lanes: int = 1, **fields: object) -> Course:
-    """Give the frames in which a move's first window opens on the player 2 m ahead."""
+    """Return the frames in which a move's first window opens on the player 2 m ahead."""
     sim = open_fight(
         SCENARIO, lanes, boss_y=CENTRE[1] - 2.0, move=move(title), move_frame=first_frame(title) - 1, **fields
     )

@@ -20,7 +20,7 @@ SHIPPED = shipped_names("attribute file")
 
 
 def chains(file: AttributeFile, layouts: dict[str, Layout]) -> dict[str, set[tuple[object, ...]]]:
-    """Give where each field lies, whichever attributes it is a part of."""
+    """Return where each field lies, whichever attributes it is a part of."""
     found: dict[str, set[tuple[object, ...]]] = {}
     for name, layout in layouts.items():
         attribute = file.attributes[name]

@@ -66,7 +66,7 @@ def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def own_address() -> str:
-    """Give the address by which others reach this machine; the loopback's where it has none."""
+    """Return the address by which others reach this machine; the loopback's where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             # Nothing is sent: the kernel chooses the address it would send from.

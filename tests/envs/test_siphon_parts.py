@@ -34,7 +34,7 @@ HOOK = "48 8B 48 08 49 89 8D"
 
 
 def made_process() -> FakeProcess:
-    """Give a game with two patterns: at 0x100 one that leads to the pointer at 0x800, at 0x200 a hooked one."""
+    """Return a game with two patterns: at 0x100 one that leads to the pointer at 0x800, at 0x200 a hooked one."""
     image = bytearray(0x1000)
     # 0x100 + 7 + 0x6F9 = 0x800.
     image[0x100:0x10A] = bytes.fromhex("48 8B 05 F9 06 00 00 48 85 C0")

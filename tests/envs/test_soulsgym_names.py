@@ -52,7 +52,7 @@ def imported(name="soulsgym"):
 
 @pytest.fixture
 def theirs():
-    """Give the module that `import soulsgym` finds once ours is installed."""
+    """Return the module that `import soulsgym` finds once ours is installed."""
     soulsgraph_envs.soulsgym.install()
     yield import_module("soulsgym")
     for name in imported():
@@ -172,7 +172,7 @@ def test_the_state_is_read_as_a_property_and_as_a_method_and_is_a_copy():
 
 
 def columns(animations, alike):
-    """Give each animation's number a column, those that mean the same one together."""
+    """Return each animation's number a column, those that mean the same one together."""
     kinds = {}
     for number in (animation["ID"] for animation in animations.values()):
         kind = next((index for index, group in enumerate(alike) if number in group), -1 - number)
@@ -295,7 +295,7 @@ class Replay:
 
 
 def difference(network, target, batch):
-    """Give the mean squared temporal difference to a target network that takes the best allowed action after."""
+    """Return the mean squared temporal difference to a target network that takes the best allowed action after."""
     shown, action, reward, after, terminated, allowed = batch
     with torch.no_grad():
         best = target(after).masked_fill(~allowed, -torch.inf).max(dim=1).values

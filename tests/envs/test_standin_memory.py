@@ -26,7 +26,7 @@ GAME = "dark-souls-3-1.15.2"
 
 
 def some_values() -> dict[str, float | str]:
-    """Give every field a value of its own that any type holds."""
+    """Return every field a value of its own that any type holds."""
     values: dict[str, float | str] = {name: float(number + 2) for number, name in enumerate(FIELDS)}
     values |= {name: 1.0 for name, field in FIELDS.items() if "flag" in field.unit}
     values |= {name: f"name {len(name)}" for name, field in FIELDS.items() if field.kind == "text"}

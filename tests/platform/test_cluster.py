@@ -44,7 +44,7 @@ def env_runners(node: Node) -> int:
 
 
 def newest_step(folder) -> int:
-    """Give the step of the newest file or folder named after a step."""
+    """Return the step of the newest file or folder named after a step."""
     return max((int(path.stem.removeprefix("step-")) for path in folder.glob("step-*")), default=0)
 
 

@@ -115,7 +115,7 @@ def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Trans
 
 
 def _drawn(ring: ReplayRing) -> dict[int, tuple[float, float, float]]:
-    """Give what is learned from each decision: return, discount, and the decision that it bootstraps from."""
+    """Return what is learned from each decision: return, discount, and the decision that it bootstraps from."""
     batch = ring.sample(400, np.random.default_rng(0), RunningNormalizer(2))
     columns = (batch.actions, batch.rewards, batch.discounts, batch.next_observations[:, 0])
     rows = zip(*(column.tolist() for column in columns), strict=True)

@@ -24,7 +24,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Tell whether nothing fails."""
+        """Return whether nothing fails."""
         return self.status != "fail"
 
 

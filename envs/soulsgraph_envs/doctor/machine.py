@@ -83,7 +83,7 @@ def _check_rights(checks: Checks) -> None:
 
 
 def judge_rights(checks: Checks, scope: int, capabilities: int) -> None:
-    """Judge by Yama's rule, 0 to 3, who may look into processes that are not their own children."""
+    """Return by Yama's rule, 0 to 3, who may look into processes that are not their own children."""
     if capabilities >> _CAP_SYS_PTRACE & 1 and scope < _NOBODY:
         checks.ok(_RIGHTS, "every process (CAP_SYS_PTRACE)")
     elif scope == 0:

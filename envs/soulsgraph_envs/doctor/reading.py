@@ -34,7 +34,7 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
 
 
 def check_entry(checks: Checks, entry: EntryReport) -> None:
-    """Judge one field that was read."""
+    """Check one field that was read."""
     found = entry.problem or _shown(entry)
     if entry.verified:
         if entry.plausible:
@@ -57,7 +57,7 @@ def _shown(entry: EntryReport) -> str:
 
 
 def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
-    """Give the entries of a reading whose addresses are another machine's; the map it was made by, if any, vouches."""
+    """Return the entries of a reading whose addresses are another machine's; the map it was made by vouches."""
     reports = []
     for name in sorted(reading):
         entry, problem = address_map and address_map.entry(name), implausible(name, reading)

@@ -80,7 +80,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
 
 
 def _map_of(settings: GameSettings) -> AddressMap | None:
-    """Give the address map behind the attributes; an attribute file of one's own has none."""
+    """Return the address map behind the attributes; an attribute file of one's own has none."""
     try:
         return load_address_map(settings.map)
     except SoulsGraphError:

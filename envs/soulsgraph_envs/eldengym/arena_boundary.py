@@ -21,7 +21,7 @@ Points = npt.NDArray[np.float64]
 
 
 def on_map(x: float, y: float) -> tuple[float, float]:
-    """Give a place in the game's global coordinates as (y, -x), the map that EldenGym traces its arenas on."""
+    """Return a place in the game's global coordinates as (y, -x), the map that EldenGym traces its arenas on."""
     return y, -x
 
 
@@ -112,24 +112,24 @@ class ArenaBoundary:
         return BoundaryDistances(value < 0, -value, north, south, east, west)
 
     def query_batch(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Points]:
-        """Tell of points (n, 2) which are inside (n,), and how far each is from the edge (n,), never below 0."""
+        """Return which points (n, 2) are inside (n,), and how far each is from the edge (n,), never below 0."""
         values = np.array([self.nearest_distance(x, y) for x, y in np.asarray(points, np.float64)])
         return values < 0, np.abs(values)
 
     def is_inside(self, x: float, y: float) -> bool:
-        """Tell whether a point is inside the edge."""
+        """Return whether a point is inside the edge."""
         return self.nearest_distance(x, y) < 0
 
     def nearest_distance(self, x: float, y: float) -> float:
-        """Give the signed distance to the edge."""
+        """Return the signed distance to the edge."""
         return self.query_sdf(x, y)[0]
 
     def get_sdf_normal(self, x: float, y: float) -> tuple[float, float]:
-        """Give the unit vector in which the distance grows fastest: outwards."""
+        """Return the unit vector in which the distance grows fastest: outwards."""
         return self.query_sdf(x, y)[1:]
 
     def query_sdf(self, x: float, y: float) -> tuple[float, float, float]:
-        """Give the signed distance and the normal: (distance, normal x, normal y)."""
+        """Return the signed distance and the normal: (distance, normal x, normal y)."""
         start, end = self.corners, np.roll(self.corners, -1, axis=0)
         away = _away(start, end, np.array([x, y]))
         lengths = np.hypot(away[:, 0], away[:, 1])

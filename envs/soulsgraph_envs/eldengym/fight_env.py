@@ -58,7 +58,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
     @property
     def client(self) -> GameClient:
-        """Give the game itself, by EldenGym's names for what is read and written."""
+        """Return the game itself, by EldenGym's names for what is read and written."""
         return GameClient(self.world)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
@@ -98,7 +98,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         return observation, reward, terminated, truncated, info
 
     def render(self) -> Frame:  # type: ignore[override]
-        """Give the picture of the last observation, (height, width, 3) uint8.
+        """Return the picture of the last observation, (height, width, 3) uint8.
 
         Raises:
             ResetNeededError: before the first reset.
@@ -136,7 +136,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
 
 def frame_space(size: tuple[int, int]) -> Box:
-    """Give the space of pictures of (height, width).
+    """Return the space of pictures of (height, width).
 
     Raises:
         OptionError: for a size that is none.
@@ -147,5 +147,5 @@ def frame_space(size: tuple[int, int]) -> Box:
 
 
 def _share_of(points: float, most: float) -> float:
-    """Give HP as a share of the full bar, in [0, 1]; 0 where there is no bar."""
+    """Return HP as a share of the full bar, in [0, 1]; 0 where there is no bar."""
     return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0

@@ -28,7 +28,7 @@ class FrameStream:
         self._thread.start()
 
     def latest(self) -> Frame:
-        """Give the newest picture, (height, width, 3) RGB.
+        """Return the newest picture, (height, width, 3) RGB.
 
         Raises:
             LinkError: if the stream broke off, or no picture ever came.

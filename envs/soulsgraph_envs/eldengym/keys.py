@@ -94,7 +94,7 @@ def read_bindings(path: Path) -> dict[str, str]:
 
 
 def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
-    """Give those of the keys that do nothing in a fight with these controls, with what they are for."""
+    """Return those of the keys that do nothing in a fight with these controls, with what they are for."""
     data = load_keys()
     found = {}
     for key in keys:

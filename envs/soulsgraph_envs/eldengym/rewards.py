@@ -12,15 +12,15 @@ Info = Mapping[str, Any]
 
 
 class RewardFunction(ABC):
-    """Judge one step by its observation and info; `prev_info` is that of the step before, None at first."""
+    """Reward one step by its observation and info; `prev_info` is that of the step before, None at first."""
 
     @abstractmethod
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
-        """Give the step's reward."""
+        """Return the step's reward."""
 
     @abstractmethod
     def is_done(self, obs: Any, info: Info) -> bool:
-        """Tell whether the fight is over."""
+        """Return whether the fight is over."""
 
 
 class _FightReward(RewardFunction):
@@ -30,7 +30,7 @@ class _FightReward(RewardFunction):
         self.win_bonus, self.loss_penalty = win_bonus, loss_penalty
 
     def is_done(self, obs: Any, info: Info) -> bool:
-        """Tell whether the player or the boss is dead."""
+        """Return whether the player or the boss is dead."""
         return bool(_of(info, "player_hp_normalized") <= 0 or _of(info, "boss_hp_normalized") <= 0)
 
     def _end(self, info: Info) -> float:
@@ -49,7 +49,7 @@ class ScoreDeltaReward(_FightReward):
         self.score_key = score_key
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
-        """Give the change of the score.
+        """Return the change of the score.
 
         Raises:
             OptionError: if the info has no such number; EldenGym 0.6.0 takes it for 0 in silence.
@@ -69,7 +69,7 @@ class BossDefeatReward(_FightReward):
         self.time_penalty = time_penalty
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
-        """Give the time penalty and, at the end, the bonus of the end."""
+        """Return the time penalty and, at the end, the bonus of the end."""
         return self.time_penalty + self._end(info)
 
 
@@ -89,7 +89,7 @@ class CustomReward(_FightReward):
         self.survival_bonus = survival_bonus
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
-        """Give the weighted sum; HP as shares of the full bars."""
+        """Return the weighted sum; HP as shares of the full bars."""
         if prev_info is None:
             return 0.0
         healed = _of(info, "player_hp_normalized") - _of(prev_info, "player_hp_normalized")

@@ -111,7 +111,7 @@ class SiphonWorld:
         self._write("set_attribute", values)
 
     def frame(self) -> Frame:
-        """Give the newest picture of the server's stream, scaled to the frame's size."""
+        """Return the newest picture of the server's stream, scaled to the frame's size."""
         return self._stream.latest()
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class SiphonWorld:
         )
 
     def _near_a_boss(self) -> bool:
-        """Tell whether a fight is on already."""
+        """Return whether a fight is on already."""
         return self._hp("NpcHp") > 0 and self._client.target_player_distance < self._start.fight_m
 
     def _hp(self, name: str) -> float:

@@ -62,7 +62,7 @@ class World(Protocol):
         ...
 
     def frame(self) -> Frame:
-        """Give the latest picture, always of the same shape."""
+        """Return the latest picture, always of the same shape."""
         ...
 
     def close(self) -> None:

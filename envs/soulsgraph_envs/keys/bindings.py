@@ -57,7 +57,7 @@ class Bindings:
         return tuple(control for control in Control if not control & self.controls)
 
     def keys_for(self, controls: int) -> TickKeys:
-        """Give the keys of one tick's controls, directions first.
+        """Return the keys of one tick's controls, directions first.
 
         Raises:
             GameError: naming a control that has no key.
@@ -69,7 +69,7 @@ class Bindings:
         return TickKeys(_keys_of(self.hold, controls), _keys_of(self.tap, controls))
 
     def controls_of(self, down: Collection[str]) -> Control:
-        """Give the controls all of whose keys are down: `keys_for` the other way round.
+        """Return the controls all of whose keys are down: `keys_for` the other way round.
 
         Keys that are part of a longer combination that is down mean that one alone.
         """

@@ -55,7 +55,7 @@ def _outlive_signals() -> None:
 
 
 def _lines(process: int) -> Iterator[str]:
-    """Give the lines that come in until the end of file or of `process`.
+    """Return the lines that come in until the end of file or of `process`.
 
     The process is watched too, because a child forked from it would hold the pipe open after its death.
     """
@@ -83,7 +83,7 @@ def _open_device(line: str) -> KeyDevice:
 
 
 def _follow(lines: Iterable[str]) -> list[str]:
-    """Give the keys that are down when the lines end."""
+    """Return the keys that are down when the lines end."""
     down: list[str] = []
     for line in lines:
         key = line[1:]

@@ -37,7 +37,7 @@ class GuardedDevice:
         self._device.check(key)
 
     def press(self, key: str) -> None:
-        """Tell the guard, then send the key down."""
+        """Register the key with the guard, then send the key down."""
         if self._closed:
             raise GameError(f"key {key!r}: expected an open device, found a closed one.")
         self._device.check(key)

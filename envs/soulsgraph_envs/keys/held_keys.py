@@ -30,7 +30,7 @@ class HeldKeys:
         return tuple(self._down)
 
     def hold(self, keys: Collection[str]) -> None:
-        """Have exactly these keys down: others come up first, then new ones go down in the order given."""
+        """Hold exactly these keys down: others come up first, then new ones go down in the order given."""
         with self._all_up_on_failure():
             for key in [key for key in reversed(self._down) if key not in keys]:
                 self._release(key)
@@ -90,7 +90,7 @@ class HeldKeys:
 
 
 def _let_up(device: KeyDevice, down: list[str]) -> GameError | None:
-    """Release `down`, the latest first, and empty it; give the last failure."""
+    """Release `down`, the latest first, and empty it; return the last failure."""
     failure = None
     while down:
         try:

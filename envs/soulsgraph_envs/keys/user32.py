@@ -124,7 +124,7 @@ def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
 
 
 def user32_layout() -> Layout:
-    """Tell the layouts of the user; see `windows.keyboard_layout`."""
+    """Return the layouts of the user; see `windows.keyboard_layout`."""
     user32 = _library("user32")
     user32.GetKeyboardLayout.restype = ctypes.c_void_p
     listed = (ctypes.c_void_p * _MOST_LAYOUTS)()

@@ -57,7 +57,7 @@ class Window(Protocol):
         ...
 
     def geometry(self) -> Geometry:
-        """Give its place and size."""
+        """Return its place and size."""
         ...
 
     def capture(self) -> Picture:
@@ -85,7 +85,7 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
 
 
 def keyboard_layout(display: str = "") -> Layout:
-    """Tell the keyboard's layouts: where another than English is among them, games may get other keys.
+    """Return the keyboard's layouts: where another than English is among them, games may get other keys.
 
     Raises:
         GameError: if the display cannot be reached.

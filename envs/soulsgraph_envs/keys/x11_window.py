@@ -131,7 +131,7 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
 
 
 def x11_layout(display: str = "") -> Layout:
-    """Tell the layouts of an X display; see `windows.keyboard_layout`."""
+    """Return the layouts of an X display; see `windows.keyboard_layout`."""
     from Xlib import XK
 
     connection = open_display(display)

@@ -46,7 +46,7 @@ class AnimationTable:
         self._numbers = {animation.raw_id: animation.id for animation in animations.values() if animation.raw_id >= 0}
 
     def translate(self, reading: Reading) -> int:
-        """Give the skills' id of the animation in a reading; idle, counted and reported once, for an unknown one."""
+        """Return the skills' id of the animation in a reading; idle, counted and reported once, for an unknown one."""
         key = self.key(reading)
         if (found := self._find(key)) is not None:
             return found
@@ -56,7 +56,7 @@ class AnimationTable:
         return self._idle.id
 
     def key(self, reading: Reading) -> str | int:
-        """Give the name of the animation in a reading, or the game's number where it has no name."""
+        """Return the name of the animation in a reading, or the game's number where it has no name."""
         name = reading.get(f"{self._who}_animation")
         if name is None:
             return int(reading.get(f"{self._who}_animation_id", -1))
@@ -65,11 +65,11 @@ class AnimationTable:
         return str(name)
 
     def recognises(self, reading: Reading) -> bool:
-        """Tell whether any animation could be told from readings like this one."""
+        """Return whether any animation could be told from readings like this one."""
         return isinstance(self.key(reading), str) or bool(self._numbers)
 
     def among(self, reading: Reading, roles: Collection[str]) -> bool:
-        """Tell whether a reading shows one of the animations of these keys of the data; an unknown one is none."""
+        """Return whether a reading shows one of the animations of these keys of the data; an unknown one is none."""
         return self._find(self.key(reading)) in {self._animations[role].id for role in roles}
 
     def _find(self, key: str | int) -> int | None:
@@ -117,7 +117,7 @@ class Tables(NamedTuple):
 
 
 def shows(reading: Reading, who: str, animation: Animation) -> bool:
-    """Tell whether a reading shows a character in an animation, by its name or else by its number."""
+    """Return whether a reading shows a character in an animation, by its name or else by its number."""
     name = reading.get(f"{who}_animation")
     return name == animation.name if name is not None else reading[f"{who}_animation_id"] == animation.raw_id
 

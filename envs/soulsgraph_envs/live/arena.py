@@ -51,11 +51,11 @@ class LiveArena:
         return load_scenario(self.whole_fight).transition if self.whole_fight else None
 
     def holds(self, x: float, y: float, z: float) -> bool:
-        """Tell whether a place lies within the arena's bounds."""
+        """Return whether a place lies within the arena's bounds."""
         return all(low <= value <= high for low, value, high in zip(self.low_m, (x, y, z), self.high_m, strict=True))
 
     def floor(self, x: float, y: float) -> float:
-        """Give the height of the known floor point nearest to a place, metres."""
+        """Return the height of the known floor point nearest to a place, metres."""
         return min(self.floor_m, key=lambda point: hypot(point[0] - x, point[1] - y))[2]
 
 

@@ -11,7 +11,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 
 
 class Clock(NamedTuple):
-    """Tell the time and wait, both in seconds of the machine."""
+    """Read the time and wait, both in seconds of the machine."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -22,7 +22,7 @@ class StoppedError(SoulsGraphError):
 
 
 def stoppable(stop: threading.Event) -> Clock:
-    """Give a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load.
+    """Return a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load.
 
     Its `sleep` raises `StoppedError` then.
     """

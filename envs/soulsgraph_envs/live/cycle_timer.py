@@ -57,7 +57,7 @@ class CycleReport:
         return self.ticks / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """Give the report as plain values."""
+        """Return the report as plain values."""
         return asdict(self) | {"rate_hz": self.rate_hz}
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class CycleTimer:
         self._spent.clear()
 
     def wait(self) -> float:
-        """Wait until the tick that runs now is over; give the lateness of the next one, in seconds."""
+        """Wait until the tick that runs now is over; return the lateness of the next one, in seconds."""
         self._due_s += self.period_s
         asked_s = self._clock()
         with self.section(WAITING):

@@ -38,7 +38,7 @@ class Episode:
             self._follow(shows(reading, "boss", transition.animation))
 
     def stands_still(self, reading: Reading) -> bool:
-        """Tell whether a reading shows the moment of the tick before."""
+        """Return whether a reading shows the moment of the tick before."""
         return self._plausibility.stands_still(reading)
 
     def row(self, reading: Reading) -> Row:

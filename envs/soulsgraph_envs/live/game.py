@@ -147,7 +147,7 @@ class LiveGame:
         return picture if size is None else scaled(picture, size)
 
     def close(self) -> None:
-        """Release every key, give the game its own rules back and let go of it; a second call does nothing."""
+        """Release every key, return the game its own rules back and let go of it; a second call does nothing."""
         if self._closed:
             return
         self._closed, self._episode = True, None
@@ -173,7 +173,7 @@ class LiveGame:
             self._read_s = session.clock.now()
 
     def report(self) -> CycleReport:
-        """Tell how punctual the ticks were."""
+        """Return how punctual the ticks were."""
         return self._timer.report()
 
     def unknown_animations(self) -> dict[str, int]:

@@ -76,6 +76,6 @@ class KeyEffects:
 
 
 def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:
-    """Tell whether opposite directions, each pair in a row, leave a direction over."""
+    """Return whether opposite directions, each pair in a row, leave a direction over."""
     both = zip(pairs[::2], pairs[1::2], strict=True)
     return any((one in sent) != (other in sent) for one, other in both)

@@ -46,7 +46,7 @@ class Link(Protocol):
         ...
 
     def read(self) -> Reading:
-        """Give every field of `supplies`, read in one go."""
+        """Return every field of `supplies`, read in one go."""
         ...
 
     def write(self, values: Mapping[str, float]) -> None:
@@ -58,7 +58,7 @@ class Link(Protocol):
         ...
 
     def focused(self) -> bool:
-        """Tell whether keys reach the game's window."""
+        """Return whether keys reach the game's window."""
         ...
 
     def close(self) -> None:

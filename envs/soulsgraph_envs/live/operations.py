@@ -99,7 +99,7 @@ class Operations:
             _LOG.info("operation %s does without %s", name, ", ".join(fields))
 
     def can(self, name: str) -> bool:
-        """Tell whether an operation has all it writes."""
+        """Return whether an operation has all it writes."""
         return all(self._writes(field) for field in self._operations[name].fields)
 
     def run(self, name: str, **values: float) -> None:

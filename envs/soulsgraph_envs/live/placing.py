@@ -116,7 +116,7 @@ def aim(session: Session, yaw_rad: float, pitch_rad: float) -> None:
 
 
 class _Rest:
-    """Tell when the camera has been the same in some readings in a row."""
+    """Notice when the camera has been the same in some readings in a row."""
 
     def __init__(self, reading: Reading) -> None:
         self._last, self._same = _camera(reading), 0

@@ -1,4 +1,4 @@
-"""Judge whether a reading can be a moment of the fight: nothing is learned from one that cannot."""
+"""Check whether a reading can be a moment of the fight: nothing is learned from one that cannot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Limits:
 
 
 def same_moment(one: Reading, other: Reading) -> bool:
-    """Tell whether two readings show a fight that stands still: even a fighter at rest is animated."""
+    """Return whether two readings show a fight that stands still: even a fighter at rest is animated."""
     return all(_same(value, other[field]) for field, value in one.items() if field not in _OUTSIDE_THE_FIGHT)
 
 
@@ -65,13 +65,13 @@ def check_values(reading: Reading, arena: LiveArena, blank: frozenset[str]) -> N
 
 
 def position(reading: Reading, who: str) -> tuple[float, float, float]:
-    """Give the place of the player or the boss, metres; of the camera, its direction."""
+    """Return the place of the player or the boss, metres; of the camera, its direction."""
     x, y, z = (float(reading[f"{who}_{axis}"]) for axis in "xyz")
     return x, y, z
 
 
 class Plausibility:
-    """Judge an episode's readings tick by tick, by themselves and against the tick before."""
+    """Check an episode's readings tick by tick, by themselves and against the tick before."""
 
     def __init__(self, arena: LiveArena, first: Reading, limits: Limits | None = None) -> None:
         self._arena = arena
@@ -97,7 +97,7 @@ class Plausibility:
         self._last = reading
 
     def stands_still(self, reading: Reading) -> bool:
-        """Tell whether a reading shows the moment of the tick before."""
+        """Return whether a reading shows the moment of the tick before."""
         return same_moment(reading, self._last)
 
     def _check_jump(self, reading: Reading, elapsed_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Have the game there: attached, out of its loading screen, its clock running, its window in front."""
+"""Bring the game up: attached, out of its loading screen, its clock running, its window in front."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Recovery:
         self.interruptions = 0
 
     def reach(self) -> Reading:
-        """Give a reading of a game that can be played.
+        """Return a reading of a game that can be played.
 
         Raises:
-            GameError: telling what is wrong with it, if that cannot be mended from here.
+            GameError: telling what is wrong with it, if that cannot be fixed from here.
         """
         self._attach()
         self._wait(self._readable, _LOADING_S, "the game's world loaded")
@@ -115,7 +115,7 @@ class Recovery:
         self._launch()
 
     def _moves(self, limit_s: float) -> bool:
-        """Tell whether the values change in a time."""
+        """Return whether the values change in a time."""
         first = self._session.link.read()
         return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
 

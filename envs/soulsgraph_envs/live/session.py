@@ -48,7 +48,7 @@ class Session:
         limit_s: float,
         act: Callable[[Reading], None] = lambda _: None,
     ) -> Reading:
-        """Give the first reading that meets a condition; after each that does not, `act` on it.
+        """Return the first reading that meets a condition; after each that does not, `act` on it.
 
         Raises:
             NotReachedError: after `limit_s`, or earlier for a game that hangs, with what was waited for.

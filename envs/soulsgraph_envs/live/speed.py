@@ -63,6 +63,6 @@ def check_speed(session: Session, before: Moment, after: Moment) -> None:
 
 
 def _is_another(session: Session, before: Moment, after: Moment) -> bool:
-    """Tell whether the game's clock ran at another speed between two moments; never of too short a time."""
+    """Return whether the game's clock ran at another speed between two moments; never of too short a time."""
     here_s, speed = after.here_s - before.here_s, session.settings.speed
     return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE

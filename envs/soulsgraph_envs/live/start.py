@@ -27,7 +27,7 @@ Draw = Callable[[Scenario, Seeds], Row]
 
 
 def draw_start(scenario: Scenario, seeds: Seeds) -> Row:
-    """Give the raw values (25,) with which the simulator begins an episode from a seed (1,)."""
+    """Return the raw values (25,) with which the simulator begins an episode from a seed (1,)."""
     row: Row = Simulator(1).reset(np.zeros(1, np.int64), scenario, seeds)[0]
     return row
 
@@ -39,7 +39,7 @@ class Start:
         self._session, self._arena, self._tables = session, arena, tables
 
     def begin(self, scenario: Scenario, drawn: Row, answer_s: float) -> Reading:
-        """Give the first reading of an episode that begins as `drawn` (25,).
+        """Return the first reading of an episode that begins as `drawn` (25,).
 
         Raises:
             UnansweredError: if the game does not answer to a key within `answer_s`.

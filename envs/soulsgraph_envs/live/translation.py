@@ -58,7 +58,7 @@ class Flasks:
             )
 
     def left(self, reading: Reading, animation: int) -> int:
-        """Give the flasks left after a tick that showed the player in an animation."""
+        """Return the flasks left after a tick that showed the player in an animation."""
         if self._readable:
             return max(int(reading["flasks"]) - self._surplus, 0)
         if animation == self._drinking and not self._drinks:
@@ -68,7 +68,7 @@ class Flasks:
 
 
 def translate(reading: Reading, player: AnimationTable, boss: AnimationTable, flasks: Flasks) -> Row:
-    """Give the raw values (25,) of a reading, 0 for what is not supplied."""
+    """Return the raw values (25,) of a reading, 0 for what is not supplied."""
     row = np.zeros(RAW_SIZE)
     for raw, field in _PLAIN.items():
         if field in reading:

@@ -37,7 +37,7 @@ class World:
         self.loaded_s = session.clock.now()
 
     def bring_to(self, phase: int, reading: Reading) -> None:
-        """Have the player in the arena and the boss in a phase.
+        """Put the player into the arena and the boss into a phase.
 
         Raises:
             GameError: if it cannot be done in time, telling at which point it failed.
@@ -55,7 +55,7 @@ class World:
             self._pass_transition()
 
     def inside(self, reading: Reading) -> bool:
-        """Tell whether both fighters are in the arena."""
+        """Return whether both fighters are in the arena."""
         within = all(self.arena.holds(*position(reading, who)) for who in ("player", "boss"))
         gate = self.arena.entrance
         outside = gate is not None and dist(position(reading, "player"), gate.outside_m) < 1.0
@@ -99,7 +99,7 @@ class World:
         session.until("the player idle inside the arena", self._idle, _PASSING_S)
 
     def leave(self) -> None:
-        """Give the game its own rules back; a boss in its second phase is left with HP that tell so."""
+        """Return the game its own rules back; a boss in its second phase is left with HP that tell so."""
         operations = self._session.operations
         if self.phase > 1 and self.arena.transition is not None:
             operations.run("set_boss_hp", boss_hp=self._below(self.arena.transition))
@@ -108,7 +108,7 @@ class World:
         set_speed(self._session, 1.0)
 
     def _asleep(self, reading: Reading) -> bool:
-        """Tell whether the game's flags say that the boss is yet to be woken, or beaten; a reload can set them."""
+        """Return whether the game's flags say that the boss is yet to be woken, or beaten; a reload can set them."""
         awake, found = self.arena.reload.get("boss_flags"), float(reading.get("boss_flags", nan))
         if awake is None or not isfinite(found) or "boss_flags" not in self._session.link.writes:
             return False
@@ -139,7 +139,7 @@ class World:
         return 2 if float(reading["boss_hp"]) <= transition.below_hp_ratio * float(reading["boss_hp_max"]) else 1
 
     def _below(self, transition: Transition) -> float:
-        """Give HP with which the boss is surely in, or passes into, its second phase."""
+        """Return HP with which the boss is surely in, or passes into, its second phase."""
         return round(_WELL_BELOW * transition.below_hp_ratio * float(self._session.link.read()["boss_hp_max"]))
 
     def _pass_transition(self) -> None:

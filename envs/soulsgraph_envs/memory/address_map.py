@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Give the bytes that the field takes."""
+        """Return the bytes that the field takes."""
         return TYPE_SIZES[self.type] or self.bytes
 
 
@@ -155,21 +155,21 @@ class AddressMap:
     inventories: dict[str, Inventory] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry | Inventory:
-        """Give the entry of a field."""
+        """Return the entry of a field."""
         return self.fields.get(name) or self.inventories[name]
 
     def chain(self, name: str) -> Chain:
-        """Give the chain of a field or an inventory from a true base, characters replaced by their own chain."""
+        """Return the chain of a field or an inventory from a true base, characters replaced by their own chain."""
         entry = self.entry(name)
         return self.absolute(entry.base, entry.offsets)
 
     def absolute(self, base: str, offsets: tuple[int, ...]) -> Chain:
-        """Give a chain from a true base for one that may start at a character."""
+        """Return a chain from a true base for one that may start at a character."""
         character = self.characters.get(base)
         return Chain(character.base, character.offsets + offsets) if character else Chain(base, offsets)
 
     def hooked(self, name: str) -> bool:
-        """Tell whether a field is within reach of injected code alone."""
+        """Return whether a field is within reach of injected code alone."""
         return self.bases[self.chain(name).base].hook
 
     def readable(self) -> frozenset[str]:

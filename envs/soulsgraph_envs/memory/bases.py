@@ -21,12 +21,12 @@ class ResolvedBase(NamedTuple):
     note: str = ""
 
     def start(self, reader: Reader) -> int:
-        """Give the address that chains start from, 0 while the game has no object there."""
+        """Return the address that chains start from, 0 while the game has no object there."""
         return reader.read_pointer(self.address) if self.dereference else self.address
 
 
 def read_version(reader: Reader, module: Module) -> str:
-    """Give the file version of a module, such as "1.15.2.0"; empty if it has none that can be read."""
+    """Return the file version of a module, such as "1.15.2.0"; empty if it has none that can be read."""
     header = reader.header(module)
     if header is None or not header.resources[1]:
         return ""
@@ -80,5 +80,5 @@ def _target(reader: Reader, base: Base, match: int) -> int:
 
 
 def notes(resolved: Mapping[str, ResolvedBase]) -> list[str]:
-    """Say what was odd about the bases, one sentence each."""
+    """Return what was odd about the bases, one sentence each."""
     return [f"{name}: by {base.found_by}, {base.note}" for name, base in resolved.items() if base.note]

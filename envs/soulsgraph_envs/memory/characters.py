@@ -40,12 +40,12 @@ class Characters:
         return frozenset(self._found)
 
     def placed(self, base: str, offsets: tuple[int, ...]) -> Chain:
-        """Give the chain from a true base for one that may start at a character."""
+        """Return the chain from a true base for one that may start at a character."""
         found = self._found.get(base)
         return Chain(found.base, found.offsets + offsets) if found else self._map.absolute(base, offsets)
 
     def due(self) -> bool:
-        """Tell whether to search for a character that was never found."""
+        """Return whether to search for a character that was never found."""
         return len(self._found) < len(self._walks) and self._clock_s() - self._searched_at_s >= _SEARCH_EVERY_S
 
     def search(self) -> bool:
@@ -66,7 +66,7 @@ class Characters:
         return self._found != before
 
     def leaves(self) -> Iterator[tuple[Chain, Leaf]]:
-        """Give where the characters' names are read."""
+        """Return where the characters' names are read."""
         for name, walk in self._walks.items():
             missing = None if name in self._found else ""
             yield self.placed(name, walk.name_offsets), Leaf(_key(name), f"{walk.name_bytes}s", decode_text, missing)
@@ -80,7 +80,7 @@ class Characters:
         return all([self._is_at(name, values.pop(_key(name))) for name in self._walks])
 
     def confirm(self, name: str) -> bool:
-        """Tell whether a base is no character sought by name, or that character is still there; raises as `check`."""
+        """Return whether a base is no character sought by name, or that character is still there; raises as `check`."""
         if name not in self._walks:
             return True
         walk, chain = self._walks[name], self.placed(name, self._walks[name].name_offsets)
@@ -94,7 +94,7 @@ class Characters:
 
 
 def find_character(reader: Reader, start: int, walk: Walk) -> Chain | None:
-    """Walk the loaded blocks from the object at `start`; give the chain to the pointer of the first of that name.
+    """Walk the loaded blocks from the object at `start`; return the chain to the pointer of the first of that name.
 
     Broken blocks and characters are passed over.
 

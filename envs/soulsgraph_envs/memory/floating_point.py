@@ -14,13 +14,13 @@ _DEFAULT = -1
 
 
 def subnormals_kept() -> bool:
-    """Tell whether this thread keeps numbers below the smallest normal one."""
+    """Return whether this thread keeps numbers below the smallest normal one."""
     smallest = sys.float_info.min
     return smallest / 4 > 0.0
 
 
 def restore_floating_point() -> None:
-    """Give this thread the floating-point mode a program starts with.
+    """Return this thread the floating-point mode a program starts with.
 
     Raises:
         GameError: if that did not help.

@@ -40,7 +40,7 @@ class GameMemory:
         self._lay_out()
 
     def read(self) -> Reading:
-        """Give every readable field in one go.
+        """Return every readable field in one go.
 
         A field that no source confirms and that cannot be read is NaN, or an empty text.
 
@@ -60,7 +60,7 @@ class GameMemory:
         return values
 
     def address(self, name: str) -> int:
-        """Give where a field lies now.
+        """Return where a field lies now.
 
         Raises:
             LinkError: if its chain is broken.
@@ -102,7 +102,7 @@ class GameMemory:
         return self._characters.found
 
     def _packed(self, name: str, value: float, before: bytes, address: int) -> bytes:
-        """Give a value's bytes; those of a bit with the byte's other bits as they are, or are in `before`."""
+        """Return a value's bytes; those of a bit with the byte's other bits as they are, or are in `before`."""
         if name in self._counters:
             return pack("u32", value)
         entry = self.address_map.fields[name]
@@ -115,7 +115,7 @@ class GameMemory:
         return self._item_address(name) if name in self._counters else self._follow(self._chain(name))
 
     def _item_address(self, name: str) -> int:
-        """Give where the quantity of an inventory's item lies; of several entries, that of the first."""
+        """Return where the quantity of an inventory's item lies; of several entries, that of the first."""
         counter, chain = self._counters[name], self._chain(name)
         root, values = Node(), Values()
         counter.add_leaves(root, self._from_base(chain))
@@ -188,7 +188,7 @@ class GameMemory:
         return self._roots.setdefault(base, Node())
 
     def _from_base(self, chain: Chain) -> tuple[int, ...]:
-        """Give the offsets from the base's own address, where the pointer to its object may lie."""
+        """Return the offsets from the base's own address, where the pointer to its object may lie."""
         return (0, *chain.offsets) if self.bases[chain.base].dereference else chain.offsets
 
 

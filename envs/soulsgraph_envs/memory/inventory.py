@@ -30,7 +30,7 @@ class ItemCounter:
         self._slots: list[Slot] = []
 
     def add_leaves(self, node: Node, offsets: tuple[int, ...]) -> None:
-        """Have capacity and entries of each list read along with the fields, `offsets` leading to the inventory."""
+        """Add capacity and entries of each list to what is read with the fields, `offsets` leading to the inventory."""
         missing = None if self._inventory.verified else 0
         for number, one in enumerate(self._inventory.lists):
             capacity, entries = self._keys(number)
@@ -38,7 +38,7 @@ class ItemCounter:
             node.add((*offsets, one.entries_at), Leaf(entries, "Q", int, missing))
 
     def count(self, reader: Reader, values: Values) -> float:
-        """Give the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
+        """Return the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
 
         Raises:
             BadAddressError: if a list is not there and the inventory is verified.
@@ -54,7 +54,7 @@ class ItemCounter:
             return nan
 
     def address(self, reader: Reader, values: Values) -> int:
-        """Give the address of the item's quantity, of several entries the first, taking its lists from `values`.
+        """Return the address of the item's quantity, of several entries the first, taking its lists from `values`.
 
         Raises:
             BadAddressError: if the item is not there.
@@ -67,7 +67,7 @@ class ItemCounter:
         raise BadAddressError(lists[0][1], f"{self._name} in the inventory here")
 
     def _take_lists(self, values: Values) -> list[tuple[int, int]]:
-        """Give capacity and entries of each list."""
+        """Return capacity and entries of each list."""
         keys = (self._keys(number) for number in range(len(self._inventory.lists)))
         return [(values.pop(capacity), values.pop(entries)) for capacity, entries in keys]
 
@@ -82,7 +82,7 @@ class ItemCounter:
         return f"{self._name}[{number}].capacity", f"{self._name}[{number}].entries"
 
     def _quantity(self, reader: Reader, one: tuple[int, int], entry: int) -> int | None:
-        """Give an entry's quantity, None if it is another item's now."""
+        """Return an entry's quantity, None if it is another item's now."""
         capacity, entries = one
         if not entries or entry >= capacity:
             return None

@@ -123,7 +123,7 @@ def _pieces(
 
 
 def leaf_of(name: str, entry: Entry) -> Leaf:
-    """Give the leaf of a field: numbers become floats, times the scale; an unverified field may be missing."""
+    """Return the leaf of a field: numbers become floats, times the scale; an unverified field may be missing."""
     if entry.type == "utf16":
         return Leaf(name, f"{entry.bytes}s", decode_text, None if entry.verified else "")
     return Leaf(name, FORMATS[entry.type], _converter(entry), None if entry.verified else nan)

@@ -80,7 +80,7 @@ class MemoryLink:
 
     @property
     def game(self) -> AttachedGame:
-        """Give the game that is attached.
+        """Return the game that is attached.
 
         Raises:
             LinkError: if none is.
@@ -90,7 +90,7 @@ class MemoryLink:
         return self._game
 
     def read(self) -> Reading:
-        """Give every field of `supplies`; one that no source confirms may be NaN or an empty text."""
+        """Return every field of `supplies`; one that no source confirms may be NaN or an empty text."""
         return self.game.memory.read()
 
     def write(self, values: Mapping[str, float]) -> None:
@@ -106,7 +106,7 @@ class MemoryLink:
             self._on_window(lambda window: window.focus())
 
     def focused(self) -> bool:
-        """Tell whether keys reach the game's window."""
+        """Return whether keys reach the game's window."""
         return self._on_window(lambda window: window.focused())
 
     def capture(self) -> Picture:

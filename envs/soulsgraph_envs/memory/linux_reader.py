@@ -64,7 +64,7 @@ class LinuxReader(Reader):
         return cls(find_process(name))
 
     def read(self, address: int, size: int) -> bytes:
-        """Give exactly `size` bytes."""
+        """Return exactly `size` bytes."""
         try:
             data = os.pread(self._file, size, address)
         except (OSError, OverflowError) as error:
@@ -106,7 +106,7 @@ class LinuxReader(Reader):
         return self.sized(Module(name, own[0].start, end - own[0].start))
 
     def regions(self, module: Module) -> Sequence[Region]:
-        """Give the readable regions of a module, touching ones as one."""
+        """Return the readable regions of a module, touching ones as one."""
         joined: list[Region] = []
         for one in read_mappings(self.pid):
             start, end = max(one.start, module.base), min(one.end, module.base + module.size)
@@ -118,7 +118,7 @@ class LinuxReader(Reader):
         return joined
 
     def running(self) -> bool:
-        """Tell whether the process lives; one that ended and waits for its parent does not."""
+        """Return whether the process lives; one that ended and waits for its parent does not."""
         return is_running(self.pid)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class LinuxReader(Reader):
         return self._reason(address + size) if size else ProcessGoneError(self.pid)
 
     def _reason(self, address: int, error: Exception | None = None) -> LinkError:
-        """Tell an ended process from an address where nothing lies, and from a lack of permission."""
+        """Distinguish an ended process from an address where nothing lies, and from a lack of permission."""
         if self._file < 0 or not self.running():
             return ProcessGoneError(self.pid)
         if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
@@ -147,7 +147,7 @@ class LinuxReader(Reader):
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process lives, a zombie not counted."""
+    """Return whether a process lives, a zombie not counted."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -222,5 +222,5 @@ def _maps_file(pid: int, name: str) -> bool:
 
 
 def _basename(path: str) -> str:
-    """Give the last part of a Linux or a Windows path, in small letters."""
+    """Return the last part of a Linux or a Windows path, in small letters."""
     return path.replace("\\", "/").rpartition("/")[2].lower()

@@ -64,7 +64,7 @@ def inspect_map(memory: GameMemory) -> list[EntryReport]:
 
 
 def implausible(name: str, values: Reading) -> str:
-    """Say what is wrong with a field's value, knowing the others; an empty text if nothing is."""
+    """Return what is wrong with a field's value, knowing the others; an empty text if nothing is."""
     value = values[name]
     if isinstance(value, str):
         return "" if value.isprintable() and value else f"expected a name, found {value!r}"

@@ -9,7 +9,7 @@ _FEWEST_FIXED = 3
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether a text is bytes and `??`, parted by blanks, with enough fixed bytes to be searched for."""
+    """Return whether a text is bytes and `??`, parted by blanks, with enough fixed bytes to be searched for."""
     words = text.split()
     fixed = sum(word != "??" for word in words)
     return fixed >= _FEWEST_FIXED and all(_WORD.fullmatch(word) for word in words)

@@ -55,7 +55,7 @@ def _section(data: bytes, at: int) -> Section:
 
 
 def file_version(resources: bytes, rva: int) -> str:
-    """Give the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
+    """Return the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
     try:
         names = _entry(resources, 0, _VERSION_TYPE)
         languages = _entry(resources, names & ~_SUBFOLDER, None)
@@ -69,7 +69,7 @@ def file_version(resources: bytes, rva: int) -> str:
 
 
 def _entry(resources: bytes, at: int, wanted: int | None) -> int:
-    """Give where an entry of a resource folder leads: the one with an id, or the first."""
+    """Return where an entry of a resource folder leads: the one with an id, or the first."""
     named, numbered = struct.unpack_from("<12x2H", resources, at)
     for number in range(named + numbered):
         key, target = struct.unpack_from("<2I", resources, at + 16 + 8 * number)

@@ -75,7 +75,7 @@ class PymeowReader(Reader):
         self._process = self._retried(lambda: self._pymeow.open_process(self.pid), self.pid)
 
     def read(self, address: int, size: int) -> bytes:
-        """Give exactly `size` bytes."""
+        """Return exactly `size` bytes."""
         self._check(address, size)
         data = self._call(lambda: self._pymeow.r_bytes(self._process, address, size), address)
         if len(data) != size:
@@ -98,14 +98,14 @@ class PymeowReader(Reader):
         return self.sized(Module(name, int(own[0]["base"]), int(own[0]["size"])))
 
     def regions(self, module: Module) -> Sequence[Region]:
-        """Give the regions of a module as pyMeow lists them, or all of it if it lists none."""
+        """Return the regions of a module as pyMeow lists them, or all of it if it lists none."""
         asked = {"name": module.name, "base": module.base, "size": module.size, "end": module.base + module.size}
         listed = self._retried(lambda: list(self._pymeow.enum_memory_regions(self._process, asked)), self.pid)
         regions = [Region(int(one["start"]), int(one["end"])) for one in listed]
         return regions or [Region(module.base, module.base + module.size)]
 
     def running(self) -> bool:
-        """Tell whether the process lives."""
+        """Return whether the process lives."""
         try:
             return self._process is not None and bool(self._pymeow.process_running(self._process))
         except self._pymeow.NimPyException:

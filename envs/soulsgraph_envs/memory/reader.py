@@ -79,7 +79,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, address: int, size: int) -> bytes:
-        """Give exactly `size` bytes."""
+        """Return exactly `size` bytes."""
 
     @abstractmethod
     def write(self, address: int, data: bytes) -> None:
@@ -91,11 +91,11 @@ class Reader(ABC):
 
     @abstractmethod
     def regions(self, module: Module) -> Sequence[Region]:
-        """Give the readable regions of a module in order, touching ones as one."""
+        """Return the readable regions of a module in order, touching ones as one."""
 
     @abstractmethod
     def running(self) -> bool:
-        """Tell whether the process lives; raises nothing."""
+        """Return whether the process lives; raises nothing."""
 
     @abstractmethod
     def close(self) -> None:
@@ -150,7 +150,7 @@ class Reader(ABC):
         return parse_header(self.read(module.base, min(HEADER_SIZE, module.size)))
 
     def sized(self, module: Module) -> Module:
-        """Give a module its size by its header: under Wine no more than that may be mapped from the file."""
+        """Return a module its size by its header: under Wine no more than that may be mapped from the file."""
         header = self.header(module)
         return module._replace(size=header.size_of_image) if header else module
 

@@ -30,7 +30,7 @@ class Snapshot:
         return {name for _, name, _ in self._leaves}
 
     def read(self) -> Values | None:
-        """Give all values, or None if a pointer has changed or a place is gone.
+        """Return all values, or None if a pointer has changed or a place is gone.
 
         Raises:
             LinkError: if the process has ended.

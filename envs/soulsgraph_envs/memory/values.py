@@ -17,7 +17,7 @@ _LARGEST_F32 = 3.4028234663852886e38
 
 
 def pack(kind: str, value: float) -> bytes:
-    """Give a number's bytes; whole numbers are rounded to.
+    """Return a number's bytes; whole numbers are rounded to.
 
     Raises:
         GameError: if it is no finite number or does not fit the type.
@@ -31,11 +31,11 @@ def pack(kind: str, value: float) -> bytes:
 
 
 def unpack(kind: str, data: bytes) -> float:
-    """Give the number of its bytes."""
+    """Return the number of its bytes."""
     number: float = struct.unpack("<" + FORMATS[kind], data)[0]
     return number
 
 
 def decode_text(data: bytes) -> str:
-    """Give a UTF-16 text up to its NUL; what is no UTF-16 becomes a replacement character."""
+    """Return a UTF-16 text up to its NUL; what is no UTF-16 becomes a replacement character."""
     return data.decode("utf-16-le", "replace").split("\0", 1)[0]

@@ -87,7 +87,7 @@ def press(lane: Lane, player: Player, bits: int) -> None:
 
 @every_frame
 def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
-    """Give the step the movement controls mean: ahead is the boss under lock, else where the camera looks."""
+    """Return the step the movement controls mean: ahead is the boss under lock, else where the camera looks."""
     ahead = int((bits & _FORWARD) != 0) - int((bits & _BACK) != 0)
     aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
     if ahead == 0 and aside == 0:
@@ -103,21 +103,21 @@ def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
 
 @every_frame
 def invulnerable(lane: Lane, player: Player) -> bool:
-    """Tell whether a blow would pass through the player in the frame that `player_frame` just counted."""
+    """Return whether a blow would pass through the player in the frame that `player_frame` just counted."""
     rolling = lane.animation == ROLL and lane.animation_frame <= player.roll_invulnerable_frames
     return rolling or lane.invulnerable > 0 or lane.animation == RIPOSTE
 
 
 @compiled
 def above(lane: Lane, player: Player, actions: Records) -> bool:
-    """Tell whether the player is in the air, so that a low blow passes below."""
+    """Return whether the player is in the air, so that a low blow passes below."""
     airborne = player.jump_airborne_frames < lane.animation_frame <= actions[JUMP].hit_frames
     return bool(lane.animation == JUMP and airborne)
 
 
 @compiled
 def parrying(lane: Lane, player: Player, target: Sight) -> bool:
-    """Tell whether the player would turn a parryable blow of the boss aside; `target` is the boss as they see it."""
+    """Return whether the player would turn a parryable blow of the boss aside; `target` is the boss as they see it."""
     if lane.animation != PARRY:
         return False
     facing = abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
@@ -126,7 +126,7 @@ def parrying(lane: Lane, player: Player, target: Sight) -> bool:
 
 @compiled
 def open_to_counter(lane: Lane) -> bool:
-    """Tell whether the player is caught striking, drinking or in a parry that failed."""
+    """Return whether the player is caught striking, drinking or in a parry that failed."""
     return LIGHT_1 <= lane.animation <= ESTUS_EMPTY or HEAVY_1_START <= lane.animation <= PARRY
 
 
@@ -204,7 +204,7 @@ def _start_blow(lane: Lane, player: Player, wanted: int, step: Step, target: Sig
 
 @compiled
 def _blow(lane: Lane, player: Player, wanted: int, target: Sight) -> int:
-    """Give the animation that a wanted blow begins, by what it follows."""
+    """Return the animation that a wanted blow begins, by what it follows."""
     if wanted == WANT_PARRY:
         return PARRY
     if wanted == WANT_WEAPON_ART:

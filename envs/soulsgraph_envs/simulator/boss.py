@@ -80,7 +80,7 @@ def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, inde
 
 @compiled
 def transition_over(lane: Lane, boss: Boss) -> bool:
-    """Tell whether the boss has changed its phase."""
+    """Return whether the boss has changed its phase."""
     return bool(lane.stance == TRANSITION and lane.stance_frame >= boss.transition_frames)
 
 
@@ -121,7 +121,7 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
 
 @compiled
 def running_through(lane: Lane, moves: Records) -> bool:
-    """Tell whether the boss is in a charge, which no body stops."""
+    """Return whether the boss is in a charge, which no body stops."""
     if lane.move == NO_MOVE or moves[lane.move].runs_through == 0:
         return False
     move = moves[lane.move]
@@ -130,7 +130,7 @@ def running_through(lane: Lane, moves: Records) -> bool:
 
 @every_frame
 def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
-    """Give the move's open hit window that reaches the player and may strike in this frame, or -1.
+    """Return the move's open hit window that reaches the player and may strike in this frame, or -1.
 
     `windows` is (moves, windows).
     """
@@ -193,7 +193,7 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
 
 @compiled
 def enraged(lane: Lane, boss: Boss) -> bool:
-    """Tell whether the boss has lost so much HP that it rages."""
+    """Return whether the boss has lost so much HP that it rages."""
     return bool(lane.boss_hp < boss.enraged_below_hp)
 
 
@@ -244,7 +244,7 @@ def _weight(move: Move, rages: bool) -> float:
 
 @every_frame
 def _strikes(lane: Lane, window: Window, number: int) -> bool:
-    """Tell whether an open window strikes in this frame: at its interval, or once."""
+    """Return whether an open window strikes in this frame: at its interval, or once."""
     if window.every_frames > 0:
         return (lane.move_frame - window.time_min_frames) % window.every_frames == 0
     return (lane.struck >> number) & 1 == 0

@@ -18,7 +18,7 @@ _KEYS = np.uint32(Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT 
 
 @compiled
 def view_angle(lane: Lane, bearing: float) -> float:
-    """Give the angle between the camera and a target on the player's level, Eq. 9."""
+    """Return the angle between the camera and a target on the player's level, Eq. 9."""
     return acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - bearing))
 
 

@@ -111,17 +111,17 @@ class Simulator:
         return out
 
     def phases(self) -> npt.NDArray[np.int64]:
-        """Give the phase of every lane's boss, (lanes,), as its data number it; 0 in a lane never reset."""
+        """Return the phase of every lane's boss, (lanes,), as its data number it; 0 in a lane never reset."""
         return np.array([self._casts[row].phase if row >= 0 else 0 for row in self._fights["scenario"]], np.int64)
 
     def animation_names(self, lane: int) -> AnimationNames:
-        """Give what the game calls the animations that play in a lane."""
+        """Return what the game calls the animations that play in a lane."""
         fight = self._demand_begun(lane)
         cast: Cast = self._casts[fight["scenario"]]
         return cast.names(fight["animation"], fight["stance"], fight["move"])
 
     def values(self, lane: int) -> dict[str, float]:
-        """Give everything there is of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
+        """Return everything there is of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
         return dict(zip(self._fights.dtype.names or (), self._demand_begun(lane).item(), strict=True))
 
     def override(self, lane: int, **values: float) -> None:
@@ -170,7 +170,7 @@ class Simulator:
         raise GameError(f"{scenario.name}: expected a phase of {now.boss} for {now.player}, found none: reset instead.")
 
     def get_state(self) -> dict[str, Any]:
-        """Give everything the next tick depends on: arrays over lanes, and the scenarios as plain values."""
+        """Return everything the next tick depends on: arrays over lanes, and the scenarios as plain values."""
         fields = {name: self._fights[name].copy() for name in self._fights.dtype.names or ()}
         return {
             "fights": fields,

@@ -212,7 +212,7 @@ def build_kernels(sources: int) -> Kernels:
         active: npt.NDArray[np.bool_],
         frames: int,
     ) -> int:
-        """Advance every active lane; give the first lane with an unknown control, nothing advanced, or -1."""
+        """Advance every active lane; return the first lane with an unknown control, nothing advanced, or -1."""
         lanes, tables = fights.view(_LANE), _records(data)
         for index in range(len(lanes)):
             if controls[index] & ~_KNOWN:
@@ -237,7 +237,7 @@ def build_kernels(sources: int) -> Kernels:
 
 
 def sources_checksum() -> int:
-    """Give a checksum of every source file that goes into the compiled code."""
+    """Return a checksum of every source file that goes into the compiled code."""
     modules = (controls_module, state_module, streams_module)
     files = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)]
     checksum = 0

@@ -30,13 +30,13 @@ def sight(dx: float, dy: float) -> Sight:
 
 @every_frame
 def seen_back(seen: Sight) -> Sight:
-    """Give the same line looked along from its other end."""
+    """Return the same line looked along from its other end."""
     return Sight(wrapped(seen.heading + pi), seen.distance, -seen.x, -seen.y)
 
 
 @every_frame
 def heading_to(dx: float, dy: float) -> float:
-    """Give the heading that faces along (dx, dy), in [-pi, pi], to within 2e-8 rad.
+    """Return the heading that faces along (dx, dy), in [-pi, pi], to within 2e-8 rad.
 
     The arctangent on [0, 1] is Abramowitz and Stegun's polynomial 4.4.49, folded out over the
     circle: the library's own takes an eighth of a frame.
@@ -81,7 +81,7 @@ def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
 
 @every_frame
 def clamped(x: float, y: float, radius: float) -> tuple[float, float]:
-    """Give the nearest point of the disc of that radius around the origin."""
+    """Return the nearest point of the disc of that radius around the origin."""
     squared = x * x + y * y
     if squared <= radius * radius:
         return x, y

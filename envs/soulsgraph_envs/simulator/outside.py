@@ -41,7 +41,7 @@ TARGETS = {
 
 
 def target(name: str, value: float) -> Target:
-    """Give where a value goes.
+    """Return where a value goes.
 
     Raises:
         UnknownNameError: for a name that is not among `TARGETS`.
@@ -81,7 +81,7 @@ class Cast:
         )
 
     def open_sectors(self, move: int, frame: int) -> list[Sector]:
-        """Give where the boss strikes in a frame of a move."""
+        """Return where the boss strikes in a frame of a move."""
         if move == NO_MOVE:
             return []
         return [sector for first, end, sector in self._windows[move] if first <= frame < end]

@@ -59,11 +59,11 @@ class View(NamedTuple):
     ahead: tuple[float, float]
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """Give a place of the arena as metres (right, up) of the middle."""
+        """Return a place of the arena as metres (right, up) of the middle."""
         return self.turn(x - self.x, y - self.y)
 
     def turn(self, x: float, y: float) -> tuple[float, float]:
-        """Give a vector of the arena along the picture's axes."""
+        """Return a vector of the arena along the picture's axes."""
         ahead_x, ahead_y = self.ahead
         return x * ahead_y - y * ahead_x, x * ahead_x + y * ahead_y
 
@@ -80,7 +80,7 @@ class Fighter(NamedTuple):
 
 
 def is_size(size: object) -> bool:
-    """Tell whether something is the size of a picture: (height, width), whole numbers above 0."""
+    """Return whether something is the size of a picture: (height, width), whole numbers above 0."""
     sides = np.asarray(size)
     return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
 
@@ -163,7 +163,7 @@ def _draw_fighter(picture: Picture, view: View, fighter: Fighter) -> None:
 
 
 def _animation_colour(animation: int) -> Colour:
-    """Give each id a hue of its own: golden-ratio steps around the circle keep neighbours apart."""
+    """Return each id a hue of its own: golden-ratio steps around the circle keep neighbours apart."""
     hue = 6.0 * (animation * 0.6180339887 % 1.0)
     red, green, blue = (min(max(abs((hue + shift) % 6.0 - 3.0) - 1.0, 0.0), 1.0) for shift in (0.0, 4.0, 2.0))
     return int(80 + 175 * red), int(80 + 175 * green), int(80 + 175 * blue)
@@ -195,7 +195,7 @@ def _draw_row(picture: Picture, top: int, thick: int, count: int, colour: Colour
 
 
 def _around(picture: Picture, view: View, place: tuple[float, float], reach_m: float) -> tuple[Picture, Floats, Floats]:
-    """Give the pixels within reach of a place, (n, m, 3), and how far right (m,) and up (n, 1) of it they are."""
+    """Return the pixels within reach of a place, (n, m, 3), and how far right (m,) and up (n, 1) of it they are."""
     right, up = view.right - place[0], view.up - place[1]
     columns, rows = np.flatnonzero(np.abs(right) <= reach_m), np.flatnonzero(np.abs(up) <= reach_m)
     if not (columns.size and rows.size):

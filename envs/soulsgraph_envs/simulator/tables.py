@@ -42,7 +42,7 @@ _WITHOUT_GROUPS = {
 
 
 def frames(seconds: float) -> int:
-    """Give the nearest whole number of frames; a negative time (never) stays -1."""
+    """Return the nearest whole number of frames; a negative time (never) stays -1."""
     return -1 if seconds < 0 else round(seconds * FRAMES_PER_S)
 
 
@@ -108,7 +108,7 @@ def _pack_player(tables: Tables, row: int, player: PlayerData) -> None:
 
 
 def _blow(player: PlayerData, animation: str) -> dict[str, float]:
-    """Give what an animation costs and does, and the share of stamina that comes back meanwhile."""
+    """Return what an animation costs and does, and the share of stamina that comes back meanwhile."""
     if animation.startswith("estus"):
         return {**_NO_BLOW, "regeneration": player.body.regeneration_drinking}
     group = next((group for group, names in _BLOWS.items() if animation in names), None)

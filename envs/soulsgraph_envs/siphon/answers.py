@@ -18,7 +18,7 @@ _FORMATS = {"int": "<i", "float": "<f"}
 
 
 def answer_bytes(answer: Any) -> bytes:
-    """Give the bytes of an attribute's value; a true "bool" has every bit, so that any one bit of it is set."""
+    """Return the bytes of an attribute's value; a true "bool" has every bit, so that any one bit of it is set."""
     kind = answer.WhichOneof("value")
     if kind is None:
         raise LinkError("Siphon: expected a value with GetAttribute's success, found none; is the server damaged?")
@@ -31,7 +31,7 @@ def answer_bytes(answer: Any) -> bytes:
 
 
 def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
-    """Give the value of a SetAttribute by its name there, from the bytes of the attribute's fields."""
+    """Return the value of a SetAttribute by its name there, from the bytes of the attribute's fields."""
     if attribute.type == "array":
         return {"array_value": data}
     if attribute.type == "bool":
@@ -40,18 +40,18 @@ def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
 
 
 def attribute_message(name: str, attribute: Attribute) -> Any:
-    """Give an attribute as SetProcessConfig carries it."""
+    """Return an attribute as SetProcessConfig carries it."""
     return messages.ProcessAttributeProto(name=name, **asdict(attribute))
 
 
 def picture_of(frame: Any) -> Picture:
-    """Give a captured frame, BGRA, as (height, width, 3) RGB."""
+    """Return a captured frame, BGRA, as (height, width, 3) RGB."""
     pixels = np.frombuffer(frame.frame, np.uint8).reshape(frame.height, frame.width, 4)
     return np.ascontiguousarray(pixels[:, :, 2::-1])
 
 
 def streamed_picture(frame: Any) -> Picture:
-    """Give a streamed frame, JPEG or BGRA, as (height, width, 3) RGB."""
+    """Return a streamed frame, JPEG or BGRA, as (height, width, 3) RGB."""
     if frame.format == "jpeg":
         from PIL import Image
 

@@ -50,7 +50,7 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Give the bytes that the attribute takes."""
+        """Return the bytes that the attribute takes."""
         return TYPE_SIZES[self.type] or self.length
 
 
@@ -67,7 +67,7 @@ class Place:
 
     @property
     def size(self) -> int:
-        """Give the bytes that the field takes."""
+        """Return the bytes that the field takes."""
         return self.length or FIELD_SIZES[self.type]
 
     def decode(self, data: bytes) -> float | str:
@@ -79,7 +79,7 @@ class Place:
         return float(int(value) >> self.bit & 1) if self.type == "bit" else value * self.scale
 
     def encode(self, value: float) -> bytes:
-        """Give the bytes of a number, as the game keeps it; `GameError` if they cannot hold it."""
+        """Return the bytes of a number, as the game keeps it; `GameError` if they cannot hold it."""
         return pack(self.type, value / self.scale)
 
 
@@ -107,7 +107,7 @@ class ItemCount:
     items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
 
     def entries(self, data: bytes) -> list[int]:
-        """Tell which entries of a list hold the item."""
+        """Return which entries of a list hold the item."""
         first, last = self.items
         starts = range(0, len(data) - self.entry_size + 1, self.entry_size)
         items = (struct.unpack_from("<I", data, start + self.item_at)[0] for start in starts)
@@ -192,7 +192,7 @@ def check_attribute(attribute: Attribute, where: Where) -> None:
 
 
 def displacement_at(pattern: str) -> int:
-    """Give the place of a pattern's first wildcard, where Siphon takes the displacement from; -1 for none."""
+    """Return the place of a pattern's first wildcard, where Siphon takes the displacement from; -1 for none."""
     words = pattern.split()
     return words.index("??") if "??" in words else -1
 

@@ -105,7 +105,7 @@ class SiphonCalls:
 
 
 def _unreached(details: str) -> str:
-    """Say why a server does not answer; by gRPC's text alone its encryption is told from its absence."""
+    """Return why a server does not answer; by gRPC's text alone its encryption is told from its absence."""
     if "handshake" in details or "Verification" in details:
         return (
             "expected the certificate of the settings, made out to this host, found another or none; "

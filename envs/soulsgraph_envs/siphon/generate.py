@@ -94,7 +94,7 @@ def _find(address_map: AddressMap, name: str) -> _Found | None:
 
 
 def _chain(address_map: AddressMap, base_name: str, offsets: tuple[int, ...]) -> _Chain | None:
-    """Give a chain by Siphon's own methods where they reach it, else from the module's base."""
+    """Return a chain by Siphon's own methods where they reach it, else from the module's base."""
     base_name, offsets = address_map.absolute(base_name, offsets)
     base = address_map.bases[base_name]
     if base.hook:
@@ -111,7 +111,7 @@ def _follows_siphon(base: Base) -> bool:
 
 
 def _single(found: _Found) -> Attribute:
-    """Give a field as an attribute of its own, typed so that any Siphon client can make sense of it."""
+    """Return a field as an attribute of its own, typed so that any Siphon client can make sense of it."""
     entry, chain = found.entry, found.chain
     if entry.type in _NUMBERS:
         return chain.attribute(_NUMBERS[entry.type])
@@ -123,7 +123,7 @@ def _single(found: _Found) -> Attribute:
 
 
 def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
-    """Give fields behind the same pointer that lie near each other, by address."""
+    """Return fields behind the same pointer that lie near each other, by address."""
     order = {each.chain._replace(offsets=each.chain.offsets[:-1]): None for each in found}
     for start in order:
         same = [each for each in found if each.chain._replace(offsets=each.chain.offsets[:-1]) == start]
@@ -131,7 +131,7 @@ def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
 
 
 def _runs(group: Sequence[_Found]) -> Iterator[list[_Found]]:
-    """Give writable fields that touch, which are written in one piece."""
+    """Return writable fields that touch, which are written in one piece."""
     writable = [each for each in group if FIELDS[each.name].writable and each.entry.type != "bit"]
     return (run for run in _split(writable, 0) if len(run) > 1)
 
@@ -200,7 +200,7 @@ def dump(file: AttributeFile) -> str:
 
 
 def _lines(item: Any) -> list[str]:
-    """Give what differs from the defaults, a line each."""
+    """Return what differs from the defaults, a line each."""
     specs = item.__dataclass_fields__.items()
     changed = {key: getattr(item, key) for key, spec in specs if getattr(item, key) != spec.default}
     return [f"{key} = {_value(key, value)}" for key, value in changed.items()]

@@ -30,7 +30,7 @@ class ItemFinder:
         self.quantities: dict[str, Attribute] = {}
 
     def locate(self, lists: Sequence[tuple[Attribute, bytes]]) -> dict[str, Attribute]:
-        """Look for the item in whole lists, each with its attribute; give the attributes to follow it by."""
+        """Look for the item in whole lists, each with its attribute; return the attributes to follow it by."""
         self.entries, self.quantities = {}, {}
         size, quantity_at = self.count.entry_size, self.count.quantity_at
         for start, data in lists:
@@ -42,7 +42,7 @@ class ItemFinder:
         return self.entries | self.quantities
 
     def total(self, contents: Sequence[bytes]) -> float:
-        """Give the quantity in all entries, from their bytes; NaN if the item was found nowhere.
+        """Return the quantity in all entries, from their bytes; NaN if the item was found nowhere.
 
         Raises:
             ItemMovedError: if one of them holds something else now.
@@ -54,7 +54,7 @@ class ItemFinder:
         return float(sum(struct.unpack_from("<I", data, self.count.quantity_at)[0] for data in contents))
 
     def write(self, value: float) -> tuple[str, bytes]:
-        """Give the attribute that holds the quantity, and its bytes.
+        """Return the attribute that holds the quantity, and its bytes.
 
         Raises:
             GameError: if no entry holds the item, or more than one does.

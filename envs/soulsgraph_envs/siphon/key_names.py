@@ -45,5 +45,5 @@ def to_siphon(key: str) -> str:
 
 
 def from_siphon(name: str) -> str:
-    """Give the bindings' name of a key that a Siphon client sent, in whatever case."""
+    """Return the bindings' name of a key that a Siphon client sent, in whatever case."""
     return _FROM_SIPHON.get(name.upper(), name.lower())

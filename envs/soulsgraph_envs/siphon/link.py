@@ -78,7 +78,7 @@ class SiphonLink:
             pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)
 
     def read(self) -> Reading:
-        """Give every field of `supplies`: one call a block, all of them at once."""
+        """Return every field of `supplies`: one call a block, all of them at once."""
         try:
             return self._read(CALL_TIMEOUT_S)
         except ItemMovedError:
@@ -107,7 +107,7 @@ class SiphonLink:
         self.calls.call("InitializeInput")
 
     def focused(self) -> bool:
-        """Tell whether keys reach the game's window, as far as the server says."""
+        """Return whether keys reach the game's window, as far as the server says."""
         return bool(self.calls.call("GetServerStatus").input_initialized)
 
     def capture(self) -> Picture:
@@ -122,7 +122,7 @@ class SiphonLink:
         return picture_of(self.calls.call("CaptureFrame"))
 
     def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
-        """Give the window's pictures as they come, packed as JPEG of a quality or not at all; close it to end.
+        """Return the window's pictures as they come, packed as JPEG of a quality or not at all; close it to end.
 
         Raises:
             LinkError: if the server cannot be reached, or stops.
@@ -156,7 +156,7 @@ class SiphonLink:
             )
 
     def _configure(self) -> None:
-        """Tell the server the process and its attributes, and let it find them."""
+        """Send the server the process and its attributes, and let it find them."""
         info = self._file.process_info
         attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
         self.calls.call(

@@ -30,7 +30,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine and can be reached from nowhere else."""
+    """Return whether a host is this machine and can be reached from nowhere else."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -72,10 +72,10 @@ def read_or_create_token(path: Path) -> str:
 
 
 def bearer(token: str) -> str:
-    """Give the metadata's value that shows a token."""
+    """Return the metadata's value that shows a token."""
     return f"Bearer {token}"
 
 
 def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """Give the metadata that a call carries to show its token; nothing for no token."""
+    """Return the metadata that a call carries to show its token; nothing for no token."""
     return ((TOKEN_KEY, bearer(token)),) if token else ()

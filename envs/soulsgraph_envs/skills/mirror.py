@@ -56,7 +56,7 @@ class Mirror:
 
 
 def mirrored_controls(controls: Control) -> Control:
-    """Give controls with left and right exchanged."""
+    """Return controls with left and right exchanged."""
     reflected = controls
     for left, right in _SWAPPED:
         if (left in controls) != (right in controls):

@@ -73,7 +73,7 @@ class SkillOptions:
         check_fields(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the options as plain nested values."""
+        """Return the options as plain nested values."""
         return asdict(self)
 
 

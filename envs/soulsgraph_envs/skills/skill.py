@@ -111,7 +111,7 @@ class ObservationMap:
         return np.array([index >= 0 for _, index in self.values], np.bool_)
 
     def bind(self, scenario: Scenario) -> BoundObservation:
-        """Give the map with the scenario's HP window filled in."""
+        """Return the map with the scenario's HP window filled in."""
         columns, ids = zip(*self.values, strict=True)
         offset, scale = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
         if self.hp_window and Column.BOSS_HP in columns:
@@ -140,7 +140,7 @@ class Decisions:
     won: Booleans
 
     def change(self, column: Column) -> Floats:
-        """Give the column's change over the whole decision, (n,)."""
+        """Return the column's change over the whole decision, (n,)."""
         return self.after[:, column] - self.before[:, column]
 
 
@@ -165,7 +165,7 @@ class Reward:
         return tuple(term.name for term in self.terms)
 
     def evaluate(self, decisions: Decisions) -> Floats:
-        """Give the weighted terms, (n, terms) float32; the reward is their sum over a row."""
+        """Return the weighted terms, (n, terms) float32; the reward is their sum over a row."""
         out = np.empty((len(decisions.actions), len(self.terms)), np.float32)
         for index, term in enumerate(self.terms):
             out[:, index] = term.weight * term.value(decisions)
@@ -244,7 +244,7 @@ class Skill:
         return np.array([(action.ticks, action.ticks_when_empty or action.ticks) for action in self.actions], np.int64)
 
     def ticks(self, decisions: Decisions) -> Integers:
-        """Give the control ticks that decisions occupy if no end cuts them, (n,)."""
+        """Return the control ticks that decisions occupy if no end cuts them, (n,)."""
         empty = (decisions.before[:, Column.FLASKS] < 1.0).astype(np.int64)
         ticks: Integers = self._step_ticks[decisions.actions, empty]
         return ticks

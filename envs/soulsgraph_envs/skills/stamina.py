@@ -12,7 +12,7 @@ StaminaTerm = Literal["change", "indicator", "none"]
 
 
 def stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
-    """Give the chosen stamina term as a tuple of none or one."""
+    """Return the chosen stamina term as a tuple of none or one."""
     if kind == "change":
         return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA)),)
     if kind == "indicator":

@@ -95,7 +95,7 @@ class LiveWorld:
         return self._look(self._game.reading)
 
     def advance(self, controls: Control) -> GameState:
-        """Hold and press `controls` for one step; give the state at its end."""
+        """Hold and press `controls` for one step; return the state at its end."""
         self._stand_still(False)
         self._game.step(np.array([controls], np.uint32))
         self._stand_still(True)
@@ -118,7 +118,7 @@ class LiveWorld:
             self._game.stand_still(still)
 
     def _draw(self, scenario: Scenario, seeds: Seeds) -> Row:
-        """Give the start that the environment asked for, the camera looking where the player does."""
+        """Return the start that the environment asked for, the camera looking where the player does."""
         row, (player, boss) = draw_start(scenario, seeds).copy(), self._poses
         row[Raw.PLAYER_X : Raw.PLAYER_Z + 1], row[Raw.PLAYER_ANGLE] = player[:3], player[3]
         row[Raw.BOSS_X : Raw.BOSS_Z + 1], row[Raw.BOSS_ANGLE] = boss[:3], boss[3]

@@ -22,13 +22,13 @@ _PATIENCE = 3
 
 
 class LockOn:
-    """Say which camera and lock keys to press in the next step."""
+    """Return which camera and lock keys to press in the next step."""
 
     def __init__(self) -> None:
         self._wait = 0
 
     def keys(self, camera_pose: Floats, target: Floats) -> Control:
-        """Give the keys that lead the camera (x, y, z, direction) to a target (x, y, z, ...)."""
+        """Return the keys that lead the camera (x, y, z, direction) to a target (x, y, z, ...)."""
         looks, towards = camera_pose[3:], target[:3] - camera_pose[:3]
         towards = towards / max(float(np.linalg.norm(towards)), 1e-6)
         if self._wait <= 0 and float(looks @ towards) > _IN_VIEW:
@@ -50,5 +50,5 @@ def _turn(looks: Floats, towards: Floats) -> Control:
 
 
 def _heading(direction: Floats) -> float:
-    """Give the game's angle of a direction: angle a faces (-sin a, -cos a)."""
+    """Return the game's angle of a direction: angle a faces (-sin a, -cos a)."""
     return atan2(-float(direction[0]), -float(direction[1]))

@@ -68,7 +68,7 @@ class Observer:
             )
 
     def observe(self, state: GameState) -> Observation:
-        """Give the observation of a state."""
+        """Return the observation of a state."""
         shown: Observation = {
             "phase": np.int64(state.phase),
             "player_max_hp": np.int64(state.player_max_hp),

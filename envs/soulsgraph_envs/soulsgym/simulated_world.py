@@ -55,7 +55,7 @@ class SimulatedWorld:
         return self._look()
 
     def advance(self, controls: Control) -> GameState:
-        """Hold and press `controls` for one step; give the state at its end."""
+        """Hold and press `controls` for one step; return the state at its end."""
         self._step(controls)
         return self._look()
 

@@ -32,7 +32,7 @@ class World(Protocol):
         ...
 
     def advance(self, controls: Control) -> GameState:
-        """Hold and press `controls` for one step; give the state at its end."""
+        """Hold and press `controls` for one step; return the state at its end."""
         ...
 
     def frame(self, height: int, width: int) -> Picture:
@@ -52,7 +52,7 @@ class AnimationClock:
         self._name, self._elapsed_s = "", 0.0
 
     def elapsed_s(self, name: str, time_s: float, step_s: float) -> float:
-        """Take what the game says a step later, and give the seconds since the animation began."""
+        """Take what the game says a step later, and return the seconds since the animation began."""
         going_on = name == self._name and name in self._looped
         self._elapsed_s = self._elapsed_s + step_s if going_on else time_s
         self._name = name

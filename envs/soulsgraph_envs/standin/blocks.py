@@ -35,17 +35,17 @@ class Block:
         self.size = max(self.size, offset + size)
 
     def below(self, offset: int) -> Block:
-        """Give the block behind the pointer at an offset, a new one if there is none yet."""
+        """Return the block behind the pointer at an offset, a new one if there is none yet."""
         return self.point(offset, self.pointers.get(offset) or Block())
 
     def point(self, offset: int, block: Block) -> Block:
-        """Lay a pointer to a block, and give the block."""
+        """Lay a pointer to a block, and return the block."""
         self.pointers[offset] = block
         self.size = max(self.size, offset + 8)
         return block
 
     def walk(self, offsets: Sequence[int]) -> Block:
-        """Give the block at the end of a chain of pointers, made where it is missing."""
+        """Return the block at the end of a chain of pointers, made where it is missing."""
         block = self
         for offset in offsets:
             block = block.below(offset)
@@ -53,7 +53,7 @@ class Block:
 
 
 def place_blocks(blocks: Iterable[Block], address: int) -> int:
-    """Give every block an address from `address` on, one behind the other; give where they end."""
+    """Return every block an address from `address` on, one behind the other; give where they end."""
     for block in blocks:
         block.address = address
         address += -(-(block.size + _MARGIN) // _ALIGNMENT) * _ALIGNMENT
@@ -61,7 +61,7 @@ def place_blocks(blocks: Iterable[Block], address: int) -> int:
 
 
 def reachable(roots: Iterable[Block]) -> Iterator[Block]:
-    """Give every block that pointers lead to from `roots`, each once, roots included."""
+    """Return every block that pointers lead to from `roots`, each once, roots included."""
     waiting, seen = list(roots), set[int]()
     while waiting:
         block = waiting.pop()

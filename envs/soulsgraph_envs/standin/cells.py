@@ -32,7 +32,7 @@ class Cell:
             self._memory[:] = self._merged(data) if self._mask else data
 
     def foreign(self) -> Value | None:
-        """Give the value that somebody else wrote since the last `write` or `foreign`."""
+        """Return the value that somebody else wrote since the last `write` or `foreign`."""
         found = self._read()
         if found == self._stored:
             return None

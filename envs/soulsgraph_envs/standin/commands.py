@@ -34,7 +34,7 @@ class Commanded(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Give what truly is."""
+        """Return what truly is."""
         ...
 
 

@@ -28,7 +28,7 @@ class Sections(NamedTuple):
 
 
 def write_header(sections: Sections) -> bytes:
-    """Give the header page of an image."""
+    """Return the header page of an image."""
     optional = struct.pack("<HBB5I", _OPTIONAL_64, 14, 0, sections.data - sections.code, 0, 0, sections.code, PAGE)
     optional += struct.pack("<Q2I6HI", 0x140000000, PAGE, 0x200, 6, 0, 0, 0, 6, 0, 0)
     optional += struct.pack("<3I2H4Q2I", sections.end, PAGE, 0, 2, 0, 1 << 20, PAGE, 1 << 20, PAGE, 0, 16)
@@ -45,7 +45,7 @@ def write_header(sections: Sections) -> bytes:
 
 
 def write_resources(version: str, resources: int) -> bytes:
-    """Give a resource section that begins at the offset `resources` and says the file's version, as "1.15.2"."""
+    """Return a resource section that begins at the offset `resources` and says the file's version, as "1.15.2"."""
     numbers = ([int(part) for part in version.split(".")] + [0, 0, 0, 0])[:4]
     high, low = numbers[0] << 16 | numbers[1], numbers[2] << 16 | numbers[3]
     fixed = struct.pack("<13I", 0xFEEF04BD, 0x10000, high, low, high, low, 0x3F, 0, 0x40004, 1, 0, 0, 0)

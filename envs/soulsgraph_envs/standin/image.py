@@ -39,7 +39,7 @@ class Image:
 
     @property
     def size(self) -> int:
-        """Give the image's size, as its header says it."""
+        """Return the image's size, as its header says it."""
         return self.sections.end
 
     def load(self, base: int) -> None:
@@ -53,7 +53,7 @@ class Image:
         self.base = base
 
     def address(self, name: str) -> int:
-        """Give where a global lies."""
+        """Return where a global lies."""
         return self.base + self._places[name]
 
     def point(self, name: str, target: int) -> None:
@@ -73,7 +73,7 @@ class Image:
 
 
 def _placed(bases: Mapping[str, Base]) -> dict[str, int]:
-    """Give each global's offset in the module; of a hooked one, that of a slot before its code."""
+    """Return each global's offset in the module; of a hooked one, that of a slot before its code."""
     places = {}
     for number, (name, base) in enumerate(bases.items()):
         chosen = _code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING
@@ -86,7 +86,7 @@ def _code_at(number: int) -> int:
 
 
 def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
-    """Give code bytes that hold every pattern exactly once, with a displacement that leads to its global."""
+    """Return code bytes that hold every pattern exactly once, with a displacement that leads to its global."""
     code = bytearray(random.Random(_CODE_SIZE).randbytes(_CODE_SIZE))
     for number, (name, base) in enumerate(bases.items()):
         if base.pattern:

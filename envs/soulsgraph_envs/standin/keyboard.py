@@ -45,7 +45,7 @@ class Keyboard:
         self._down.clear()
 
     def controls(self) -> Control:
-        """Give the controls of a frame, and begin the next."""
+        """Return the controls of a frame, and begin the next."""
         down = self._bindings.controls_of(self._down | self._pressed)
         steady = self._bindings.controls_of(self._down - self._pressed)
         self._pressed.clear()

@@ -45,7 +45,7 @@ class OwnMemory:
 
     @property
     def base(self) -> int:
-        """Give the module's base address."""
+        """Return the module's base address."""
         return self._image.base
 
     def load(self) -> None:
@@ -83,12 +83,12 @@ class OwnMemory:
             cell.write(values[name])
 
     def foreign_writes(self) -> dict[str, Value]:
-        """Give what somebody else wrote since the last call, by field."""
+        """Return what somebody else wrote since the last call, by field."""
         found = ((name, cell.foreign()) for name, cell in self._writable)
         return {name: value for name, value in found if value is not None}
 
     def close(self) -> None:
-        """Give all of the memory back."""
+        """Return all of the memory back."""
         self._keep_heaps(0)
         self._image.unload()
 
@@ -97,7 +97,7 @@ class OwnMemory:
         return Place(roots[chain.base].walk(chain.offsets[:-1]), chain.offsets[-1], entry).kept()
 
     def _place(self, roots: Mapping[str, Block]) -> None:
-        """Give the blocks addresses, on a new heap or in the module, and write all pointers."""
+        """Return the blocks addresses, on a new heap or in the module, and write all pointers."""
         for name, block in roots.items():
             if not self._map.bases[name].dereference:
                 block.address = self._image.address(name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.standin.native import forbid_core_dump
 
-#: Each kind, and whether it lasts (for ever if no time is given) or happens once.
+#: Each kind, and whether it lasts (forever if no time is given) or happens once.
 KINDS = {"crash": False, "move": False, "hang": True, "freeze": True, "stall": True, "drop": True}
 
 
@@ -41,7 +41,7 @@ def parse_misbehaviour(text: str) -> Misbehaviour:
 
 
 def length_of(kind: str, text: str) -> float:
-    """Read how long a misbehaviour lasts, in seconds; for ever if nothing is said.
+    """Read how long a misbehaviour lasts, in seconds; forever if nothing is said.
 
     Raises:
         SoulsGraphError: for no number above 0, or any for what happens once.
@@ -87,7 +87,7 @@ class Schedule:
         self._waiting.insert(0, Misbehaviour(kind, 0.0, length_s))
 
     def due(self) -> list[Misbehaviour]:
-        """Give the misbehaviours that begin now, each once; lasting ones are `on` from here."""
+        """Return the misbehaviours that begin now, each once; lasting ones are `on` from here."""
         now = self.clock()
         begun = [one for one in self._waiting if self._begun_s + one.start_s <= now]
         for one in begun:
@@ -96,7 +96,7 @@ class Schedule:
         return begun
 
     def on(self, kind: str) -> bool:
-        """Tell whether a misbehaviour that lasts goes on now."""
+        """Return whether a misbehaviour that lasts goes on now."""
         return self._until_s.get(kind, -inf) > self.clock()
 
 

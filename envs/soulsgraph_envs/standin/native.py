@@ -46,7 +46,7 @@ def protect(address: int, size: int, rights: int) -> None:
 
 
 def release(address: int, size: int) -> None:
-    """Give memory back; reading it fails from now on."""
+    """Free memory; reading it fails from now on."""
     if _libc().munmap(ctypes.c_void_p(address), ctypes.c_size_t(size)):
         raise _refused("memory to be given back")
 
@@ -57,7 +57,7 @@ def view(address: int, size: int) -> memoryview:
 
 
 def name_process(name: str) -> None:
-    """Give this process the name that others find it by (15 bytes of it), and let them read its memory."""
+    """Return this process the name that others find it by (15 bytes of it), and let them read its memory."""
     _libc().prctl(_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
     # Where only ancestors may read a process, it can allow everyone of its user; elsewhere this does nothing.
     _libc().prctl(_SET_PTRACER, _ANYONE, 0, 0, 0)

@@ -55,7 +55,7 @@ class StandInOptions:
                 raise SoulsGraphError(f"--{name}: expected a number from {least:g} to {most:g}, found {value:g}.")
 
     def arguments(self) -> list[str]:
-        """Give the command-line arguments that mean these options."""
+        """Return the command-line arguments that mean these options."""
         words: list[str] = []
         for field in fields(self):
             value = getattr(self, field.name)

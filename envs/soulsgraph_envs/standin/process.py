@@ -52,7 +52,7 @@ class StandInProcess:
         return self._child.poll() is None
 
     def tell(self, command: str) -> None:
-        """Give it a command of its standard input, such as "crash" or "freeze 3"."""
+        """Return it a command of its standard input, such as "crash" or "freeze 3"."""
         assert self._child.stdin is not None
         try:
             self._child.stdin.write(f"{command}\n")

@@ -92,7 +92,7 @@ class StandIn:
         self._world.kill_player()
 
     def state(self) -> dict[str, object]:
-        """Give what truly is, whatever the memory shows."""
+        """Return what truly is, whatever the memory shows."""
         keys = sorted(self._keyboard.down)
         return {**self._values(), "stage": self._world.stage.value, "fighting": self._world.fighting, "keys": keys}
 

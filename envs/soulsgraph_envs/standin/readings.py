@@ -29,7 +29,7 @@ _PLAIN = {
 
 
 class Readings:
-    """Give the value of every field of a world, again and again."""
+    """Return the value of every field of a world, again and again."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -37,7 +37,7 @@ class Readings:
         self._idle, self._threshold = boss.animations.idle, boss.status.threshold
 
     def __call__(self) -> dict[str, Value]:
-        """Give every field's value."""
+        """Return every field's value."""
         world, row = self._world, self._world.row()
         values: dict[str, Value] = {name: row[raw] for name, raw in _PLAIN.items()}
         values["player_z"] = z = world.player_z

@@ -31,7 +31,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def settings_of(options: StandInOptions, window: str) -> GameSettings:
-    """Give the settings by which other commands find this stand-in.
+    """Return the settings by which other commands find this stand-in.
 
     Their launch command starts it again as it was, but well behaved and on its own.
     """
@@ -55,5 +55,5 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
 
 
 def _lasting(name_or_path: str) -> str:
-    """Give a name as it is, a path so that it holds in any folder."""
+    """Return a name as it is, a path so that it holds in any folder."""
     return str(Path(name_or_path).resolve()) if name_or_path.endswith(".toml") else name_or_path

@@ -27,7 +27,7 @@ class Places:
     boss: Pose
 
     def ground_z(self, x: float, y: float) -> float:
-        """Give the height of the ground beside the way from the bonfire through the gate to the boss."""
+        """Return the height of the ground beside the way from the bonfire through the gate to the boss."""
         way = (self.bonfire, self.gate_outside, self.gate_inside, self.boss)
         legs = [_nearest(start, end, x, y) for start, end in pairwise(way)]
         return min(legs)[1]
@@ -110,7 +110,7 @@ def surroundings_of(address_map: str) -> Surroundings:
 
 
 def _nearest(start: Pose, end: Pose, x: float, y: float) -> tuple[float, float]:
-    """Give (distance, height) of the point of a leg that lies nearest."""
+    """Return (distance, height) of the point of a leg that lies nearest."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     along = ((x - start[0]) * dx + (y - start[1]) * dy) / max(dx * dx + dy * dy, 1e-9)
     along = min(max(along, 0.0), 1.0)

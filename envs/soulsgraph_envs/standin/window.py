@@ -51,7 +51,7 @@ class GameWindow:
         pygame.event.set_grab(keeps_mouse)
 
     def events(self) -> list[tuple[str, str]]:
-        """Give what happened since the last call: ("press" or "release", key), ("blur", ""), ("close", "")."""
+        """Return what happened since the last call: ("press" or "release", key), ("blur", ""), ("close", "")."""
         pygame = self._pygame
         happened = []
         for event in pygame.event.get():

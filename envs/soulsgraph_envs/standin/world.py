@@ -126,7 +126,7 @@ class World:
         return self.surroundings.places.ground_z(self[Raw.PLAYER_X], self[Raw.PLAYER_Y])
 
     def row(self) -> list[float]:
-        """Give the fight's raw values, (25,)."""
+        """Return the fight's raw values, (25,)."""
         row: list[float] = self._raw[0].tolist()
         return row
 

@@ -66,7 +66,7 @@ class FakeWorld:
         self.asked.append(("speed", factor))
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
-        """Give what is set."""
+        """Return what is set."""
         self._demand_open()
         for name in names:
             if name not in self.values:
@@ -80,7 +80,7 @@ class FakeWorld:
         self.asked.append(("write", dict(values)))
 
     def frame(self) -> Frame:
-        """Give a picture as bright as the boss has HP."""
+        """Return a picture as bright as the boss has HP."""
         self._demand_open()
         return np.full((*self._size, 3), int(255 * self.values["NpcHp"] / self.values["NpcMaxHp"]), np.uint8)
 

@@ -187,7 +187,7 @@ class PlainWindow:
         return bool(self._window.get_attributes().map_state == X.IsViewable)
 
     def keycodes(self) -> list[int]:
-        """Give the keys that went down and up over the window since the last call, by X's numbers."""
+        """Return the keys that went down and up over the window since the last call, by X's numbers."""
         self._display.sync()
         return [self._display.next_event().detail for _ in range(self._display.pending_events())]
 

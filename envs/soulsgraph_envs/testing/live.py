@@ -120,7 +120,7 @@ class FakeLink:
             self._presses = Control.NONE
 
     def pressed(self, key: str) -> None:
-        """Take note of a key that went down."""
+        """Record a key that went down."""
         if not (self.dropping or self.hung or self.crashed):
             self._presses |= self._bindings.controls_of([key]) & _PRESSES
 
@@ -136,7 +136,7 @@ class FakeLink:
         self.attached = True
 
     def read(self) -> Reading:
-        """Give every field."""
+        """Return every field."""
         self._reach()
         if not (self.frozen and self._shown):
             values = self._readings()
@@ -157,7 +157,7 @@ class FakeLink:
         self.unfocused = False
 
     def focused(self) -> bool:
-        """Tell whether keys reach the game."""
+        """Return whether keys reach the game."""
         self._reach(loaded=False)
         return not self.unfocused
 
@@ -197,7 +197,7 @@ class FakeTable:
         self.game = LiveGame(self.link, settings or GameSettings(), self.time.clock)
 
     def reset(self, scenario: Scenario | None = None, seed: int = 0) -> RawValues:
-        """Begin an episode, of the first phase unless told otherwise, and give a copy of raw (1, 25)."""
+        """Begin an episode, of the first phase unless told otherwise, and return a copy of raw (1, 25)."""
         begun = scenario or load_scenario("iudex-phase1")
         return self.game.reset(np.zeros(1, np.int64), begun, derive_seeds(np.array([seed]), 1)).copy()
 

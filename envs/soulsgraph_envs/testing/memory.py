@@ -34,7 +34,7 @@ class FakeReader(Reader):
         self.writes: list[tuple[int, bytes]] = []
 
     def read(self, address: int, size: int) -> bytes:
-        """Give exactly `size` bytes."""
+        """Return exactly `size` bytes."""
         self.reads.append((address, size))
         block, at = self._find(address, size)
         return bytes(block[at : at + size])

@@ -39,7 +39,7 @@ def standing(**values: Any) -> GameState:
 
 
 class FakeWorld:
-    """Give the states of `script` one a step, then hold the last; an error in it is raised.
+    """Return the states of `script` one a step, then hold the last; an error in it is raised.
 
     `sent` keeps the controls of every step, `begun` how often a fight began.
 

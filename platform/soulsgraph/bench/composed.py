@@ -21,7 +21,7 @@ HIDDEN = (64, 64)
 
 
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:
-    """Give a network of the paper's sizes with random weights: it costs what a trained one costs."""
+    """Return a network of the paper's sizes with random weights: it costs what a trained one costs."""
     sizes = (skill.observation.size, *HIDDEN, len(skill.actions))
     layers = tuple(
         (random.normal(0.0, fan_in**-0.5, (fan_out, fan_in)).astype(np.float32), np.zeros(fan_out, np.float32))

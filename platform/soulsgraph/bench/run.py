@@ -10,7 +10,7 @@ from soulsgraph.bench.simulation import bench_simulation
 
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """Run one benchmark, `train`, `sim`, `tick` or `read`, and give its results as they come."""
+    """Run one benchmark, `train`, `sim`, `tick` or `read`, and return its results as they come."""
     if what == "sim":
         yield bench_simulation(256, 2_000, rounds)
         yield bench_simulation(1, 20_000, rounds)
@@ -33,7 +33,7 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def describe(result: dict[str, Any]) -> str:
-    """Give one result as a line: medians, the lowest and highest round, CPU time and wall time."""
+    """Return one result as a line: medians, the lowest and highest round, CPU time and wall time."""
     place = f"{result['skill']}, {result['lanes']} lanes, " if "skill" in result else ""
     if "cpu_ms" in result:
         cpu, wall = result["cpu_ms"], result["wall_ms"]

@@ -30,7 +30,7 @@ class Measurement:
         self.per_wall_s.append(done / (time.perf_counter() - wall))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give medians and spread as plain values."""
+        """Return medians and spread as plain values."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -53,12 +53,12 @@ def interleave(rounds: int, contenders: Sequence[Callable[[], None]]) -> None:
 
 
 def quantile(sorted_values: Sequence[float], share: float) -> float:
-    """Give the value below which `share` of the sorted values lie."""
+    """Return the value below which `share` of the sorted values lie."""
     return sorted_values[min(len(sorted_values) - 1, int(share * len(sorted_values)))]
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """Give median, 99th and 99.9th percentile and the highest of some values."""
+    """Return median, 99th and 99.9th percentile and the highest of some values."""
     ordered = sorted(values)
     return {
         "median": median(ordered),

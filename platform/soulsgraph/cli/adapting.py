@@ -159,7 +159,7 @@ def retention(
     judging: JudgingOptions = DEFAULT_JUDGING,
     out: Path | None = None,
 ) -> None:
-    """Judge every scenario a run went through with the versions after each: transfer and forgetting.
+    """Evaluate every scenario a run went through with the versions after each: transfer and forgetting.
 
     Args:
         folders: Run folders that were adapted to one scenario or more, one a seed, all to the same.
@@ -204,7 +204,7 @@ class Printing:
             check_writable(self.folder)
 
     def together(self, tables: Mapping[str, SeedsTable], shown: bool) -> Any:
-        """Print the tables where there are several seeds, write them where a folder was named; give them plain."""
+        """Print the tables where there are several seeds, write them where a folder was named; return them plain."""
         for name, table in tables.items():
             for part in table.to_rich() if shown else ():
                 self.console.print(part)
@@ -258,7 +258,7 @@ def _measured(run: RunFolder, question: Question, output: OutputOptions) -> Tran
 
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
-    """Give what a saved transfer recommends; measure first where there is none of the versions in play."""
+    """Return what a saved transfer recommends; measure first where there is none of the versions in play."""
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.report import saved_recommendation
 

@@ -205,7 +205,7 @@ def table(
     output: OutputOptions = DEFAULT_OUTPUT,
     judging: JudgingOptions = DEFAULT_JUDGING,
 ) -> None:
-    """Judge every row of the paper's Table 1 that the run's skills allow.
+    """Evaluate every row of the paper's Table 1 that the run's skills allow.
 
     Args:
         folder: Run folder with trained skills.

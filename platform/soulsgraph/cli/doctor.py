@@ -29,7 +29,7 @@ def doctor(
     driver: Literal["simulator", "memory", "siphon"] = "simulator",
     games: Path | None = None,
 ) -> None:
-    """Say what this machine can do, with the remedy beside each failure; exit 1 if something fails.
+    """Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.
 
     Args:
         driver: Driver to examine, if no games are given.
@@ -82,7 +82,7 @@ def show(checks: list[Check], console: Console) -> None:
 
 
 def _lines(check: Check) -> Text:
-    """Give what was found, and the remedy below it; as text, since brackets in them are no markup."""
+    """Return what was found, and the remedy below it; as text, since brackets in them are no markup."""
     return Text("\n-> ".join(filter(None, (check.found, check.remedy))))
 
 

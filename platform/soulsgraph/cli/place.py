@@ -38,7 +38,7 @@ def make_console(output: OutputOptions) -> Console:
 
 
 def display_of(output: OutputOptions) -> Display:
-    """Give how progress is shown."""
+    """Return how progress is shown."""
     return "silent" if output.json else "auto"
 
 

@@ -38,7 +38,7 @@ class Attachment:
         return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)
 
     def to_markdown(self) -> str:
-        """Give the section of a report.
+        """Return the section of a report.
 
         Raises:
             SoulsGraphError: if the file is missing or no Parquet file.

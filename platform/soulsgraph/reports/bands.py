@@ -36,18 +36,18 @@ class Band:
     digits: int = 0
 
     def holds(self, value: float) -> bool:
-        """Tell whether the value lies within."""
+        """Return whether the value lies within."""
         return self.low <= value <= self.high
 
     def text(self) -> str:
-        """Give the band for readers, as `32-56 %` or `at most 5 %`."""
+        """Return the band for readers, as `32-56 %` or `at most 5 %`."""
         low, high = (f"{end:.{self.digits}f}" for end in (self.low, self.high))
         if math.isinf(self.low):
             return f"at most {high}{self.unit}"
         return f"at least {low}{self.unit}" if math.isinf(self.high) else f"{low}-{high}{self.unit}"
 
     def judge(self, subject: str, value: float | None) -> Verdict:
-        """Judge a value; None is one that was not measured."""
+        """Compare a value with it; None is one that was not measured."""
         if value is None:
             return Verdict(subject, self.text(), _NOT_MEASURED, None)
         return Verdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
@@ -97,7 +97,7 @@ ORACLE_BAND, RESTRICTED_ORACLE_BAND = Band(low=95.0), Band(low=60.0)
 
 
 def judge_reproduction(reproduction: Reproduction) -> tuple[Verdict, ...]:
-    """Judge every aim of the reproduction's preset; what was not recorded stays undecided."""
+    """Compare every aim of the reproduction's preset; what was not recorded stays undecided."""
     if reproduction.preset in BEYOND_PAPER:
         return (*_against_oracle(reproduction), *_controls(reproduction))
     return (
@@ -113,7 +113,7 @@ def judge_reproduction(reproduction: Reproduction) -> tuple[Verdict, ...]:
 
 
 def gain_share(reproduction: Reproduction, skill: str) -> Spread | None:
-    """Give each seed's gain over random as a share of the scripted policy's, None if not measured."""
+    """Return each seed's gain over random as a share of the scripted policy's, None if not measured."""
     measures = [reproduction.measure.get(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")]
     trained, random, scripted = measures
     if trained is None or random is None or scripted is None:
@@ -145,7 +145,7 @@ def baseline_growth(reproduction: Reproduction) -> Spread | None:
 
 
 def find_oracle(reproduction: Reproduction, scenario: str, start: str, restricted: bool = False) -> SettingRates | None:
-    """Give the scripted oracle's win rate in a fight; `restricted` is that of the baseline's 16 actions.
+    """Return the scripted oracle's win rate in a fight; `restricted` is that of the baseline's 16 actions.
 
     References are known by their labels: "oracle" is in both, "16" in the restricted one's.
     """
@@ -154,7 +154,7 @@ def find_oracle(reproduction: Reproduction, scenario: str, start: str, restricte
 
 
 def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
-    """Give the points of win rate that each seed gained by fine-tuning, None if not measured; losing is a collapse."""
+    """Return the points of win rate that each seed gained by fine-tuning, None if not measured."""
     fine_tuned, mid = _rates(reproduction, FINE_TUNED), _rates(reproduction, MID)
     return paired_difference(fine_tuned, mid) if fine_tuned and mid else None
 

@@ -36,7 +36,7 @@ class PaperRate:
 
 
 def paper_rate(percent: float) -> PaperRate:
-    """Give the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.
+    """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.
 
     Raises:
         SoulsGraphError: if no count fits.

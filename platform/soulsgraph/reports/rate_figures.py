@@ -84,7 +84,7 @@ def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour:
 
 
 def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Give each point the steps it is lifted by, so that close ones lie above and below each other; (points,)."""
+    """Return each point the steps it is lifted by, so that close ones lie above and below each other; (points,)."""
     heights = np.zeros(values.size)
     for index, value in enumerate(values):
         crowd = int((abs(values[:index] - value) < _CROWDED).sum())

@@ -28,11 +28,11 @@ class ReadableTable:
 
     @property
     def common_line(self) -> str:
-        """Say what every row has in common; empty where that is nothing."""
+        """Return what every row has in common; empty where that is nothing."""
         return "In every row: " + ", ".join(f"{name} {value}" for name, value in self.common) if self.common else ""
 
     def to_markdown(self) -> str:
-        """Give the table as Markdown, what is common in a line before it."""
+        """Return the table as Markdown, what is common in a line before it."""
         return "\n\n".join(filter(None, [self.common_line, markdown_table(self.headings, self.cells)]))
 
 
@@ -65,7 +65,7 @@ def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Readable
 
 
 def _folded(name: str, names: dict[str, None]) -> bool:
-    """Tell whether another column's cell holds this one."""
+    """Return whether another column's cell holds this one."""
     if name == _EPISODES and _WINS in names:
         return True
     return any(name == bound for base in names for bound in _bounds(base))

@@ -29,7 +29,7 @@ _SPREAD_HEADINGS = ("median", "mean (t interval)", "interquartile mean (bootstra
 
 
 def table_1(reproduction: Reproduction) -> str:
-    """Give Table 1 of one reproduction: figures over seeds, then every seed with its counts."""
+    """Return Table 1 of one reproduction: figures over seeds, then every seed with its counts."""
     settings = [reproduction.setting[row.label] for row in TABLE_1 if row.label in reproduction.setting]
     if not settings:
         return ""
@@ -49,7 +49,7 @@ def table_1(reproduction: Reproduction) -> str:
 
 
 def beside_each_other(reproductions: Sequence[Reproduction]) -> str:
-    """Give the reproductions as columns, and each further one's difference from the first, paired by seed."""
+    """Return the reproductions as columns, and each further one's difference from the first, paired by seed."""
     if len(reproductions) < 2:
         return ""
     rows = [
@@ -89,7 +89,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
 
 
 def aims(reproduction: Reproduction) -> str:
-    """Give every aim of the preset with its verdict."""
+    """Return every aim of the preset with its verdict."""
     rows = [
         (verdict.subject, verdict.aim, verdict.found, yes_no(verdict.inside))
         for verdict in judge_reproduction(reproduction)
@@ -98,7 +98,7 @@ def aims(reproduction: Reproduction) -> str:
 
 
 def contrasts(reproduction: Reproduction) -> str:
-    """Give the differences between rows, paired by seed."""
+    """Return the differences between rows, paired by seed."""
     rows = [
         (f"{row['first']} - {row['second']}", *_difference_cells(row), number(row["median"]))
         for row in contrast_rows([reproduction])
@@ -109,7 +109,7 @@ def contrasts(reproduction: Reproduction) -> str:
 
 
 def measures(reproduction: Reproduction) -> str:
-    """Give episode lengths, returns and what is derived from them, each seed shown."""
+    """Return episode lengths, returns and what is derived from them, each seed shown."""
     spreads = {name: spread for name, spread in reproduction.measure.items() if _SHARE not in name}
     derived = {
         "dodge seconds, trained over random": dodge_ratio(reproduction),
@@ -123,7 +123,7 @@ def measures(reproduction: Reproduction) -> str:
 
 
 def end_to_end(reproduction: Reproduction) -> str:
-    """Give how often the end-to-end agent chose each action, in percent of its decisions."""
+    """Return how often the end-to-end agent chose each action, in percent of its decisions."""
     shares = {name: spread for name, spread in reproduction.measure.items() if _SHARE in name}
     ordered = sorted(shares, key=lambda name: -shares[name].median)
     percent = {
@@ -135,7 +135,7 @@ def end_to_end(reproduction: Reproduction) -> str:
 
 
 def other_settings(reproduction: Reproduction) -> str:
-    """Give the settings that the paper lacks: further rows and the scripted references."""
+    """Return the settings that the paper lacks: further rows and the scripted references."""
     others = [setting for setting in reproduction.settings if setting.part not in TABLE_1_PARTS]
     rows = [
         (f"{setting.label} ({setting.scenario}, {setting.start})", *_spread_cells(setting.spread), _counts(setting))
@@ -147,7 +147,7 @@ def other_settings(reproduction: Reproduction) -> str:
 
 
 def ablation(variants: Sequence[Reproduction]) -> str:
-    """Give the ablation table, a row a variant; the first is the one that the others are compared with."""
+    """Return the ablation table, a row a variant; the first is the one that the others are compared with."""
     if not variants:
         return ""
     headings = ("variant", "seeds", *ABLATION_ROWS, "interquartile mean of all", "difference from the first")
@@ -166,7 +166,7 @@ def ablation(variants: Sequence[Reproduction]) -> str:
 
 
 def description(reproduction: Reproduction) -> str:
-    """Give seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
+    """Return seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
     told = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
     rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(told)]
     before: Mapping[str, Any] = {}

@@ -46,7 +46,7 @@ ABLATION_ROWS = (BOTH, MID, FINE_TUNED)
 
 
 def setting_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give every setting with its figures over seeds and the paper's with its intervals, all in percent."""
+    """Return every setting with its figures over seeds and the paper's with its intervals, all in percent."""
     return [
         {"reproduction": item.name, **_place(setting), **_paper(setting), **setting.spread.to_dict()}
         for item in reproductions
@@ -55,7 +55,7 @@ def setting_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def seed_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give every setting of every seed: counts, percentage and the Wilson interval of that one agent."""
+    """Return every setting of every seed: counts, percentage and the Wilson interval of that one agent."""
     return [
         {
             "reproduction": item.name,
@@ -74,14 +74,14 @@ def seed_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def verdict_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give every aim with what was found."""
+    """Return every aim with what was found."""
     return [
         {"reproduction": item.name, **asdict(verdict)} for item in reproductions for verdict in judge_reproduction(item)
     ]
 
 
 def measure_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give every measure with its figures over seeds."""
+    """Return every measure with its figures over seeds."""
     return [
         {"reproduction": item.name, "measure": name, **spread.to_dict()}
         for item in reproductions
@@ -90,7 +90,7 @@ def measure_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def contrast_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give the differences between rows within a reproduction, in points and paired by seed."""
+    """Return the differences between rows within a reproduction, in points and paired by seed."""
     rows = []
     for item in reproductions:
         for first, second in CONTRASTS:
@@ -101,7 +101,7 @@ def contrast_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def comparison_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Give the differences of every further reproduction from the first, in points and paired by seed.
+    """Return the differences of every further reproduction from the first, in points and paired by seed.
 
     `overlap` tells whether the t intervals of the two means share a value, None where one has a single seed.
     """
@@ -118,7 +118,7 @@ def comparison_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def ablation_rows(variants: Sequence[Reproduction]) -> Records:
-    """Give each variant's median and deviation in the rows that matter, and one score over all of them.
+    """Return each variant's median and deviation in the rows that matter, and one score over all of them.
 
     The score is the interquartile mean over seeds and rows with its stratified bootstrap interval; its
     difference is that of each seed's mean over the rows from the first variant's, paired by seed.

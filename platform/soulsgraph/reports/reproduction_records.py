@@ -200,7 +200,7 @@ def _remedy(folder: Path) -> str:
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
-    """Tell whether a record's numbers are ones that statistics can be made of."""
+    """Return whether a record's numbers are ones that statistics can be made of."""
     wins, episodes = row.get("wins", 0), row.get("episodes", 1)
     whole = all(type(number) is int for number in (row["seed"], wins, episodes))
     numbers = (row.get("value", 0.0), row.get("step", 0))

@@ -18,12 +18,12 @@ RESAMPLES, BOOTSTRAP_SEED = 10_000, 2021
 
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
-    """Give the mean of the middle half of all scores (Agarwal et al. 2021, rliable)."""
+    """Return the mean of the middle half of all scores (Agarwal et al. 2021, rliable)."""
     return float(trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
 
 
 def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Give the stratified bootstrap interval of the interquartile mean (Agarwal et al. 2021, rliable).
+    """Return the stratified bootstrap interval of the interquartile mean (Agarwal et al. 2021, rliable).
 
     `scores` are (seeds,) or (seeds, settings): seeds are drawn anew within each setting, the percentiles
     of `RESAMPLES` interquartile means over all settings bound the interval. Unbounded for one seed.
@@ -87,7 +87,7 @@ class Spread:
         return deviation_interval(self.values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give every figure as plain values."""
+        """Return every figure as plain values."""
         return {
             "seeds": len(self.by_seed),
             "median": self.median,
@@ -104,7 +104,7 @@ class Spread:
 
 
 def paired_difference(first: Spread, second: Spread) -> Spread | None:
-    """Give first - second of every seed that both have, None if they share no seed."""
+    """Return first - second of every seed that both have, None if they share no seed."""
     shared = sorted(first.by_seed.keys() & second.by_seed.keys())
     if not shared:
         return None
@@ -112,7 +112,7 @@ def paired_difference(first: Spread, second: Spread) -> Spread | None:
 
 
 def paired_ratio(first: Spread, second: Spread) -> Spread | None:
-    """Give first / second of every seed that both have and where second is not 0, None if there is none."""
+    """Return first / second of every seed that both have and where second is not 0, None if there is none."""
     shared = sorted(seed for seed in first.by_seed.keys() & second.by_seed.keys() if second.by_seed[seed])
     if not shared:
         return None

@@ -41,7 +41,7 @@ class WinRate:
         return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
+        """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
         return {
             "setting": self.setting,
             "wins": self.wins,
@@ -61,7 +61,7 @@ class WinRateTable:
     rows: tuple[WinRate, ...]
 
     def to_rich(self) -> Table:
-        """Give the table for the terminal."""
+        """Return the table for the terminal."""
         table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for heading in _HEADINGS:
             # Folded, not cut: a setting may hold the path of a scenario.
@@ -71,11 +71,11 @@ class WinRateTable:
         return table
 
     def to_markdown(self) -> str:
-        """Give the table as Markdown, for TensorBoard's text and for notes."""
+        """Return the table as Markdown, for TensorBoard's text and for notes."""
         ruler = ("---",) + ("---:",) * (len(_HEADINGS) - 1)
         lines = [_HEADINGS, ruler, *(row.cells for row in self.rows)]
         return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the table as plain values, for machines."""
+        """Return the table as plain values, for machines."""
         return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}

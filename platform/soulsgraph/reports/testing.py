@@ -66,7 +66,7 @@ def write_synthetic_records(
     lift: float = 0.0,
     **planned: Any,
 ) -> Path:
-    """Write records whose win rates scatter around the paper's, `lift` points above, and give the folder.
+    """Write records whose win rates scatter around the paper's, `lift` points above, and return the folder.
 
     `planned` are further values of the plan they tell.
     """

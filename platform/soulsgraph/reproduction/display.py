@@ -25,7 +25,7 @@ class UnitsDisplay(Protocol):
         ...
 
     def ended(self, unit: str, how: str) -> None:
-        """Tell that a unit has ended."""
+        """Show that a unit has ended."""
         ...
 
 
@@ -83,7 +83,7 @@ class _Lines:
 
 @contextmanager
 def units_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[UnitsDisplay]:
-    """Give the display of a console; a quiet console shows nothing."""
+    """Return the display of a console; a quiet console shows nothing."""
     if not console.is_terminal or console.quiet:
         yield _Lines(console, clock)
         return

@@ -187,7 +187,7 @@ def _now() -> str:
 
 
 def _fights() -> dict[str, str]:
-    """Give the digest of everything that each fight's data says."""
+    """Return the digest of everything that each fight's data says."""
     return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
 
 

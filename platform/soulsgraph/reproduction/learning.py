@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 
 
 def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
-    """Give the greedy checkpoints of every stage (Figures 2 and 3)."""
+    """Return the greedy checkpoints of every stage (Figures 2 and 3)."""
     return [
         place
         | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
@@ -30,7 +30,7 @@ def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
 
 
 def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
-    """Give the episodes that ended while training, as means over parts of each stage's budget (Figures 5 and 6)."""
+    """Return the episodes that ended while training, as means over parts of each stage's budget (Figures 5 and 6)."""
     return [
         place | part
         for (place, rows), stage in zip(_stages(run, unit, stages, "training"), stages, strict=True)

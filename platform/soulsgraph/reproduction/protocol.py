@@ -82,7 +82,7 @@ class Protocol:
                 check_stable_baselines(plan.method)
 
     def units(self) -> tuple[Unit, ...]:
-        """Give the units, long ones of a seed first, so that the cores end their work together."""
+        """Return the units, long ones of a seed first, so that the cores end their work together."""
         wanted: dict[Part, bool] = {
             "end_to_end_long": self.long_baseline,
             "skills": self.skills,
@@ -91,7 +91,7 @@ class Protocol:
         return tuple(Unit(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
 
     def plan(self, unit: Unit) -> Plan:
-        """Give the plan of the run that a unit trains."""
+        """Return the plan of the run that a unit trains."""
         return Plan(
             scenario=HOME,
             preset=self.preset,
@@ -103,7 +103,7 @@ class Protocol:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the protocol as plain values for JSON."""
+        """Return the protocol as plain values for JSON."""
         return asdict(self) | {"seeds": list(self.seeds), "overrides": dict(self.overrides)}
 
     @classmethod

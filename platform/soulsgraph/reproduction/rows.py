@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 
 
 def judged_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
-    """Give what the unit's agent is judged on."""
+    """Return what the unit's agent is judged on."""
     settings = allowed_rows(run)
     if unit.part == "skills":
         extra = _FINE_TUNED_LONG
@@ -42,7 +42,7 @@ def judged_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ..
 
 
 def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
-    """Judge everything on the same evaluation seeds; give one row a setting."""
+    """Evaluate everything on the same evaluation seeds; return one row a setting."""
     rows = []
     for row, setting in judged_settings(run, unit):
         played = judge(run, setting, run.plan.episodes, evaluation_seed(unit.seed), on_finished)
@@ -53,7 +53,7 @@ def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
 
 
 def judge_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
-    """Judge the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
+    """Evaluate the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
 
     They know no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
     of them, and each plays so many episodes.

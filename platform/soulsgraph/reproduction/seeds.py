@@ -30,7 +30,7 @@ _PURPOSES = {
 
 
 def evaluation_seed(training_seed: int) -> int:
-    """Give the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
+    """Return the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
     return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
 
 

@@ -78,7 +78,7 @@ def build_model(setup: StageSetup) -> DQN:
 
 
 def export(setup: StageSetup, model: DQN) -> Artifact:
-    """Give the model as an artifact that says which learner made it."""
+    """Return the model as an artifact that says which learner made it."""
     normalizer = _normalizer(model)
     artifact = trained_artifact(setup, _weights(model), normalizer, int(model.num_timesteps))
     training = artifact.card.training
@@ -146,7 +146,7 @@ def _environment(setup: StageSetup) -> SkillVectorEnv:
 
 
 def _weights(model: DQN) -> Weights:
-    """Give the online network's parameters under the names of our module."""
+    """Return the online network's parameters under the names of our module."""
     parameters = model.policy.state_dict()
     prefix = f"{_ONLINE}."
     return {

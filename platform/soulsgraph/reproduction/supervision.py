@@ -39,11 +39,11 @@ class Noticeboard:
         return self._stopping
 
     def read(self) -> Mapping[str, Standing]:
-        """Give what the units at work last told."""
+        """Return what the units at work last told."""
         return dict(self._standings)
 
     def stop(self) -> None:
-        """Have every unit stop."""
+        """Stop every unit."""
         self._stopping = True
 
 
@@ -60,16 +60,16 @@ class RemoteSupervisor:
         self._stopping, self._next_s = False, 0.0
 
     def follow(self, name: str, total: int) -> RemoteProgress:
-        """Give the progress of the stage that begins now."""
+        """Return the progress of the stage that begins now."""
         self._next_s = 0.0
         return RemoteProgress(self, name, total)
 
     def stop_requested(self) -> bool:
-        """Tell whether the last answer was to stop."""
+        """Return whether the last answer was to stop."""
         return self._stopping
 
     def report(self, standing: Standing | None) -> None:
-        """Tell how far the unit is if it is time to; None, which takes it off the noticeboard, always is."""
+        """Report how far the unit is if it is time to; None, which takes it off the noticeboard, always is."""
         if standing is not None and time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + REPORT_EVERY_S
@@ -84,6 +84,6 @@ class RemoteProgress:
         self._mean_return: float | None = None
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Tell how many steps are done in all, and the mean return of late."""
+        """Report total steps and the recent mean return."""
         self._mean_return = self._mean_return if mean_return is None else mean_return
         self._supervisor.report(Standing(self._stage, steps, self._total, self._mean_return))

@@ -24,7 +24,7 @@ class SeedTable:
     reproduction: Reproduction
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the table as plain values, rates as ratios."""
+        """Return the table as plain values, rates as ratios."""
         rows = [
             {
                 "part": setting.part,
@@ -40,7 +40,7 @@ class SeedTable:
         return {"name": self.reproduction.name, "preset": self.reproduction.preset, "rows": rows}
 
     def to_rich(self) -> Table:
-        """Give the table for the terminal."""
+        """Return the table for the terminal."""
         table = Table(title=f"Win rates, {self.reproduction.title}")
         for heading in _HEADINGS:
             table.add_column(heading, justify="left" if heading == "setting" else "right", overflow="fold")
@@ -50,7 +50,7 @@ class SeedTable:
 
 
 def seed_tables(folders: Sequence[Path]) -> list[SeedTable]:
-    """Give the table of every folder's records.
+    """Return the table of every folder's records.
 
     Raises:
         SoulsGraphError: if a folder holds no records, or some that are damaged.

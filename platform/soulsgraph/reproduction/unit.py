@@ -108,7 +108,7 @@ class UnitJob:
 
 
 def follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
-    """Give what tells the supervisor of episodes played, and raises `Interrupted` once it wants a stop."""
+    """Return what tells the supervisor of episodes played, and raises `Interrupted` once it wants a stop."""
     progress, done = supervisor.follow(name, total), 0
 
     def on_finished(count: int) -> None:

@@ -51,7 +51,7 @@ def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
 
 
 def do_references(path: Path, noticeboard: Any) -> Ending:
-    """Judge the scripted references in a Ray task; what a user can cause comes back as a message."""
+    """Evaluate the scripted references in a Ray task; what a user can cause comes back as a message."""
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
         episodes = folder.protocol.episodes
@@ -106,7 +106,7 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
 
 
 def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
-    """Give what begins each unit, by its name."""
+    """Return what begins each unit, by its name."""
     path = folder.path.resolve()
     unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
     units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.protocol.units()}

@@ -16,7 +16,7 @@ SCRATCH = "scratch"
 
 
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
-    """Give the folder of a recovery's arm below the run, named by what is done in it."""
+    """Return the folder of a recovery's arm below the run, named by what is done in it."""
     return run.path / "recovery" / slug(scenario) / str(budget) / arm
 
 

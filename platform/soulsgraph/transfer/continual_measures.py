@@ -12,7 +12,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
-    """Give how much training on the domains before helps in one not trained on yet.
+    """Return how much training on the domains before helps in one not trained on yet.
 
     FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
     agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
@@ -23,7 +23,7 @@ def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
 
 
 def backward_transfer(matrix: Doubles) -> float:
-    """Give what later training did to the earlier domains; below 0 it did harm.
+    """Return what later training did to the earlier domains; below 0 it did harm.
 
     BWT = 1 / (T - 1) * sum over i = 1..T-1 of R[T, i] - R[i, i]: Lopez-Paz & Ranzato (2017), Eq. 3.
     """
@@ -31,7 +31,7 @@ def backward_transfer(matrix: Doubles) -> float:
 
 
 def forgetting(matrix: Doubles) -> Doubles:
-    """Give what each domain lost from the end of its own training to the end of all, (domains,).
+    """Return what each domain lost from the end of its own training to the end of all, (domains,).
 
     F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
     World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
@@ -41,7 +41,7 @@ def forgetting(matrix: Doubles) -> Doubles:
 
 
 def isolated_forgetting(matrix: Doubles) -> Doubles:
-    """Give what training on domain j took from an earlier domain i, (domain i, domain j); nan elsewhere.
+    """Return what training on domain j took from an earlier domain i, (domain i, domain j); nan elsewhere.
 
     F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
     benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
@@ -50,7 +50,7 @@ def isolated_forgetting(matrix: Doubles) -> Doubles:
 
 
 def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
-    """Give what training on domain j brought to a later domain i, (domain i, domain j); nan elsewhere.
+    """Return what training on domain j brought to a later domain i, (domain i, domain j); nan elsewhere.
 
     Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
     the first domain nothing is trained, so j = 1 has no value.
@@ -71,7 +71,7 @@ def _isolated(matrix: Doubles, earlier: bool) -> Doubles:
 
 
 def training_forward_transfer(area: float, area_alone: float) -> float | None:
-    """Give FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
+    """Return FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
 
     `area` is the mean success rate over the steps in the domain, `area_alone` that of training it from
     scratch for the same steps: Wolczyk et al. (2021), "Continual World". 0 is no help, 1 success from the

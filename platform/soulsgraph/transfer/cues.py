@@ -80,12 +80,12 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
 
 
 def _followed(seen: Flags, played: DecisionColumns) -> npt.NDArray[np.int64]:
-    """Give the seen decisions that another decision of the same episode follows."""
+    """Return the seen decisions that another decision of the same episode follows."""
     return np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
 
 
 def _tempo(column: Column, seen: Flags, played: DecisionColumns) -> Doubles:
-    """Give the progress per tick wherever the animation went on to the next decision."""
+    """Return the progress per tick wherever the animation went on to the next decision."""
     at = _followed(seen, played)
     before, after = played.rows[at], played.rows[at + 1]
     progress = _PROGRESS[column]
@@ -96,7 +96,7 @@ def _tempo(column: Column, seen: Flags, played: DecisionColumns) -> Doubles:
 
 
 def _costs(seen: Flags, played: DecisionColumns) -> Doubles:
-    """Give the share of HP that each blow took."""
+    """Return the share of HP that each blow took."""
     at = _followed(seen, played)
     lost = (played.rows[at, Column.PLAYER_HP] - played.rows[at + 1, Column.PLAYER_HP]).astype(np.float64)
     blows: Doubles = lost[lost > _BLOW]
@@ -104,7 +104,7 @@ def _costs(seen: Flags, played: DecisionColumns) -> Doubles:
 
 
 def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:
-    """Give the ratio of the means, and their difference in Welch's standard errors."""
+    """Return the ratio of the means, and their difference in Welch's standard errors."""
     if min(len(home), len(shifted)) < _LEAST_SEEN:
         return 1.0, 0.0
     difference = float(shifted.mean() - home.mean())
@@ -113,13 +113,13 @@ def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:
 
 
 def changed_cues(cues: Iterable[Cue], threshold: Threshold) -> list[tuple[Cue, str]]:
-    """Give the cues that are new or changed, and what is with them."""
+    """Return the cues that are new or changed, and what is with them."""
     found = [(cue, _what_changed(cue, threshold)) for cue in cues]
     return [(cue, change) for cue, change in found if change]
 
 
 def changed_decisions(cues: Iterable[Cue]) -> float:
-    """Give the share of decisions that see one of these cues, at least: boss and player are seen together."""
+    """Return the share of decisions that see one of these cues, at least: boss and player are seen together."""
     shares: dict[Column, float] = {}
     for cue in cues:
         shares[cue.column] = shares.get(cue.column, 0.0) + cue.share

@@ -12,7 +12,7 @@ _MOST_ROWS = 1_000
 
 
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
-    """Give the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
+    """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     return np.array([_largest_gap(a[:, i], b[:, i]) for i in range(a.shape[1])])
 
@@ -24,7 +24,7 @@ def _largest_gap(a: Doubles, b: Doubles) -> float:
 
 
 def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Give the energy coefficient of inhomogeneity of (n, size) and (m, size), in [0, 1]; 0 if they are alike.
+    """Return the energy coefficient of inhomogeneity of (n, size) and (m, size), in [0, 1]; 0 if they are alike.
 
     H = (2 E|X - Y| - E|X - X'| - E|Y - Y'|) / (2 E|X - Y|), Szekely & Rizzo (2013), "Energy
     statistics: a class of statistics based on distances". Of long samples every nth row is compared.

@@ -69,7 +69,7 @@ class Effect:
 
     @property
     def kept(self) -> float:
-        """Give the shifted slope as a share of the home slope: 1 is no change."""
+        """Return the shifted slope as a share of the home slope: 1 is no change."""
         return self.shifted / self.home if self.home else 1.0
 
 
@@ -90,7 +90,7 @@ def experiments(skill: Skill, network: FrozenNetwork, played: Episodes) -> Exper
 
 
 def outcomes(taken: DecisionColumns, ticks: int) -> Doubles:
-    """Give the rewards of the decisions begun within so many ticks from each decision on, (m,)."""
+    """Return the rewards of the decisions begun within so many ticks from each decision on, (m,)."""
     starts = np.cumsum(taken.ticks) - taken.ticks
     episode_ends = np.searchsorted(taken.episodes, taken.episodes, side="right")
     ends = np.minimum(np.searchsorted(starts, starts + ticks), episode_ends)
@@ -116,7 +116,7 @@ def compare_effects(columns: Sequence[Column], home: Experiments, shifted: Exper
 
 
 def _slope(tried: Experiments, features: Doubles, weights: Doubles) -> tuple[float, Doubles]:
-    """Give the weighted slope of outcome on prediction, and each episode's influence on it (seeds,).
+    """Return the weighted slope of outcome on prediction, and each episode's influence on it (seeds,).
 
     The part of the outcomes that the context predicts is taken out first: it is noise to the contrast.
     """
@@ -140,7 +140,7 @@ def _in_errors(value: float, influences: Doubles) -> float:
 
 
 def _features(rows: StateRows, columns: Sequence[Column]) -> Doubles:
-    """Give a constant, the columns in deviations, their squares, and indicators of animations, (n, features)."""
+    """Return a constant, the columns in deviations, their squares, and indicators of animations, (n, features)."""
     plain = rows[:, [column for column in columns if column not in ANIMATIONS]].astype(np.float64)
     deviation = plain.std(axis=0)
     varies = deviation > 1e-6
@@ -156,7 +156,7 @@ def _features(rows: StateRows, columns: Sequence[Column]) -> Doubles:
 
 
 def _probability(features: Doubles, labels: npt.NDArray[np.bool_]) -> Doubles:
-    """Give the probability of the label by ridge logistic regression, Newton's method, (n,)."""
+    """Return the probability of the label by ridge logistic regression, Newton's method, (n,)."""
     weights = np.zeros(features.shape[1])
     ridge = _RIDGE * np.eye(len(weights))
     probability = np.full(len(features), 0.5)

@@ -130,15 +130,15 @@ class Laboratory:
         return returns
 
     def experiments(self, skill: str) -> Experiments:
-        """Give the decisions in which the skill explored on its own task."""
+        """Return the decisions in which the skill explored on its own task."""
         return experiments(self.skills[skill], self.networks[skill], self.play(skill, exploration=EXPLORATION))
 
     def context(self, skill: str) -> list[Column]:
-        """Give the columns that the skill or one upstream of it observes."""
+        """Return the columns that the skill or one upstream of it observes."""
         return sorted({column for name in self._players(skill) for column in self.skills[name].observation.columns})
 
     def inputs(self, skill: str, played: Episodes) -> Doubles:
-        """Give what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
+        """Return what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
         network = self.networks[skill]
         seen = self.skills[skill].observation(played.taken.rows, self.scenario)
         normalized: Doubles = np.clip((seen - network.mean) / network.deviation, -network.clip, network.clip)
@@ -158,7 +158,7 @@ class Laboratory:
 
 
 def trials_of(run: RunFolder) -> int:
-    """Give how many trials `measure` plays."""
+    """Return how many trials `measure` plays."""
     graph = run.plan.skill_graph
     own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
     return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))

@@ -70,15 +70,15 @@ class SeedsTable:
         return tuple(sorted({row["seed"] for row in self.by_seed}))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give the summary, every seed's point in a column of its own."""
+        """Return the summary, every seed's point in a column of its own."""
         return [{**row, _EACH: "; ".join(f"{s}: {p}" for s, p in self._points(row).items())} for row in self.summary]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give both tables as plain values for JSON."""
+        """Return both tables as plain values for JSON."""
         return {"title": self.title, "rows": self.rows(), "seeds": [dict(row) for row in self.by_seed]}
 
     def to_rich(self) -> tuple[Table, Table]:
-        """Give the summary and every seed's points for the terminal."""
+        """Return the summary and every seed's points for the terminal."""
         summary = readable_table(self.summary)
         title = f"{self.title}, {seeds_text(len(self.seeds))}"
         if summary.common:
@@ -113,13 +113,13 @@ def _point(row: Mapping[str, Any]) -> str:
 
 
 def spread_fields(name: str, spread: Spread | None) -> dict[str, float | None]:
-    """Give a mean over seeds and the ends of its t interval as columns; None where there is none."""
+    """Return a mean over seeds and the ends of its t interval as columns; None where there is none."""
     if spread is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     return {name: spread.mean, **interval_fields(name, spread.mean_interval)}
 
 
 def interval_fields(name: str, interval: Interval) -> dict[str, float | None]:
-    """Give the ends of an interval as columns; None where it is unbounded, as that of one seed is."""
+    """Return the ends of an interval as columns; None where it is unbounded, as that of one seed is."""
     bounded = all(map(math.isfinite, interval))
     return {f"{name}_low": interval.low if bounded else None, f"{name}_high": interval.high if bounded else None}

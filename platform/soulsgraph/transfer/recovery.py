@@ -82,7 +82,7 @@ class ArmResult:
     before: Episodes
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the row as plain values; the gain in win rate is paired by episode, with its t interval."""
+        """Return the row as plain values; the gain in win rate is paired by episode, with its t interval."""
         rate = WinRate(self.label, int(self.played.won.sum()), len(self.played)).to_dict()
         del rate["paper_percent"]
         gains = self.played.won.astype(np.float64) - self.before.won
@@ -100,7 +100,7 @@ class ArmResult:
 
 
 def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
-    """Give the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
+    """Return the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
     order = run.plan.skill_graph.order
     first = (Arm(RECOMMENDED, tuple(recommended)),) if recommended else ()
     return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(FROM_SCRATCH, ()))
@@ -139,7 +139,7 @@ def results_name(target: Target) -> str:
 
 
 def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
-    """Give the table for the terminal."""
+    """Return the table for the terminal."""
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
     return text_table(title, _HEADINGS, [_cells(result.to_dict()) for result in results])
 

@@ -56,5 +56,5 @@ def _summary(label: str, by_seed: Records) -> dict[str, Any]:
 
 
 def _spread(by_seed: Records, label: str, column: str, factor: float = 1.0) -> Spread:
-    """Give a column of a setting's rows over seeds; an arm without a step gains nothing per step."""
+    """Return a column of a setting's rows over seeds; an arm without a step gains nothing per step."""
     return Spread({row["seed"]: factor * (row[column] or 0.0) for row in by_seed if row[_KEY] == label})

@@ -45,7 +45,7 @@ class TransferReport:
         return tuple(name for name, verdict in self.verdicts.items() if verdict.adapt)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values for JSON."""
+        """Return everything as plain values for JSON."""
         return {
             **asdict(self.question),
             "versions": dict(self.versions),
@@ -56,7 +56,7 @@ class TransferReport:
         }
 
     def to_rich(self) -> tuple[Table, Table, Table]:
-        """Give tables for the terminal, one row a skill: own task and wins; inputs and values; the verdicts."""
+        """Return tables for the terminal, one row a skill: own task and wins; inputs and values; the verdicts."""
         asked = self.question
         title = f"Transfer, {asked.home} -> {asked.scenario}, {asked.episodes} episodes a trial: own task, wins"
         own = text_table(title, _OWN_TASK, [self._own_task(name) for name in self.verdicts])
@@ -106,7 +106,7 @@ class TransferReport:
         )
 
     def lines(self) -> list[str]:
-        """Say the recommendation and the reason for each skill."""
+        """Return the recommendation and the reason for each skill."""
         chosen = ", ".join(self.recommended) or "no skill"
         whole = [wins for wins in self.measures.wins if wins.skill == "none"]
         rates = " -> ".join(f"{wins.wins}/{wins.episodes}" for wins in whole)
@@ -115,7 +115,7 @@ class TransferReport:
 
 
 def text_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Give a plain table for the terminal, the first column to the left."""
+    """Return a plain table for the terminal, the first column to the left."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, heading in enumerate(headings):
         # Folded, not cut: a figure without its end is worse than one on two lines.
@@ -146,7 +146,7 @@ def transfer(run: RunFolder, question: Question, display: Display = "auto") -> T
 
 
 def versions_of(run: RunFolder, home: str) -> dict[str, str]:
-    """Give the digests of the versions that play after training on a scenario."""
+    """Return the digests of the versions that play after training on a scenario."""
     artifacts = load_artifacts(run, home, run.plan.skill_graph.order)
     return {name: artifact.card.digest for name, artifact in artifacts.items()}
 
@@ -172,7 +172,7 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
 
 
 def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str, ...] | None:
-    """Give what a saved transfer of the versions now in play recommends, None without one.
+    """Return what a saved transfer of the versions now in play recommends, None without one.
 
     Raises:
         SoulsGraphError: if the file is unreadable.

@@ -54,7 +54,7 @@ class Kept:
     now: Flags
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts, their difference as a rate, and how many episodes ended otherwise."""
+        """Return the counts, their difference as a rate, and how many episodes ended otherwise."""
         return {
             "wins_before": int(self.before.sum()),
             "wins_now": int(self.now.sum()),
@@ -63,7 +63,7 @@ class Kept:
         }
 
     def line(self) -> str:
-        """Say it for the terminal."""
+        """Return it as a line for the terminal."""
         found, episodes = self.to_dict(), len(self.now)
         return (
             f"own versions of {self.domain}, kept in the library: {found['wins_before']}/{episodes} before what came "
@@ -93,7 +93,7 @@ class Retention:
         return rates
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values for JSON; None where a measure is not defined."""
+        """Return everything as plain values for JSON; None where a measure is not defined."""
         chance = self.chance_wins / self.episodes
         return {
             "domains": list(self.domains),
@@ -109,7 +109,7 @@ class Retention:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give one row a cell: after which domain, in which, the wins and their interval."""
+        """Return one row a cell: after which domain, in which, the wins and their interval."""
         after = ("nothing (chance)", *self.domains)
         counts = np.vstack([self.chance_wins, self.wins]).tolist()
         return [
@@ -123,7 +123,7 @@ class Retention:
         ]
 
     def to_rich(self) -> Table:
-        """Give the matrix for the terminal."""
+        """Return the matrix for the terminal."""
         after = ("nothing (chance)", *self.domains)
         counts = np.vstack([self.chance_wins, self.wins]).tolist()
         rows = [
@@ -133,7 +133,7 @@ class Retention:
         return text_table("Wins after training on (row) in (column)", ("after", *self.domains), rows)
 
     def lines(self) -> list[str]:
-        """Say the measures in points of win rate."""
+        """Return the measures in points of win rate."""
         chance = self.chance_wins / self.episodes
         lost = ", ".join(
             f"{name} {100 * value:+.1f}" for name, value in zip(self.domains, forgetting(self.matrix), strict=True)
@@ -148,7 +148,7 @@ class Retention:
 
 
 def judge_retention(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> Retention:
-    """Judge every domain of the run's chain after each, from the same evaluation seeds, and write the results.
+    """Evaluate every domain of the run's chain after each, from the same evaluation seeds, and write the results.
 
     Raises:
         SoulsGraphError: if the run was not adapted to another scenario yet.

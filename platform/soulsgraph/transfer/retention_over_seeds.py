@@ -29,7 +29,7 @@ def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
 
 
 def win_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
-    """Give the win rate after each domain in each, in percent."""
+    """Return the win rate after each domain in each, in percent."""
     by_seed = [{"seed": seed, **row} for seed, retention in found.items() for row in retention.rows()]
     summary = []
     for cell in dict.fromkeys((row["after"], row["domain"]) for row in by_seed):
@@ -40,7 +40,7 @@ def win_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
 
 
 def measures_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
-    """Give transfer, forgetting and what the old versions keep; a seed without a measure is shown so."""
+    """Return transfer, forgetting and what the old versions keep; a seed without a measure is shown so."""
     by_seed: list[dict[str, Any]] = [
         {"seed": seed, "measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
         for seed, retention in found.items()

@@ -62,7 +62,7 @@ class Verdict:
 
 
 def recommend(evidence: Mapping[str, Evidence]) -> dict[str, Verdict]:
-    """Judge every skill by itself."""
+    """Evaluate every skill by itself."""
     return {skill: _judge(skill, found) for skill, found in evidence.items()}
 
 

@@ -53,7 +53,7 @@ def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
 
 
 def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
-    """Give the versions that play after a domain and were trained in it, in training order."""
+    """Return the versions that play after a domain and were trained in it, in training order."""
     order, library = run.plan.skill_graph.order, run.library
     cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
     return tuple(card for card in cards if card.training.scenario == domain)
@@ -92,13 +92,13 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
 
 
 def _versions_before(run: RunFolder, domain: str) -> dict[str, int]:
-    """Give the versions that came into the domain; none where the run began in it."""
+    """Return the versions that came into the domain; none where the run began in it."""
     before = domain_chain(run, domain)[:-1]
     return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
 
 
 def _checkpoint_folder(run: RunFolder, card: SkillCard) -> Path:
-    """Give the folder of the checkpoints of the stage that made a version."""
+    """Return the folder of the checkpoints of the stage that made a version."""
     if card.parent is None:
         return run.path / "curves" / card.skill
     name = f"{card.skill}@{slug(card.training.scenario)}"

@@ -29,7 +29,7 @@ class TrainingTransfer:
         return None if self.alone is None else training_forward_transfer(self.curve.area, self.alone.area)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         curves = {"": self.curve, "alone_": self.alone}
         areas = {f"{name}area": curve.area if curve else None for name, curve in curves.items()}
         points = {
@@ -40,7 +40,7 @@ class TrainingTransfer:
         return {"forward_transfer": self.forward_transfer, **areas, "missing": missing, **points}
 
     def line(self) -> str:
-        """Say it for the terminal."""
+        """Return it as a line for the terminal."""
         begin = f"forward transfer while training in {self.domain} (Continual World): "
         if self.alone is None:
             return f"{begin}missing, for nothing was trained there from scratch; train it with: {self.remedy}"

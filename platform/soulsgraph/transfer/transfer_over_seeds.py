@@ -53,7 +53,7 @@ def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTa
 
 
 def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
-    """Give the whole agent's win rates in both domains with each skill replaced, in percent."""
+    """Return the whole agent's win rates in both domains with each skill replaced, in percent."""
     by_seed = [{"seed": seed, **row} for seed, report in reports.items() for row in report.to_dict()["win_rates"]]
     summary = [
         {**dict(zip(_SETTING, setting, strict=True)), "seeds": len(rows)}

@@ -45,7 +45,7 @@ def check_values(network: FrozenNetwork, played: Episodes, numbers: DQNHyperpara
 
 @njit(cache=True)
 def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles, beyond: Doubles) -> Doubles:
-    """Give the discounted return from each decision (m,) to the end of its episode.
+    """Return the discounted return from each decision (m,) to the end of its episode.
 
     Decisions are in order of episode and time; `beyond` (episodes,) is worth after an episode's end.
     """

@@ -17,7 +17,7 @@ Stepped = tuple[Any, float, bool, bool, Info]
 
 
 def dict_space(env: AnyEnv, *keys: str) -> Dict:
-    """Give the environment's dictionary space.
+    """Return the environment's dictionary space.
 
     Raises:
         OptionError: if it is none, or lacks one of `keys`.
@@ -30,13 +30,13 @@ def dict_space(env: AnyEnv, *keys: str) -> Dict:
 
 
 def with_numbers(space: Dict, like: str, **lowest: float) -> Dict:
-    """Give the space with more numbers in it, shaped like the one at `like`, from `lowest` to infinity."""
+    """Return the space with more numbers in it, shaped like the one at `like`, from `lowest` to infinity."""
     shape = space[like].shape
     return Dict({**space.spaces, **{name: Box(low, np.inf, shape, np.float32) for name, low in lowest.items()}})
 
 
 def number(value: Any) -> float:
-    """Give an observed number, of shape () or (1,)."""
+    """Return an observed number, of shape () or (1,)."""
     return float(np.asarray(value).reshape(()))
 
 
@@ -58,7 +58,7 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = Dict({**space.spaces, **unit})
 
     def observation(self, observation: Any) -> Any:
-        """Give the observation with its numbers scaled; one outside its range is cut to it."""
+        """Return the observation with its numbers scaled; one outside its range is cut to it."""
         return {**observation, **{key: self._unit(key, observation[key]) for key in self._numbers}}
 
     def _unit(self, key: str, value: Any) -> Any:

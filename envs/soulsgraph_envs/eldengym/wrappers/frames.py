@@ -42,13 +42,13 @@ class _FrameWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = Dict({**whole.spaces, str(key): shown}) if isinstance(whole, Dict) else shown
 
     def observation(self, observation: Any) -> Any:
-        """Give the observation with its picture replaced."""
+        """Return the observation with its picture replaced."""
         if self._key is None:
             return self.picture(observation)
         return {**observation, self._key: self.picture(observation[self._key])}
 
     def picture(self, frame: Frame) -> Frame:
-        """Give what stands in the picture's place."""
+        """Return what stands in the picture's place."""
         raise NotImplementedError
 
 
@@ -62,7 +62,7 @@ class DictResizeFrame(_FrameWrapper):
         super().__init__(env, frame_key, lambda shape: (height, width, shape[2]))
 
     def picture(self, frame: Frame) -> Frame:
-        """Give the picture scaled, (height, width, channels)."""
+        """Return the picture scaled, (height, width, channels)."""
         return scaled(frame, self._size)
 
 
@@ -73,7 +73,7 @@ class DictGrayscaleFrame(_FrameWrapper):
         super().__init__(env, frame_key, lambda shape: (*shape[:2], 1))
 
     def picture(self, frame: Frame) -> Frame:
-        """Give the brightness."""
+        """Return the brightness."""
         return (frame @ _BRIGHTNESS).astype(np.uint8)[..., None]
 
 
@@ -91,7 +91,7 @@ class DictFrameStack(_FrameWrapper):
         return super().reset(seed=seed, options=options)
 
     def picture(self, frame: Frame) -> Frame:
-        """Give the stack, the latest picture last."""
+        """Return the stack, the latest picture last."""
         self._frames.append(frame)
         while len(self._frames) < (self._frames.maxlen or 0):
             self._frames.append(frame)

@@ -22,7 +22,7 @@ _SEEDS = 2**63
 
 
 def checked_phase(phase: int) -> int:
-    """Give a phase as 1 or 2; raise `InvalidGameSettings` for another."""
+    """Return a phase as 1 or 2; raise `InvalidGameSettings` for another."""
     if phase not in (1, 2):
         raise InvalidGameSettings(f"phase: expected 1 or 2, found {phase!r}: choose one.")
     return int(phase)
@@ -59,12 +59,12 @@ class BossEnv(SoulsEnv):
 
     @property
     def obs(self) -> Any:
-        """Give the observation of the present state: SoulsGym's dictionary."""
+        """Return the observation of the present state: SoulsGym's dictionary."""
         return self._observer.observe(self._present)
 
     @property
     def info(self) -> dict[str, Any]:
-        """Give the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
+        """Return the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
         allowed = self.current_valid_actions()
         mask = np.zeros(len(ACTIONS), np.bool_)
         mask[allowed] = True

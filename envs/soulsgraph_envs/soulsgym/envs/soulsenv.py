@@ -107,17 +107,17 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     @staticmethod
     @abstractmethod
     def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
-        """Give the reward of going from one state to another."""
+        """Return the reward of going from one state to another."""
 
     @property
     @abstractmethod
     def obs(self) -> Any:
-        """Give the observation of the present state."""
+        """Return the observation of the present state."""
 
     @property
     @abstractmethod
     def info(self) -> dict[str, Any]:
-        """Give the info of the present state."""
+        """Return the info of the present state."""
 
     @property
     def game_state(self) -> GameState:
@@ -223,7 +223,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             self._lock_on()
 
     def _apply_action(self, action: int) -> Control:
-        """Give the keys of an action; none while the player cannot begin it, as the game would queue it."""
+        """Return the keys of an action; none while the player cannot begin it, as the game would queue it."""
         return ACTIONS[action] if action in self.current_valid_actions() else Control.NONE
 
     def _lock_on(self, target_pose: Floats | None = None) -> None:

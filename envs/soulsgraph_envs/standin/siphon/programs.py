@@ -16,13 +16,13 @@ from soulsgraph_envs.errors import GameError
 def run_program(
     program: Sequence[str], folder: str, timeout_s: float, capture: bool, at_end: Callable[[Callable[[], None]], object]
 ) -> dict[str, Any]:
-    """Run a program to its end, without a shell, and give the values of ExecuteCommand's answer.
+    """Run a program to its end, without a shell, and return the values of ExecuteCommand's answer.
 
     `at_end` takes what is to be done when nobody waits for the answer any more: the program is killed,
     with the programs that it started.
 
     Raises:
-        GameError: if it does not end in time; 0 waits for ever.
+        GameError: if it does not end in time; 0 waits forever.
         OSError: if it cannot be started.
     """
     output = subprocess.PIPE if capture else subprocess.DEVNULL

@@ -45,17 +45,17 @@ class Recording:
 
     @property
     def running(self) -> bool:
-        """Tell whether it records."""
+        """Return whether it records."""
         return self._thread.is_alive()
 
     @property
     def elapsed_s(self) -> float:
-        """Give how long it has recorded."""
+        """Return how long it has recorded."""
         return (self._ended or time.monotonic()) - self._begun
 
     @property
     def mean_ms(self) -> float:
-        """Give the mean time that a frame took."""
+        """Return the mean time that a frame took."""
         return self._sum_ms / max(self.frames, 1)
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ class Recording:
             self._stop.wait(max(due - time.monotonic(), 0.0))
 
     def _take(self) -> tuple[Bgra, list[float], list[int], list[float]]:
-        """Give frame, attributes, columns of the keys that are down, and the moments in between."""
+        """Return frame, attributes, columns of the keys that are down, and the moments in between."""
         moments = [time.perf_counter()]
         frame = self._sources.capture()
         moments.append(time.perf_counter())
@@ -130,7 +130,7 @@ class Recordings:
         return session
 
     def session(self, session: str) -> Recording:
-        """Give a recording; raises `UnknownNameError` if there is none of that id."""
+        """Return a recording; raises `UnknownNameError` if there is none of that id."""
         if session not in self._sessions:
             raise UnknownNameError("recording", session, self._sessions)
         return self._sessions[session]
@@ -148,7 +148,7 @@ class Recordings:
         return recording
 
     def pieces(self, session: str) -> Iterator[Mapping[str, Any]]:
-        """Give the file of a recording that was stopped, in pieces as DownloadRecording's chunks have them."""
+        """Return the file of a recording that was stopped, in pieces as DownloadRecording's chunks have them."""
         recording = self.session(session)
         if recording.running:
             raise GameError(f"recording {session}: expected it stopped, found it running; stop it first.")
@@ -201,7 +201,7 @@ class RecordingTable:
         self._rows, self.last_ms = self._rows + 1, parts[-1] * 1000.0
 
     def map_keys(self, keys: Sequence[str]) -> None:
-        """Say which key each column of `inputs` is of."""
+        """Return which key each column of `inputs` is of."""
         if self._rows:
             self._file["inputs"].attrs["key_mapping"] = list(keys[:KEY_COLUMNS])
 

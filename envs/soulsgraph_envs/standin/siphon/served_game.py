@@ -45,12 +45,12 @@ class ServedGame:
 
     @property
     def configured(self) -> bool:
-        """Tell whether a client has named the process."""
+        """Return whether a client has named the process."""
         return bool(self.process_name)
 
     @property
     def pid(self) -> int:
-        """Give the id of the process that is read; 0 before `attach`, and when it has ended."""
+        """Return the id of the process that is read; 0 before `attach`, and when it has ended."""
         return self._reader.pid if self._reader is not None and self._reader.running() else 0
 
     def configure(self, process_name: str, attributes: Mapping[str, Attribute]) -> None:
@@ -75,7 +75,7 @@ class ServedGame:
             self._attributes |= attributes
 
     def attach(self) -> int:
-        """Find the process and every pattern in it; give its id.
+        """Find the process and every pattern in it; return its id.
 
         Raises:
             LinkError: if it does not run, is another than was named, or may not be looked into.
@@ -147,7 +147,7 @@ class ServedGame:
         return reader.follow(self._start(name, attribute, reader), attribute.offsets)
 
     def _start(self, name: str, attribute: Attribute, reader: Reader) -> int:
-        """Give the address that an attribute's chain starts from, read anew each time."""
+        """Return the address that an attribute's chain starts from, read anew each time."""
         if attribute.method == "module":
             return self._module.base
         matches = self._matches.get(attribute.pattern)

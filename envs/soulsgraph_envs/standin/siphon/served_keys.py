@@ -104,7 +104,7 @@ _WORD = 4
 
 
 def connected_clients(port: int) -> frozenset[str]:
-    """Give (address, port) of every client that has a connection to a local port, spelt as by `client_name`."""
+    """Return (address, port) of every client that has a connection to a local port, spelt as by `client_name`."""
     found = set()
     for table in _TABLES:
         lines = table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []

@@ -53,7 +53,7 @@ class ServedWindow:
 
     @property
     def title(self) -> str:
-        """Give the window's title; empty before `open`."""
+        """Return the window's title; empty before `open`."""
         return self._window.title if self._window is not None else ""
 
     def focus(self) -> None:
@@ -62,7 +62,7 @@ class ServedWindow:
             self._opened().focus()
 
     def focused(self) -> bool:
-        """Tell whether keys reach it; not if it was not opened or is gone."""
+        """Return whether keys reach it; not if it was not opened or is gone."""
         with self._lock:
             try:
                 return self._window is not None and self._window.focused()
@@ -102,14 +102,14 @@ class ServedWindow:
 
 
 class FrameStreams:
-    """Give streams of pictures, a few at once."""
+    """Return streams of pictures, a few at once."""
 
     def __init__(self, capture: Callable[[], Bgra]) -> None:
         self._capture = capture
         self._free = threading.Semaphore(_MOST_STREAMS)
 
     def stream(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Give the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), for as long as they are `wanted`.
+        """Return the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), for as long as they are `wanted`.
 
         Raises:
             GameError: for another kind, too many streams, or a window that cannot be photographed.

@@ -40,7 +40,7 @@ class Parts:
 
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
-    """Give a call's values as its answer, and a failure as Siphon does: no success, and why."""
+    """Return a call's values as its answer, and a failure as Siphon does: no success, and why."""
     answer = ANSWERS[method.__name__]
 
     @wraps(method)
@@ -91,7 +91,7 @@ class SiphonService(service.SiphonServiceServicer):
 
     @_answers
     def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
-        """Tell what is initialized; the input only while keys reach the window."""
+        """Return what is initialized; the input only while keys reach the window."""
         return {
             "message": SERVER_NAME,
             "config_set": self._parts.game.configured,
@@ -190,7 +190,7 @@ class SiphonService(service.SiphonServiceServicer):
 
     @_answers
     def GetRecordingStatus(self, request: Any, context: Any) -> dict[str, Any]:
-        """Tell how far a recording is."""
+        """Return how far a recording is."""
         recording = self._parts.recordings.session(request.session_id)
         return {
             "message": recording.failure or recording.file.name,

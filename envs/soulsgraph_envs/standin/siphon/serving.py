@@ -92,7 +92,7 @@ DEFAULT_SERVING = Serving()
 
 
 def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
-    """Give the settings with which the other commands reach a server that listens at `address`."""
+    """Return the settings with which the other commands reach a server that listens at `address`."""
     return GameSettings(
         driver="siphon",
         map=address_map,
@@ -120,7 +120,7 @@ class LastingStandIn:
         self._process = StandInProcess(options)
 
     def pid(self) -> int:
-        """Give the id of the stand-in that runs."""
+        """Return the id of the stand-in that runs."""
         with self._lock:
             if not self._process.running:
                 self._process.close()

@@ -33,7 +33,7 @@ class _Iudex(BossEnv):
 
     @staticmethod
     def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
-        """Give SoulsGym's reward; the middle of its arena is (139, 596)."""
+        """Return SoulsGym's reward; the middle of its arena is (139, 596)."""
         return fight_reward(game_state, next_game_state, _FIGHT.reward_centre_m)
 
 
@@ -95,7 +95,7 @@ class IudexImgEnv(IudexEnv):
 
     @property
     def info(self) -> dict[str, Any]:
-        """Give the actions the player can begin, and `boss_hp`, which a picture hardly tells."""
+        """Return the actions the player can begin, and `boss_hp`, which a picture hardly tells."""
         return {**super().info, "boss_hp": self._present.boss_hp}
 
 
