@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from soulsgraph.evaluation import Setting, make_agent
-from soulsgraph.judging import evaluation_seeds
+from soulsgraph.evaluation import Setting, evaluation_seeds, make_agent
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.games import make_game
 

@@ -1,1 +1,1 @@
-"""Plan, train, judge and adapt agents made of skills."""
+"""Plan, train, evaluate and adapt agents made of skills."""

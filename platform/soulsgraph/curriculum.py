@@ -1,4 +1,4 @@
-"""The main job: train every skill in graph order, then judge the composed agent."""
+"""The main job: train every skill in graph order, then evaluate the composed agent."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import time
 from rich.console import Console
 
 from soulsgraph.domains import finished_version
-from soulsgraph.evaluation import EVALUATION_SEED, allowed_rows, judge_rows, win_rate
+from soulsgraph.evaluation import (
+    EVALUATION_SEED,
+    allowed_rows,
+    check_evaluation,
+    evaluate_rows,
+    evaluation_seeds,
+    win_rate,
+)
 from soulsgraph.files import write_json
-from soulsgraph.judging import check_judging, evaluation_seeds
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.reports.parquet import write_episodes, write_rows
@@ -42,17 +48,17 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
     return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
 
 
-def judge_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
+def evaluate_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
-    check_judging(seed, episodes)
+    check_evaluation(seed, episodes)
     with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
-        judged = judge_rows(run, episodes, seed, Counting(progress))
+        evaluated = evaluate_rows(run, episodes, seed, Counting(progress))
     table = WinRateTable(
         f"Win rates, {run.plan.scenario}, {episodes} episodes a row",
-        tuple(win_rate(row, played, run.plan) for row, played in judged.items()),
+        tuple(win_rate(row, played, run.plan) for row, played in evaluated.items()),
     )
     terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
-    settings = {row.label: played for row, played in judged.items()}
+    settings = {row.label: played for row, played in evaluated.items()}
     write_episodes(run.results("episodes"), settings, terms, evaluation_seeds(seed, episodes))
     write_rows(run.results("table"), [row.to_dict() for row in table.rows])
     write_json(run.path / "results" / "table.json", table.to_dict())

@@ -15,8 +15,8 @@ import numpy as np
 import ray
 
 from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint, save_checkpoint
+from soulsgraph.evaluation import evaluation_seeds
 from soulsgraph.intervals import mean_interval
-from soulsgraph.judging import evaluation_seeds
 from soulsgraph_clusters.placement import beside_driver
 from soulsgraph_envs.games import make_game
 from soulsgraph_policies.agent import Agent

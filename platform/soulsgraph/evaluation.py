@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from soulsgraph.domains import training_command, version_in_play
 from soulsgraph.files import write_json
-from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
-from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.provenance import source_commit
-from soulsgraph.real_time_play import PlayedGame, play_in_games
 from soulsgraph.reports.parquet import write_episodes, write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
@@ -21,10 +23,13 @@ from soulsgraph.table_1 import TABLE_1, Row
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.games import check_games, make_game, open_live_game
+from soulsgraph_envs.live.clock import stoppable
+from soulsgraph_envs.live.cycle_timer import CycleReport
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_envs.streams import Seeds
+from soulsgraph_envs.streams import Seeds, derive_seeds, episode_seeds
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.artifact import Artifact, SkillCard
 
@@ -34,7 +39,7 @@ EVALUATION_SEED = 1_000_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What is judged: a scenario and start, the skill versions that play, the skills randomised."""
+    """What is evaluated: a scenario and start, the skill versions that play, the skills randomised."""
 
     scenario: str
     trained_on: str
@@ -103,14 +108,6 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
         skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills if skill.name in artifacts
     }
     return Agent(scenario, skills, networks, dict.fromkeys(setting.randomize, "random"))
-
-
-def judge(
-    run: RunFolder, setting: Setting, episodes: int, seed: int, on_finished: OnFinished | None = None
-) -> Episodes:
-    """Play a setting's evaluation episodes and give them in the order of their seeds."""
-    seeds = evaluation_seeds(seed, episodes)
-    return play_agent(make_agent(run, setting), seeds, on_finished)
 
 
 @dataclass(frozen=True)
@@ -208,7 +205,7 @@ def evaluate(
     if games:
         played, reports = play_in_games(agent, seeds, games, on_finished)
     else:
-        played, reports = play_agent(agent, seeds, on_finished), ()
+        played, reports = play(agent, seeds, on_finished), ()
     return Evaluation(origin, agent.skills[-1].reward.names, seeds, played, reports)
 
 
@@ -236,14 +233,125 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
     return tuple(rows)
 
 
-def judge_rows(
+def evaluate_rows(
     run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, on_finished: OnFinished | None = None
 ) -> Mapping[Row, Episodes]:
     """Evaluate every row that the run allows, each on the same evaluation seeds."""
-    return {row: judge(run, setting, episodes, seed, on_finished) for row, setting in allowed_rows(run)}
+    return {
+        row: evaluate(run, setting, episodes, seed, on_finished=on_finished).episodes
+        for row, setting in allowed_rows(run)
+    }
 
 
 def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:
-    """Return a judged row for the table; the paper's figure stands beside it on the paper's scenario only."""
+    """Return a evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
     return WinRate(row.label, int(episodes.won.sum()), len(episodes), papers)
+
+
+#: Told how many episodes ended since it was last called.
+OnFinished = Callable[[int], None]
+
+#: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
+LANES = 256
+
+_EVALUATION_STREAM = 20
+
+
+def check_evaluation(seed: int, episodes: int) -> None:
+    """Refuse a seed or a number of evaluation episodes out of range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
+    check_range("episodes", episodes, 1, 1_000_000)
+    check_range("seed", seed, 0, 2**63 - 1)
+
+
+def evaluation_seeds(seed: int, episodes: int) -> Seeds:
+    """Return the seeds of `episodes` evaluation episodes, disjoint from every training stream.
+
+    Raises:
+        SoulsGraphError: if there is no episode, or the seed is out of range.
+    """
+    check_evaluation(seed, episodes)
+    return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
+
+
+def play(
+    agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
+) -> Episodes:
+    """Play one episode a seed in the simulator and return them in the order of the seeds."""
+    rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
+    return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """How one game went: its timing, episodes that were lost and played again, animations no data name."""
+
+    timing: CycleReport
+    replays: int
+    unknown_animations: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "timing": self.timing.to_dict(),
+            "replays": self.replays,
+            "unknown_animations": dict(self.unknown_animations),
+        }
+
+    def __str__(self) -> str:
+        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
+        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
+
+
+def play_in_games(
+    agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
+) -> tuple[Episodes, tuple[PlayedGame, ...]]:
+    """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
+
+    Raises:
+        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
+    """
+    check_games(games)
+    _warm_up(agent)
+    stop, lock = threading.Event(), threading.Lock()
+
+    def finished(count: int) -> None:
+        with lock:
+            if on_finished:
+                on_finished(count)
+
+    shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        playing = [
+            pool.submit(_play, agent, share, settings, stop, finished)
+            for share, settings in zip(shares, games, strict=False)
+        ]
+        try:
+            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        finally:
+            stop.set()
+    parts, reports = zip(*(future.result() for future in playing), strict=True)
+    return Episodes.join(parts), reports
+
+
+def _warm_up(agent: Agent) -> None:
+    """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
+
+
+def _play(
+    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
+) -> tuple[Episodes, PlayedGame]:
+    game = open_live_game(settings, stoppable(stop))
+    try:
+        rollout = agent.rollout(game)
+        episodes = rollout.play(seeds, finished)
+        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
+    finally:
+        game.close()

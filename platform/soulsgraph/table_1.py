@@ -1,4 +1,4 @@
-"""The rows of the paper's Table 1, as settings that can be judged."""
+"""The rows of the paper's Table 1, as settings that can be evaluated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from soulsgraph_envs.skills import END_TO_END
 
 @dataclass(frozen=True)
 class Row:
-    """One setting: where it is judged, what was trained for it, which skills are replaced by random."""
+    """One setting: where it is evaluated, what was trained for it, which skills are replaced by random."""
 
     label: str
     part: str

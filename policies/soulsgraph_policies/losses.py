@@ -47,8 +47,8 @@ def minibatch_loss(module: QNetworkModule, batch: TensorBatch, hyperparameters: 
 def _targets(module: QNetworkModule, batch: TensorBatch, rows: Tensor, double: bool) -> Tensor:
     """Return (n, quantiles); with `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4)."""
     following = module.target_quantiles(batch.next_observations)
-    judge = module.quantiles(batch.next_observations) if double else following
-    choices = judge.mean(dim=2).argmax(dim=1)
+    online = module.quantiles(batch.next_observations) if double else following
+    choices = online.mean(dim=2).argmax(dim=1)
     return batch.rewards[:, None] + batch.discounts[:, None] * following[rows, choices]
 
 

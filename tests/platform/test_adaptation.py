@@ -16,11 +16,11 @@ from soulsgraph.domains import (
     predecessors,
     version_in_play,
 )
-from soulsgraph.evaluation import Setting, judge
+from soulsgraph.evaluation import Setting, evaluate
 from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.retention import judge_retention
+from soulsgraph.transfer.retention import measure_retention
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -83,12 +83,12 @@ def test_a_skill_is_adapted_again_once_another_version_plays_upstream(run):
 
 
 def test_earlier_versions_play_exactly_as_before_an_adaptation(run):
-    before = judge(run, Setting(HOME, HOME), 10, 3)
+    before = evaluate(run, Setting(HOME, HOME), 10, 3).episodes
     adapt(run, SECOND, SKILL_NAMES)
-    after = judge(run, Setting(HOME, HOME), 10, 3)
+    after = evaluate(run, Setting(HOME, HOME), 10, 3).episodes
     for name, values in vars(before).items():
         np.testing.assert_array_equal(values, getattr(after, name))
-    adapted = judge(run, Setting(HOME, SECOND), 10, 3)
+    adapted = evaluate(run, Setting(HOME, SECOND), 10, 3).episodes
     assert not np.array_equal(before.terms, adapted.terms), "the adapted versions are others"
 
 
@@ -160,7 +160,7 @@ def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkey
     assert "stopped" in capsys.readouterr().err
     assert domain_chain(run) == (HOME,)
     with pytest.raises(SoulsGraphError, match="adapt it first"):
-        judge_retention(run, 5, display="silent")
+        measure_retention(run, 5, display="silent")
 
 
 def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):

@@ -12,7 +12,7 @@ from soulsgraph.reports.bands import (
     Band,
     fine_tuning_gain,
     gain_share,
-    judge_reproduction,
+    verdicts_of,
 )
 from soulsgraph.reports.reproduction_records import Reproduction
 from soulsgraph.table_1 import TABLE_1
@@ -33,7 +33,7 @@ def _reproduction(percents, preset="paper", measures=()):
 
 
 def _verdicts(reproduction):
-    return {verdict.subject: verdict for verdict in judge_reproduction(reproduction)}
+    return {verdict.subject: verdict for verdict in verdicts_of(reproduction)}
 
 
 def test_every_row_of_table_1_has_a_band_that_holds_the_papers_figure():
@@ -137,7 +137,7 @@ def test_the_oracle_is_judged_in_every_fight_and_the_restricted_one_where_the_ba
 
 
 def test_what_was_not_recorded_is_told_as_not_measured():
-    verdicts = judge_reproduction(_reproduction({BOTH: [40]}))
+    verdicts = verdicts_of(_reproduction({BOTH: [40]}))
     undecided = [verdict for verdict in verdicts if verdict.subject != BOTH]
     assert len(undecided) == len(ROW_BANDS) - 1 + 3 + 3 + 1 + 3
     assert {(verdict.found, verdict.inside) for verdict in undecided} == {("not measured", None)}

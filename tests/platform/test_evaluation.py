@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from soulsgraph.cli.main import main
-from soulsgraph.evaluation import Setting, evaluate
-from soulsgraph.judging import evaluation_seeds
+from soulsgraph.evaluation import Setting, evaluate, evaluation_seeds
 from soulsgraph.plan import Plan
 from soulsgraph.provenance import source_commit
 from soulsgraph.reports.parquet import read_rows
@@ -82,8 +81,8 @@ def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypa
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.real_time_play.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.real_time_play.open_live_game", lambda settings, clock: FakeTable().game)
+    monkeypatch.setattr("soulsgraph.evaluation.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.evaluation.open_live_game", lambda settings, clock: FakeTable().game)
     randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
     setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
     evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)

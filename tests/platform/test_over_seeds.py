@@ -1,4 +1,4 @@
-"""Several training seeds: each judged by itself, paired, never pooled."""
+"""Several training seeds: each evaluated by itself, paired, never pooled."""
 
 import json
 from dataclasses import replace

@@ -13,7 +13,7 @@ from soulsgraph.reproduction.display import units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
 from soulsgraph.reproduction.protocol import Protocol, Unit
-from soulsgraph.reproduction.rows import REFERENCES, judge_references
+from soulsgraph.reproduction.rows import REFERENCES, evaluate_references
 from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, CONFIRMING, REPORTING, evaluation_seed
 from soulsgraph.reproduction.supervision import Noticeboard, Standing
 from soulsgraph.reproduction.table import seed_tables
@@ -225,7 +225,7 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
 
 
 def test_references_are_both_oracles_in_every_fight():
-    rows = judge_references(20)
+    rows = evaluate_references(20)
     assert len(rows) == REFERENCES
     assert {(row["scenario"], row["start"]) for row in rows} == {
         ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")
@@ -261,6 +261,6 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
 
 
 def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
-    judged = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, CONFIRMING, range(5))}
-    assert len(judged) == 5
+    evaluated = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, CONFIRMING, range(5))}
+    assert len(evaluated) == 5
     assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

@@ -15,7 +15,7 @@ from soulsgraph.transfer.continual_measures import (
     isolated_forgetting,
     zero_shot_forward_transfer,
 )
-from soulsgraph.transfer.retention import Kept, judge_retention
+from soulsgraph.transfer.retention import Kept, measure_retention
 from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_envs.errors import SoulsGraphError
@@ -59,10 +59,10 @@ def test_a_domain_never_won_neither_forgets_nor_gains():
 def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     with pytest.raises(SoulsGraphError, match="adapt it first: soulsgraph adapt"):
-        judge_retention(run, 5, display="silent")
+        measure_retention(run, 5, display="silent")
     for scenario in ("iudex-phase2", "vordt"):
         pretend_training(run, adaptation_stages(run, scenario, ("dodge", "heal_attack")))
-    retention = judge_retention(run, 5, display="silent")
+    retention = measure_retention(run, 5, display="silent")
     assert retention.domains == ("iudex-phase1", "iudex-phase2", "vordt")
     assert retention.wins.shape == (3, 3)
     assert len(read_rows(run.results("retention"))) == 12

@@ -9,7 +9,7 @@ import pytest
 from soulsgraph.adaptation import adaptation_stages
 from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint
 from soulsgraph.curves import evaluate_checkpoints
-from soulsgraph.evaluation import judge_rows
+from soulsgraph.evaluation import evaluate_rows
 from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
@@ -128,7 +128,7 @@ def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
         train_with_stable_baselines(run, stage)
     baseline = begin(tmp_path / "baseline", "end-to-end")
     train_with_stable_baselines(baseline, baseline.plan.stages()[0])
-    rows = {row.label: len(episodes) for part in (run, baseline) for row, episodes in judge_rows(part, 5).items()}
+    rows = {row.label: len(episodes) for part in (run, baseline) for row, episodes in evaluate_rows(part, 5).items()}
     assert len(rows) == 8, "every row of Table 1"
     assert set(rows.values()) == {5}
     versions = {name: run.library.versions(name) for name in SKILL_NAMES}

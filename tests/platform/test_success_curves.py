@@ -5,7 +5,7 @@ import pytest
 
 from soulsgraph.adaptation import adaptation_stages
 from soulsgraph.curve_checkpoints import checkpoint_files, save_checkpoint
-from soulsgraph.evaluation import Setting, judge
+from soulsgraph.evaluation import Setting, evaluate
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.branches import SCRATCH, arm_path
 from soulsgraph.transfer.continual_measures import training_forward_transfer
@@ -46,7 +46,7 @@ def test_a_curve_goes_from_the_agent_that_came_in_to_the_one_that_was_made(run):
     assert [card.skill for card in domain_cards(run, SECOND)] == ["dodge", "heal_attack"]
     assert curve.steps.tolist() == [0.0, 400.0, 800.0]
     for point, after in ((0, HOME), (-1, SECOND)):
-        assert curve.rates[point] == judge(run, Setting(SECOND, after), POINT_EPISODES, SEED).won.mean()
+        assert curve.rates[point] == evaluate(run, Setting(SECOND, after), POINT_EPISODES, SEED).episodes.won.mean()
 
 
 def test_checkpoints_are_points_and_play_their_own_weights(run):

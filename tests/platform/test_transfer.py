@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.evaluation import Setting, judge
+from soulsgraph.evaluation import Setting, evaluate, evaluation_seeds
 from soulsgraph.files import slug
-from soulsgraph.judging import evaluation_seeds
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.transfer.controls import CONTROLS, controls_table, run_controls
@@ -37,17 +36,17 @@ def laboratory(run):
 
 def test_the_last_skills_own_task_is_the_whole_fight(run, laboratory):
     played = laboratory.play("heal_attack")
-    judged = judge(run, Setting(HOME, HOME), EPISODES, SEED)
-    np.testing.assert_array_equal(played.won, judged.won)
-    np.testing.assert_array_equal(played.lengths, judged.lengths)
-    np.testing.assert_array_equal(played.terms, judged.terms)
+    evaluated = evaluate(run, Setting(HOME, HOME), EPISODES, SEED).episodes
+    np.testing.assert_array_equal(played.won, evaluated.won)
+    np.testing.assert_array_equal(played.lengths, evaluated.lengths)
+    np.testing.assert_array_equal(played.terms, evaluated.terms)
 
 
 def test_a_random_stand_in_is_the_one_of_the_table(run, laboratory):
     played = laboratory.play("heal_attack", {"dodge": "random"})
-    judged = judge(run, Setting(HOME, HOME, randomize=("dodge",)), EPISODES, SEED)
-    np.testing.assert_array_equal(played.won, judged.won)
-    np.testing.assert_array_equal(played.lengths, judged.lengths)
+    evaluated = evaluate(run, Setting(HOME, HOME, randomize=("dodge",)), EPISODES, SEED).episodes
+    np.testing.assert_array_equal(played.won, evaluated.won)
+    np.testing.assert_array_equal(played.lengths, evaluated.lengths)
 
 
 def test_nobody_dies_where_a_skill_practised_without_dying(laboratory):

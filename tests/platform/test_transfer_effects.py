@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.judging import evaluation_seeds
+from soulsgraph.evaluation import evaluation_seeds
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments, outcomes
 from soulsgraph.transfer.rule import CERTAIN_ERRORS, Evidence, recommend
 from soulsgraph.transfer.trials import play_trial

@@ -12,7 +12,7 @@ from soulsgraph.interruption import Interrupted
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Protocol
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
-from soulsgraph.reproduction.work import Ending, do_references, follow, judge_endings
+from soulsgraph.reproduction.work import Ending, check_endings, do_references, follow
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.errors import SoulsGraphError
 
@@ -76,7 +76,7 @@ def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
     assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
     assert "its process died" in endings["dead"].failure
     with pytest.raises(ExceptionGroup, match=r"2 of 4 units failed: .*broken: met a defect") as caught:
-        judge_endings(Path("out"), endings)
+        check_endings(Path("out"), endings)
     (defect,) = caught.value.exceptions
     assert isinstance(defect, LookupError)
     assert "in break_down" in str(defect)
@@ -89,7 +89,7 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
     endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
     with pytest.raises(Interrupted, match="soulsgraph reproduce --resume --out out"):
-        judge_endings(Path("out"), endings)
+        check_endings(Path("out"), endings)
 
 
 def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
@@ -97,16 +97,16 @@ def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
     noticeboard, told = open_noticeboard(), Told()
     units = {"references": partial(ray.remote(num_cpus=1)(do_references).remote, folder.path, noticeboard)}
     endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))
-    assert told.endings == {"references": "stopped while judging; it is done anew."}
+    assert told.endings == {"references": "stopped during the evaluation; it is done anew."}
     assert endings["references"].stopped
     assert not (folder.path / "references.json").exists()
     assert not ray.get(noticeboard.read.remote())
 
 
 def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
-    judge_endings(Path("out"), {"a": Ending(), "b": Ending()})
+    check_endings(Path("out"), {"a": Ending(), "b": Ending()})
     with pytest.raises(SoulsGraphError, match="1 of 2 units failed: a: disk full"):
-        judge_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
+        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
 
 
 def test_no_more_units_are_at_work_than_there_are_processors():

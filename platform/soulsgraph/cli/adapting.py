@@ -11,11 +11,11 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import (
-    DEFAULT_JUDGING,
+    DEFAULT_EVALUATION,
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
     DEFAULT_TRANSFER,
-    JudgingOptions,
+    EvaluationOptions,
     OutputOptions,
     SessionOptions,
     TransferOptions,
@@ -81,7 +81,7 @@ def adapt(
 def transfer(
     folders: Runs,
     output: OutputOptions = DEFAULT_OUTPUT,
-    judging: TransferOptions = DEFAULT_TRANSFER,
+    evaluation: TransferOptions = DEFAULT_TRANSFER,
     controls: bool = False,
     out: Path | None = None,
 ) -> None:
@@ -96,8 +96,8 @@ def transfer(
     from soulsgraph.transfer.over_seeds import open_seeds
 
     runs, console = open_seeds(folders), make_console(output)
-    home = lasting_name(judging.home or next(iter(runs.values())).plan.scenario)
-    question = Question(home, lasting_name(judging.scenario), judging.episodes, judging.seed)
+    home = lasting_name(evaluation.home or next(iter(runs.values())).plan.scenario)
+    question = Question(home, lasting_name(evaluation.scenario), evaluation.episodes, evaluation.seed)
     if controls:
         plain: Any = _controls(runs, question, Printing(console, output, out))
     else:
@@ -111,7 +111,7 @@ def transfer(
 def recovery(
     folders: Runs,
     session: SessionOptions = DEFAULT_SESSION,
-    judging: TransferOptions = DEFAULT_TRANSFER,
+    evaluation: TransferOptions = DEFAULT_TRANSFER,
     budget: int = 80_000,
     out: Path | None = None,
 ) -> None:
@@ -129,8 +129,8 @@ def recovery(
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
-    home = judging.home and lasting_name(judging.home)
-    target = Target(lasting_name(judging.scenario), budget, judging.episodes, judging.seed, home)
+    home = evaluation.home and lasting_name(evaluation.home)
+    target = Target(lasting_name(evaluation.scenario), budget, evaluation.episodes, evaluation.seed, home)
     sources = {seed: check_target(run, target.scenario, target.after) for seed, run in runs.items()}
     check_ray(session)
     arms = {
@@ -156,7 +156,7 @@ def recovery(
 def retention(
     folders: Runs,
     output: OutputOptions = DEFAULT_OUTPUT,
-    judging: JudgingOptions = DEFAULT_JUDGING,
+    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
     out: Path | None = None,
 ) -> None:
     """Evaluate every scenario a run went through with the versions after each: transfer and forgetting.
@@ -167,7 +167,7 @@ def retention(
     """
     from soulsgraph.domains import domain_chain
     from soulsgraph.transfer.over_seeds import open_seeds
-    from soulsgraph.transfer.retention import judge_retention
+    from soulsgraph.transfer.retention import measure_retention
     from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 
     runs, console = open_seeds(folders), make_console(output)
@@ -175,7 +175,7 @@ def retention(
     check_chains({seed: domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
-            found[seed] = judge_retention(run, judging.episodes, judging.seed, display_of(output))
+            found[seed] = measure_retention(run, evaluation.episodes, evaluation.seed, display_of(output))
         if len(runs) > 1:
             console.print(f"seed {seed}", highlight=False)
         console.print(found[seed].to_rich())

@@ -12,10 +12,10 @@ from soulsgraph.advice import silence_advice
 from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
 from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.options import (
-    DEFAULT_JUDGING,
+    DEFAULT_EVALUATION,
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
-    JudgingOptions,
+    EvaluationOptions,
     OutputOptions,
     PlanOptions,
     SessionOptions,
@@ -77,7 +77,7 @@ def curriculum(
         watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
         console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
         train_stages(place, folder.plan.stages(), console)
-        _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)
+        _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
 
 
 @command
@@ -123,7 +123,7 @@ def baseline(
     run: Path = Path("runs/baseline"),
     resume: bool = False,
 ) -> None:
-    """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and judge it.
+    """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
 
     Args:
         run: Run folder to begin, or to go on with.
@@ -134,7 +134,7 @@ def baseline(
     folder = begin_or_resume(run, plan, resume, BASELINE_GRAPH)
     with workplace(folder, session) as place:
         train_stages(place, folder.plan.stages(), make_console(session))
-        _judge_and_show(folder, JudgingOptions(folder.plan.episodes), session, place.board)
+        _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
 
 
 @command
@@ -148,15 +148,15 @@ def evaluate(
     randomize: str = "",
     games: Path | None = None,
     out: Path | None = None,
-    judging: JudgingOptions = DEFAULT_JUDGING,
+    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
 ) -> None:
     """Evaluate one setting of a run's skills, greedily.
 
     Args:
         folder: Run folder with trained skills.
-        scenario: Scenario to judge in; the run's own if not given.
+        scenario: Scenario to evaluate in; the run's own if not given.
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
-        trained_on: Scenario whose skill versions play; by default the judged one's, where they exist.
+        trained_on: Scenario whose skill versions play; by default the evaluated one's, where they exist.
         randomize: Skills to replace by uniform chance, separated by commas.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
         out: Folder for evaluation.json, evaluation.parquet and episodes.parquet; earlier ones are replaced.
@@ -164,7 +164,7 @@ def evaluate(
     run = RunFolder.open(folder)
     if out is not None:
         check_writable(out)
-    judged = lasting_name(scenario or run.plan.scenario)
+    evaluated = lasting_name(scenario or run.plan.scenario)
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
     trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not was_trained_on(run, trained_on):
@@ -172,27 +172,27 @@ def evaluate(
             f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
             f"see {command_line('skills', folder)}."
         )
-    source = trained_on or (judged if was_trained_on(run, judged) else run.plan.scenario)
-    setting, lobby = Setting(judged, source, start, chance), () if games is None else load_games(games)
+    source = trained_on or (evaluated if was_trained_on(run, evaluated) else run.plan.scenario)
+    setting, lobby = Setting(evaluated, source, start, chance), () if games is None else load_games(games)
     with stage_progress(
-        "evaluate", judging.episodes, display_of(output) if lobby else "silent", unit="episodes"
+        "evaluate", evaluation.episodes, display_of(output) if lobby else "silent", unit="episodes"
     ) as progress:
-        evaluation = evaluate_setting(run, setting, judging.episodes, judging.seed, lobby, Counting(progress))
+        found = evaluate_setting(run, setting, evaluation.episodes, evaluation.seed, lobby, Counting(progress))
     if out is not None:
-        evaluation.save(out)
+        found.save(out)
     if output.json:
-        print_json(evaluation.to_dict())
+        print_json(found.to_dict())
         return
     console = make_console(output)
-    for line in evaluation.lines():
+    for line in found.lines():
         console.print(line, highlight=False, soft_wrap=True)
-    console.print(WinRateTable("", (evaluation.win_rate,)).to_rich())
-    means = evaluation.means
+    console.print(WinRateTable("", (found.win_rate,)).to_rich())
+    means = found.means
     console.print(
         f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
         f"{means['mean_seconds']:.1f} s"
     )
-    for number, report_of in enumerate(evaluation.games, 1):
+    for number, report_of in enumerate(found.games, 1):
         console.print(f"game {number}: {report_of}", highlight=False, soft_wrap=True)
     if out is not None:
         console.print(f"results in {out}", highlight=False, soft_wrap=True)
@@ -203,7 +203,7 @@ def evaluate(
 def table(
     folder: Annotated[Positional[Path], "RUN"],
     output: OutputOptions = DEFAULT_OUTPUT,
-    judging: JudgingOptions = DEFAULT_JUDGING,
+    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
 ) -> None:
     """Evaluate every row of the paper's Table 1 that the run's skills allow.
 
@@ -212,7 +212,7 @@ def table(
     """
     run = RunFolder.open(folder)
     with run.locked():
-        _judge_and_show(run, judging, output)
+        _evaluate_and_show(run, evaluation, output)
 
 
 @command
@@ -265,16 +265,18 @@ def bench(
         print_json(results)
 
 
-def _judge_and_show(run: RunFolder, judging: JudgingOptions, output: OutputOptions, board: object = None) -> None:
-    from soulsgraph.curriculum import judge_run, show_on_board
+def _evaluate_and_show(
+    run: RunFolder, evaluation: EvaluationOptions, output: OutputOptions, board: object = None
+) -> None:
+    from soulsgraph.curriculum import evaluate_run, show_on_board
     from soulsgraph.reports.tensorboard import Board
 
-    judged = judge_run(run, judging.episodes, judging.seed, display_of(output))
+    evaluated = evaluate_run(run, evaluation.episodes, evaluation.seed, display_of(output))
     if isinstance(board, Board):
-        show_on_board(board, run, judged)
+        show_on_board(board, run, evaluated)
     if output.json:
-        print_json(judged.to_dict())
+        print_json(evaluated.to_dict())
         return
     console = make_console(output)
-    console.print(judged.to_rich())
+    console.print(evaluated.to_rich())
     console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from soulsgraph.interruption import Interrupted, stopped, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import AccessError, WriteError
 
-_DESCRIPTION = "Train, compose, judge and adapt agents made of skills for Souls games."
+_DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
 _BAD_INPUT, _INTERRUPTED = 2, 130
 
 

@@ -127,8 +127,8 @@ class SessionOptions(OutputOptions):
 
 
 @dataclass(frozen=True)
-class JudgingOptions:
-    """How long an agent is judged, and on which episodes."""
+class EvaluationOptions:
+    """How long an agent is evaluated, and on which episodes."""
 
     episodes: int = 400
     """Evaluation episodes for each setting."""
@@ -138,7 +138,7 @@ class JudgingOptions:
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """Which scenario a run is taken to, and how it is judged there."""
+    """Which scenario a run is taken to, and how it is evaluated there."""
 
     scenario: str = "iudex-phase2"
     """Scenario to transfer to: a name or a TOML file."""
@@ -150,5 +150,5 @@ class TransferOptions:
     """Seed of the evaluation episodes, the same for every trial."""
 
 
-DEFAULT_JUDGING, DEFAULT_TRANSFER = JudgingOptions(), TransferOptions()
+DEFAULT_EVALUATION, DEFAULT_TRANSFER = EvaluationOptions(), TransferOptions()
 DEFAULT_OUTPUT, DEFAULT_SESSION = OutputOptions(), SessionOptions()

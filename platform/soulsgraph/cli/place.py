@@ -95,7 +95,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
-    # Imported here: judging needs neither, and both take seconds.
+    # Imported here: evaluation needs neither, and both take seconds.
     from soulsgraph.reports.tensorboard import Board
     from soulsgraph.training import Workplace
     from soulsgraph_clusters.session import LOCAL, chosen_address

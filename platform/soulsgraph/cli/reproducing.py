@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from soulsgraph.reports.attachments import Attachment
     from soulsgraph.reproduction.folder import ReproductionFolder
 
-#: The options of a protocol: what a new reproduction trains and judges.
+#: The options of a protocol: what a new reproduction trains and evaluates.
 ProtocolOptions = Annotated[
     Given,
     arg(

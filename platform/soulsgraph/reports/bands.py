@@ -46,7 +46,7 @@ class Band:
             return f"at most {high}{self.unit}"
         return f"at least {low}{self.unit}" if math.isinf(self.high) else f"{low}-{high}{self.unit}"
 
-    def judge(self, subject: str, value: float | None) -> Verdict:
+    def verdict(self, subject: str, value: float | None) -> Verdict:
         """Compare a value with it; None is one that was not measured."""
         if value is None:
             return Verdict(subject, self.text(), _NOT_MEASURED, None)
@@ -82,7 +82,7 @@ GAIN_SHARES = {
     "movement": Band(low=0.8, unit="", digits=1),
 }
 
-#: Presets judged against the scripted oracle instead of the paper.
+#: Presets evaluated against the scripted oracle instead of the paper.
 BEYOND_PAPER = ("best", "extended")
 #: Median win rate as a share of the oracle's in the same fight.
 ORACLE_SHARES = {
@@ -96,7 +96,7 @@ BEST_DEVIATION = Band(high=6.0, unit=" points")
 ORACLE_BAND, RESTRICTED_ORACLE_BAND = Band(low=95.0), Band(low=60.0)
 
 
-def judge_reproduction(reproduction: Reproduction) -> tuple[Verdict, ...]:
+def verdicts_of(reproduction: Reproduction) -> tuple[Verdict, ...]:
     """Compare every aim of the reproduction's preset; what was not recorded stays undecided."""
     if reproduction.preset in BEYOND_PAPER:
         return (*_against_oracle(reproduction), *_controls(reproduction))
@@ -104,7 +104,7 @@ def judge_reproduction(reproduction: Reproduction) -> tuple[Verdict, ...]:
         *(_row(reproduction, label) for label in ROW_BANDS),
         *_orders(reproduction),
         *_dodge(reproduction),
-        BASELINE_GROWTH.judge(
+        BASELINE_GROWTH.verdict(
             "end-to-end: seconds of an episode, end over beginning of training", _median(baseline_growth(reproduction))
         ),
         *(_gain(reproduction, skill) for skill in GAIN_SHARES),
@@ -160,7 +160,7 @@ def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
 
 
 def _row(reproduction: Reproduction, label: str) -> Verdict:
-    return ROW_BANDS[label].judge(label, _median(_rates(reproduction, label)))
+    return ROW_BANDS[label].verdict(label, _median(_rates(reproduction, label)))
 
 
 def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
@@ -171,7 +171,7 @@ def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
     else:
         yield Verdict(subject, aim, f"{long:.1f} against {mid:.1f} %", long < mid)
     gain = None if fine_tuned is None or mid is None else fine_tuned - mid
-    yield FINE_TUNING_GAIN.judge("fine-tuned above zero-shot, of medians", gain)
+    yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", gain)
     yield _collapse(reproduction)
 
 
@@ -188,13 +188,13 @@ def _collapse(reproduction: Reproduction) -> Verdict:
 def _dodge(reproduction: Reproduction) -> Iterator[Verdict]:
     for policy, band in DODGE_LENGTHS.items():
         length = reproduction.measure.get(f"dodge length {policy}")
-        yield band.judge(f"dodge: episode length, {policy}", _median(length))
-    yield DODGE_RATIO.judge("dodge: seconds survived, trained over random", _median(dodge_ratio(reproduction)))
+        yield band.verdict(f"dodge: episode length, {policy}", _median(length))
+    yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", _median(dodge_ratio(reproduction)))
 
 
 def _gain(reproduction: Reproduction, skill: str) -> Verdict:
     subject = f"{skill}: gain over random as a share of the scripted policy's"
-    return GAIN_SHARES[skill].judge(subject, _median(gain_share(reproduction, skill)))
+    return GAIN_SHARES[skill].verdict(subject, _median(gain_share(reproduction, skill)))
 
 
 def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
@@ -202,15 +202,15 @@ def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
         setting = reproduction.setting.get(label)
         oracle = find_oracle(reproduction, setting.scenario, setting.start) if setting else None
         share = setting.spread.median / oracle.spread.median if setting and oracle and oracle.spread.median else None
-        yield band.judge(f"{label}: share of the oracle's win rate", share)
+        yield band.verdict(f"{label}: share of the oracle's win rate", share)
         yield _deviation(label, setting)
 
 
 def _deviation(label: str, setting: SettingRates | None) -> Verdict:
     subject = f"{label}: standard deviation over seeds"
     if setting is None or len(setting.seeds) < 2:
-        return BEST_DEVIATION.judge(subject, None)
-    verdict = BEST_DEVIATION.judge(subject, setting.spread.deviation)
+        return BEST_DEVIATION.verdict(subject, None)
+    verdict = BEST_DEVIATION.verdict(subject, setting.spread.deviation)
     low, high = setting.spread.deviation_interval
     return replace(verdict, found=f"{verdict.found} ({low:.1f}-{high:.1f})")
 
@@ -219,10 +219,10 @@ def _controls(reproduction: Reproduction) -> Iterator[Verdict]:
     # The restricted oracle answers for the baseline, which fights where Table 1 begins and nowhere else.
     home = TABLE_1[0]
     restricted = find_oracle(reproduction, home.scenario, home.start, restricted=True)
-    judged = [(setting, ORACLE_BAND) for setting in _oracles(reproduction, restricted=False)]
-    judged += [(restricted, RESTRICTED_ORACLE_BAND)] if restricted else []
-    for oracle, band in judged:
-        yield band.judge(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
+    evaluated = [(setting, ORACLE_BAND) for setting in _oracles(reproduction, restricted=False)]
+    evaluated += [(restricted, RESTRICTED_ORACLE_BAND)] if restricted else []
+    for oracle, band in evaluated:
+        yield band.verdict(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
 
 
 def _oracles(reproduction: Reproduction, restricted: bool) -> Iterator[SettingRates]:

@@ -31,12 +31,12 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
     if not any(row.label in item.setting for row in TABLE_1 for item in reproductions):
         return None
     lane = _LANE / len(reproductions)
-    judged = any(item.preset not in BEYOND_PAPER for item in reproductions)
+    evaluated = any(item.preset not in BEYOND_PAPER for item in reproductions)
     with rc_context(STYLE):
         figure = Figure(figsize=(9.5, 1.6 + (0.38 + 0.3 * len(reproductions)) * len(TABLE_1)))
         axes = figure.subplots()
         for place, row in enumerate(TABLE_1):
-            if judged:
+            if evaluated:
                 _draw_band(axes, place, row.label)
             _draw_paper(axes, place, row.paper_percent)
             for index, item in enumerate(reproductions):

@@ -13,7 +13,7 @@ from soulsgraph.reports.bands import (
     baseline_growth,
     dodge_ratio,
     gain_share,
-    judge_reproduction,
+    verdicts_of,
 )
 from soulsgraph.reports.markdown import markdown_table, number, with_interval, yes_no
 from soulsgraph.reports.paper import paper_rate
@@ -82,7 +82,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
     """Name everything that lies outside its expected range, each reproduction in a line of its own."""
     lines = []
     for item in reproductions:
-        missed = [verdict for verdict in judge_reproduction(item) if verdict.inside is False]
+        missed = [verdict for verdict in verdicts_of(item) if verdict.inside is False]
         named = "; ".join(f"{v.subject} ({v.found} instead of {v.aim})" for v in missed)
         lines.append(f"- {item.title}: {named or 'nothing'}")
     return "\n".join(["Outside the expected range:", "", *lines])
@@ -91,8 +91,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
 def aims(reproduction: Reproduction) -> str:
     """Return every aim of the preset with its verdict."""
     rows = [
-        (verdict.subject, verdict.aim, verdict.found, yes_no(verdict.inside))
-        for verdict in judge_reproduction(reproduction)
+        (verdict.subject, verdict.aim, verdict.found, yes_no(verdict.inside)) for verdict in verdicts_of(reproduction)
     ]
     return f"### Aims, {reproduction.title}\n\n{markdown_table(('aim', 'expected', 'found', 'verdict'), rows)}"
 

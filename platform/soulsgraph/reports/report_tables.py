@@ -18,7 +18,7 @@ from soulsgraph.reports.bands import (
     LONG,
     MID,
     NEITHER,
-    judge_reproduction,
+    verdicts_of,
 )
 from soulsgraph.reports.paper import paper_rate
 from soulsgraph.reports.reproduction_records import Records, Reproduction
@@ -75,9 +75,7 @@ def seed_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 def verdict_rows(reproductions: Sequence[Reproduction]) -> Records:
     """Return every aim with what was found."""
-    return [
-        {"reproduction": item.name, **asdict(verdict)} for item in reproductions for verdict in judge_reproduction(item)
-    ]
+    return [{"reproduction": item.name, **asdict(verdict)} for item in reproductions for verdict in verdicts_of(item)]
 
 
 def measure_rows(reproductions: Sequence[Reproduction]) -> Records:

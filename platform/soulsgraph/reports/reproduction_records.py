@@ -99,7 +99,7 @@ class Reproduction:
 
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
-        """Every judged setting, in the order recorded.
+        """Every evaluated setting, in the order recorded.
 
         Raises:
             SoulsGraphError: if a seed is recorded twice for a setting.

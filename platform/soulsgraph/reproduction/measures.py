@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.evaluation import Setting, load_artifacts, make_agent
-from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
+from soulsgraph.evaluation import OnFinished, Setting, evaluation_seeds, load_artifacts, make_agent, play
 from soulsgraph.reproduction.protocol import HOME
 from soulsgraph.reproduction.seeds import evaluation_seed
 from soulsgraph.run_folder import RunFolder
@@ -46,7 +45,7 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
 def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Measures:
     """Measure how often the greedy baseline chooses each of its actions, as shares of all its decisions."""
     agent = make_agent(run, Setting(HOME, HOME))
-    taken = play_agent(agent, _seeds(run), on_finished, keep_decisions=True).taken
+    taken = play(agent, _seeds(run), on_finished, keep_decisions=True).taken
     names = [action.name for action in agent.skills[-1].actions]
     counts = np.bincount(taken.actions, minlength=len(names))
     return [
@@ -69,7 +68,7 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
         "scripted" if script else "idle": {name: script or "idle"},
     }
     for policy, replaced in players.items():
-        yield policy, play_agent(Agent(scenario, skills, networks, replaced), _seeds(run), on_finished)
+        yield policy, play(Agent(scenario, skills, networks, replaced), _seeds(run), on_finished)
 
 
 def _seeds(run: RunFolder) -> Seeds:

@@ -37,7 +37,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a new reproduction trains and judges. One that exists keeps its own plan.
+    """What a new reproduction trains and evaluates. One that exists keeps its own plan.
 
     It is checked on construction.
 

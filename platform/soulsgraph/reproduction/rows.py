@@ -1,4 +1,4 @@
-"""Win rates of a reproduction: Table 1, what else its agents are judged on, and scripted references."""
+"""Win rates of a reproduction: Table 1, what else its agents are evaluated on, and scripted references."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, allowed_rows, judge, started_at
-from soulsgraph.judging import OnFinished, evaluation_seeds, play_agent
+from soulsgraph.evaluation import (
+    EVALUATION_SEED,
+    OnFinished,
+    Setting,
+    allowed_rows,
+    evaluate,
+    evaluation_seeds,
+    play,
+    started_at,
+)
 from soulsgraph.reproduction.protocol import HOME, SHIFTED, Unit
 from soulsgraph.reproduction.seeds import evaluation_seed
 from soulsgraph.run_folder import RunFolder
@@ -29,8 +37,8 @@ _FINE_TUNED_LONG = Row("long-range start, fine-tuned", "extra", SHIFTED, float("
 Rows = list[dict[str, Any]]
 
 
-def judged_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
-    """Return what the unit's agent is judged on."""
+def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
+    """Return what the unit's agent is evaluated on."""
     settings = allowed_rows(run)
     if unit.part == "skills":
         extra = _FINE_TUNED_LONG
@@ -41,18 +49,19 @@ def judged_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ..
     return tuple((replace(row, part="extra", label=label), setting) for row, setting in settings)
 
 
-def judge_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
+def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
     """Evaluate everything on the same evaluation seeds; return one row a setting."""
     rows = []
-    for row, setting in judged_settings(run, unit):
-        played = judge(run, setting, run.plan.episodes, evaluation_seed(unit.seed), on_finished)
+    for row, setting in evaluated_settings(run, unit):
+        seed = evaluation_seed(unit.seed)
+        played = evaluate(run, setting, run.plan.episodes, seed, on_finished=on_finished).episodes
         papers = None if row.part == "extra" else row.paper_percent
         place = {"part": row.part, "label": row.label, "scenario": row.scenario, "start": row.start}
         rows.append({"seed": unit.seed, **place, "paper_percent": papers, **_outcome(played)})
     return rows
 
 
-def judge_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
+def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
     """Evaluate the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
 
     They know no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
@@ -73,7 +82,7 @@ def judge_references(episodes: int, on_finished: OnFinished = lambda count: None
 
 def _scripted(scenario: Scenario, scripts: Mapping[str, Script], episodes: int, on_finished: OnFinished) -> Episodes:
     agent = Agent(scenario, tuple(make_skill(skill) for skill in scripts), replaced=scripts)
-    return play_agent(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
+    return play(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
 
 
 def _outcome(played: Episodes) -> dict[str, Any]:

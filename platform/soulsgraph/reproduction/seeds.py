@@ -1,6 +1,6 @@
 """Which training seeds are for what, so that nothing is reported that was calibrated or chosen on.
 
-The seeds of evaluation episodes come from a stream of their own (`judging.evaluation_seeds`), and each
+The seeds of evaluation episodes come from a stream of their own (`evaluation.evaluation_seeds`), and each
 purpose has other episodes.
 """
 

@@ -1,4 +1,4 @@
-"""stable-baselines3's own DQN as the learner of a stage; what it learned is judged like everything else.
+"""stable-baselines3's own DQN as the learner of a stage; what it learned is evaluated like everything else.
 
 It trains with the paper's hyperparameters in one lane, as the paper did, on the same frozen upstream
 skills; its network and normaliser become an ordinary artifact of the run's library.

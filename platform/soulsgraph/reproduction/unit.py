@@ -1,4 +1,4 @@
-"""One unit of a reproduction: train what it trains, judge it, and record each piece once."""
+"""One unit of a reproduction: train what it trains, evaluate it, and record each piece once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rich.console import Console
 from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
 from soulsgraph.domains import finished_version
+from soulsgraph.evaluation import OnFinished
 from soulsgraph.interruption import Interrupted
-from soulsgraph.judging import OnFinished
 from soulsgraph.plan import Stage
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import curve_rows, training_rows
 from soulsgraph.reproduction.measures import measure_baseline, measure_skills
 from soulsgraph.reproduction.protocol import ADAPTED, SHIFTED, Unit
-from soulsgraph.reproduction.rows import judge_settings, judged_settings
+from soulsgraph.reproduction.rows import evaluate_settings, evaluated_settings
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.training import Supervisor, Workplace
 from soulsgraph_clusters.session import Session
@@ -86,9 +86,9 @@ class UnitJob:
             "learning",
             lambda: {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)},
         )
-        rows = len(judged_settings(run, unit))
+        rows = len(evaluated_settings(run, unit))
         folder.record(
-            unit, "rows", lambda: {"rows": judge_settings(run, unit, self._following("table", rows * episodes))}
+            unit, "rows", lambda: {"rows": evaluate_settings(run, unit, self._following("table", rows * episodes))}
         )
         if unit.part == "end_to_end_long":
             return
@@ -116,6 +116,6 @@ def follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished
         done += count
         progress.update(done)
         if supervisor.stop_requested():
-            raise Interrupted("stopped while judging; it is done anew.")
+            raise Interrupted("stopped during the evaluation; it is done anew.")
 
     return on_finished

@@ -18,7 +18,7 @@ from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.reproduction.display import UnitsDisplay, units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Unit
-from soulsgraph.reproduction.rows import REFERENCES, judge_references
+from soulsgraph.reproduction.rows import REFERENCES, evaluate_references
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
 from soulsgraph.reproduction.unit import UnitJob, follow_episodes
 from soulsgraph_envs.errors import SoulsGraphError
@@ -28,7 +28,7 @@ Begin = Callable[[], Any]
 
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
-#: What the display calls the judging of the scripted references.
+#: What the display calls the evaluation of the scripted references.
 _REFERENCES = "references"
 
 
@@ -55,8 +55,8 @@ def do_references(path: Path, noticeboard: Any) -> Ending:
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
         episodes = folder.protocol.episodes
-        judged = follow_episodes(supervisor, "table", REFERENCES * episodes)
-        folder.record_references(lambda: {"rows": judge_references(episodes, judged)})
+        evaluated = follow_episodes(supervisor, "table", REFERENCES * episodes)
+        folder.record_references(lambda: {"rows": evaluate_references(episodes, evaluated)})
 
     return _supervised(path, noticeboard, _REFERENCES, work)
 
@@ -102,7 +102,7 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
                 folder.assemble()
     finally:
         folder.add_wall_time(time.monotonic() - began_s)
-    judge_endings(folder.path, endings)
+    check_endings(folder.path, endings)
 
 
 def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
@@ -159,7 +159,7 @@ def _ending(reference: Any) -> Ending:
     return ending
 
 
-def judge_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
+def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
     """Raise what became of units that are not done: defects before failures before a stop."""
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
     reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())

@@ -23,7 +23,7 @@ Flags = npt.NDArray[np.bool_]
 _PROGRESS = {Column.BOSS_ANIMATION: Column.BOSS_PROGRESS, Column.PLAYER_ANIMATION: Column.PLAYER_PROGRESS}
 #: Least HP that a blow takes: what float32 rounding takes is none.
 _BLOW = 1e-3
-#: Least observations of a cue in each domain from which its tempo and cost are judged.
+#: Least observations of a cue in each domain from which its tempo and cost are evaluated.
 _LEAST_SEEN = 10
 
 

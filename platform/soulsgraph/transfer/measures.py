@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.evaluation import EVALUATION_SEED, load_artifacts, was_trained_on
+from soulsgraph.evaluation import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
 from soulsgraph.files import command_line
-from soulsgraph.judging import check_judging, evaluation_seeds
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.distances import column_distances, energy_coefficient
@@ -46,7 +45,7 @@ class Question:
     seed: int = EVALUATION_SEED
 
     def __post_init__(self) -> None:
-        check_judging(self.seed, self.episodes)
+        check_evaluation(self.seed, self.episodes)
 
 
 @dataclass(frozen=True)

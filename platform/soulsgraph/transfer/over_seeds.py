@@ -1,4 +1,4 @@
-"""Several runs, one a training seed: each judged by itself, compared within its seed, their episodes never pooled."""
+"""Several runs, one a training seed: each evaluated alone, compared within its seed, episodes never pooled."""
 
 from __future__ import annotations
 

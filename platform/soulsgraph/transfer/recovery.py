@@ -12,7 +12,7 @@ from rich.table import Table
 
 from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge
+from soulsgraph.evaluation import EVALUATION_SEED, Setting, evaluate
 from soulsgraph.files import slug, write_json
 from soulsgraph.intervals import Interval, mean_interval
 from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
@@ -36,7 +36,7 @@ _LEAST_BUDGET = 1_000
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is judged."""
+    """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is evaluated."""
 
     scenario: str
     budget: int
@@ -107,7 +107,7 @@ def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
 
 
 def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> list[ArmResult]:
-    """Train every arm in a folder of its own below the run's `recovery`, judge it, and write the results.
+    """Train every arm in a folder of its own below the run's `recovery`, evaluate it, and write the results.
 
     The run itself stays as it is. What was trained before is not trained again.
 
@@ -126,9 +126,9 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
         stages = _stages(folder, target, after, arm)
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
             cards = train_stages(Workplace(folder, comparison.session, board, comparison.display), stages, console)
-        judged = _judged(folder, Setting(target.scenario, target.scenario), target)
+        evaluated = _judged(folder, Setting(target.scenario, target.scenario), target)
         steps = sum(card.training.steps for card in cards)
-        results.append(ArmResult(arm.label, arm.skills, steps, judged, before))
+        results.append(ArmResult(arm.label, arm.skills, steps, evaluated, before))
         _write(run, target, results)
     return results
 
@@ -158,7 +158,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _judged(run: RunFolder, setting: Setting, target: Target) -> Episodes:
-    return judge(run, setting, target.episodes, target.seed)
+    return evaluate(run, setting, target.episodes, target.seed).episodes
 
 
 def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None:

@@ -61,8 +61,8 @@ class TransferReport:
         title = f"Transfer, {asked.home} -> {asked.scenario}, {asked.episodes} episodes a trial: own task, wins"
         own = text_table(title, _OWN_TASK, [self._own_task(name) for name in self.verdicts])
         seen = text_table("Inputs and values", _INPUTS, [self._inputs(name) for name in self.verdicts])
-        judged = text_table("What its actions do, what it sees", _VERDICTS, [self._verdict(n) for n in self.verdicts])
-        return own, seen, judged
+        found = text_table("What its actions do, what it sees", _VERDICTS, [self._verdict(n) for n in self.verdicts])
+        return own, seen, found
 
     def _skill(self, name: str) -> dict[str, Any]:
         return {
@@ -126,7 +126,7 @@ def text_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def transfer(run: RunFolder, question: Question, display: Display = "auto") -> TransferReport:
-    """Measure and judge; nothing is written.
+    """Measure and recommend; nothing is written.
 
     Raises:
         LibraryError: if a skill was never trained, or is damaged.

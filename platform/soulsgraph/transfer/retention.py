@@ -1,4 +1,4 @@
-"""What a chain of adaptations keeps: every domain judged with the versions in play after every other.
+"""What a chain of adaptations keeps: every domain evaluated with the versions in play after every other.
 
 The library keeps earlier versions, so what an agent could do before is still there; the adapted
 versions may have forgotten it. The measures are those of the continual-learning benchmarks, with win
@@ -18,9 +18,8 @@ import numpy.typing as npt
 from rich.table import Table
 
 from soulsgraph.domains import domain_chain
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, judge
+from soulsgraph.evaluation import EVALUATION_SEED, Setting, check_evaluation, evaluate
 from soulsgraph.files import command_line, write_json
-from soulsgraph.judging import check_judging
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -43,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Kept:
-    """A domain's own versions at home, judged twice over the same episodes, won or not (episodes,).
+    """A domain's own versions at home, evaluated twice over the same episodes, won or not (episodes,).
 
     `before` is played by a run that holds nothing later than the domain, `now` by the run after the
     whole chain.
@@ -147,14 +146,16 @@ class Retention:
         ]
 
 
-def judge_retention(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> Retention:
+def measure_retention(
+    run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto"
+) -> Retention:
     """Evaluate every domain of the run's chain after each, from the same evaluation seeds, and write the results.
 
     Raises:
         SoulsGraphError: if the run was not adapted to another scenario yet.
         WriteError: if the results cannot be written.
     """
-    check_judging(seed, episodes)
+    check_evaluation(seed, episodes)
     domains = domain_chain(run)
     if len(domains) < 2:
         raise SoulsGraphError(
@@ -194,7 +195,7 @@ class _Judge:
         return Retention(domains, wins, np.array(chance), self.episodes, kept, training)
 
     def _won(self, run: RunFolder, setting: Setting) -> Flags:
-        won = judge(run, setting, self.episodes, self.seed).won
+        won = evaluate(run, setting, self.episodes, self.seed).episodes.won
         self.tell()
         return won
 

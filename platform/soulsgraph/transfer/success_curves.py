@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint
 from soulsgraph.domains import domain_chain, version_in_play
+from soulsgraph.evaluation import evaluation_seeds
 from soulsgraph.files import slug
-from soulsgraph.judging import evaluation_seeds
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.games import make_game

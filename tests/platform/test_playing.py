@@ -1,11 +1,11 @@
-"""Judging: the same episodes for every setting, whatever the number of lanes."""
+"""Evaluating: the same episodes for every setting, whatever the number of lanes."""
 
 import numpy as np
 import pytest
 
-from soulsgraph import judging
+from soulsgraph import evaluation
 from soulsgraph.bench.composed import untrained_network
-from soulsgraph.judging import evaluation_seeds, play_agent
+from soulsgraph.evaluation import evaluation_seeds, play
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
@@ -24,16 +24,16 @@ def agent(randomize=(), seed=0) -> Agent:
 @pytest.mark.parametrize("randomize", [(), ("dodge",), ("heal_attack", "dodge")])
 def test_episodes_do_not_depend_on_the_number_of_lanes(monkeypatch, randomize):
     seeds = evaluation_seeds(7, 20)
-    together = play_agent(agent(randomize), seeds)
-    monkeypatch.setattr(judging, "LANES", 3)
-    apart = play_agent(agent(randomize), seeds)
+    together = play(agent(randomize), seeds)
+    monkeypatch.setattr(evaluation, "LANES", 3)
+    apart = play(agent(randomize), seeds)
     for name in ("lengths", "seconds", "won", "died", "boss_hp", "player_hp", "terms"):
         assert np.array_equal(getattr(together, name), getattr(apart, name)), name
 
 
 def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
     told = []
-    episodes = play_agent(agent(), evaluation_seeds(1, 30), told.append)
+    episodes = play(agent(), evaluation_seeds(1, 30), told.append)
     assert sum(told) == len(episodes) == 30
     assert not (episodes.won & episodes.died).any()
     undecided = ~(episodes.won | episodes.died)
@@ -43,7 +43,7 @@ def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
 
 def test_randomising_changes_the_play_and_only_skills_that_take_part_can_be_named():
     seeds = evaluation_seeds(1, 30)
-    assert not np.array_equal(play_agent(agent(), seeds).seconds, play_agent(agent(("dodge",)), seeds).seconds)
+    assert not np.array_equal(play(agent(), seeds).seconds, play(agent(("dodge",)), seeds).seconds)
     with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
         agent(("doge",))
 
