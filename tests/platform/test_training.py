@@ -48,7 +48,7 @@ def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
 
 
 def in_what_is_played(algorithm: SkillDQN) -> np.ndarray:
-    return algorithm.env_runner_group.local_env_runner._sampler._networks._parameters
+    return algorithm.env_runner_group.local_env_runner._sampler._player.networks._parameters
 
 
 @pytest.mark.parametrize("place", [in_the_learner, in_what_is_played])
