@@ -92,3 +92,16 @@ def test_the_readmes_win_rates_are_those_of_the_reports() -> None:
             percent = of_seeds[of_seeds["label"] == line[0]]["percent"]
             expected = "" if percent.empty else f"{percent.median():.1f} ({percent.min():.1f}-{percent.max():.1f})"
             assert line[column] == expected, (name, line[0])
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    root = _DOCS.parent
+    pages = [*root.glob("*.md"), *_DOCS.glob("*.md"), _DOCS / "results" / "README.md"]
+    links = [
+        (page, link.partition("#")[0])
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if not link.startswith(("http", "#"))
+    ]
+    assert len(links) > 50
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
