@@ -17,8 +17,14 @@ from soulsgraph_envs.schema import Between, Where, check_fields, read_table
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
-from soulsgraph_policies.hyperparameters import DQNHyperparameters, baseline_hyperparameters, skill_hyperparameters
-from soulsgraph_policies.presets import PRESETS, Preset, preset_with
+from soulsgraph_policies.hyperparameters import (
+    PRESETS,
+    DQNHyperparameters,
+    Preset,
+    baseline_hyperparameters,
+    preset_with,
+    skill_hyperparameters,
+)
 
 #: Decisions each skill trains for. The paper gives their total only, about 230k.
 BUDGETS = {"camera": 20_000, "lock_on": 20_000, "movement": 20_000, "dodge": 80_000, "heal_attack": 90_000}

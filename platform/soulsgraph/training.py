@@ -10,9 +10,8 @@ from typing import Protocol
 
 from soulsgraph.checkpoints import SAVE_INTERVAL, StageCheckpoints
 from soulsgraph.domains import save_version
-from soulsgraph.interruption import Interrupted, interruptible
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Display, StageProgress, stage_progress
+from soulsgraph.progress import Display, Interrupted, StageProgress, interruptible, stage_progress
 from soulsgraph.records import StageRecords
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder

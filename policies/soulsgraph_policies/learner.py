@@ -6,6 +6,7 @@ holds whole minibatches of the trained skill, already normalised by the replay.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,7 +22,6 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.averaging import NetworkAverage
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.losses import TensorBatch, minibatch_loss
 from soulsgraph_policies.module import QNetworkModule
@@ -285,3 +285,36 @@ def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None
     rows = np.array([(one.loss, one.q_mean, one.td_error) for one in figures])
     loss, q_mean, td_error = np.average(rows, axis=0, weights=weights).tolist()
     return UpdateFigures(loss, q_mean, td_error, np.concatenate([one.errors for one in figures]))
+
+
+class NetworkAverage:
+    """Average parameters with equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018)."""
+
+    def __init__(self, network: nn.Sequential) -> None:
+        self._network = copy.deepcopy(network).requires_grad_(False)
+        self._count = 0
+
+    @property
+    def network(self) -> nn.Sequential | None:
+        """The average as a network; None before the first one was added."""
+        return self._network if self._count else None
+
+    @torch.no_grad()
+    def add(self, network: nn.Sequential) -> None:
+        """Take a network of the same make in."""
+        self._count += 1
+        for mean, value in zip(self._network.parameters(), network.parameters(), strict=True):
+            mean.add_((value - mean) / self._count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return everything that later averages depend on, as arrays and numbers; nothing but 0 before the first."""
+        parameters = self._network.named_parameters() if self._count else ()
+        return {"count": self._count, "network": {name: value.cpu().numpy().copy() for name, value in parameters}}
+
+    @torch.no_grad()
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
+        self._count = int(state["count"])
+        for name, value in self._network.named_parameters():
+            if self._count:
+                value.copy_(torch.from_numpy(state["network"][name]))

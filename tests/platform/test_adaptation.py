@@ -7,18 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph.adaptation import adaptation_stages, check_target, named_skills
 from soulsgraph.cli.main import main
 from soulsgraph.domains import (
+    adaptation_stages,
+    check_target,
     continued_domain,
     domain_chain,
     finished_version,
+    named_skills,
     predecessors,
     version_in_play,
 )
 from soulsgraph.evaluation import Setting, evaluate
-from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
+from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.retention import measure_retention
 from soulsgraph.transfer.testing import pretend_run, pretend_training

@@ -1,7 +1,7 @@
 """The reading benchmark against a process of its own."""
 
-from soulsgraph.bench.reading import bench_reading
 from soulsgraph.bench.run import describe
+from soulsgraph.bench.speed import bench_reading
 from soulsgraph_envs.memory.address_map import load_address_map
 
 

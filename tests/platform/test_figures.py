@@ -5,11 +5,15 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from soulsgraph.plan import BUDGETS
-from soulsgraph.reports.curve_figures import draw_baseline, draw_dodge_lengths, draw_skill_returns
-from soulsgraph.reports.figure_style import save_figure
-from soulsgraph.reports.rate_figures import draw_win_rates
+from soulsgraph.reports.figures import (
+    draw_baseline,
+    draw_dodge_lengths,
+    draw_skill_returns,
+    draw_win_rates,
+    save_figure,
+)
 from soulsgraph.reports.reproduction_records import Reproduction, load_reproductions
-from soulsgraph.reports.seed_curves import moving_average, seed_curves
+from soulsgraph.reports.seed_statistics import moving_average, seed_curves
 from soulsgraph.reports.testing import write_synthetic_records
 from soulsgraph.table_1 import TABLE_1
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from soulsgraph.cli.main import main
-from soulsgraph.interruption import Interrupted, stopped, terminable
+from soulsgraph.progress import Interrupted, stopped, terminable
 
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])

@@ -14,8 +14,7 @@ from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.schema import Where, read_table
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
-from soulsgraph_policies.hyperparameters import baseline_hyperparameters
-from soulsgraph_policies.presets import OPTION_NAMES, PRESETS, preset_with
+from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, baseline_hyperparameters, preset_with
 
 
 def test_default_budgets_add_up_to_the_papers_230k():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from soulsgraph import evaluation
-from soulsgraph.bench.composed import untrained_network
+from soulsgraph.bench.speed import untrained_network
 from soulsgraph.evaluation import evaluation_seeds, play
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import UnknownNameError

@@ -5,13 +5,11 @@ import json
 import pytest
 from rich.console import Console
 
-from soulsgraph.adaptation import adaptation_stages
-from soulsgraph.domains import domain_chain
+from soulsgraph.domains import adaptation_stages, domain_chain
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.branches import branch
-from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, recover
+from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, branch, recover
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.errors import SoulsGraphError

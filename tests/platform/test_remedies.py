@@ -12,7 +12,7 @@ from rich.console import Console
 from soulsgraph.cli import commands
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.main import main
-from soulsgraph.curve_checkpoints import load_checkpoint
+from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluation import allowed_rows
 from soulsgraph.files import read_json, read_parquet
 from soulsgraph.plan import Plan

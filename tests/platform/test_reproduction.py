@@ -9,13 +9,19 @@ from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Stage
 from soulsgraph.provenance import source_commit
 from soulsgraph.reports.parquet import read_rows, write_rows
-from soulsgraph.reproduction.display import units_display
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import BINS, curve_rows, training_rows
-from soulsgraph.reproduction.protocol import Protocol, Unit
+from soulsgraph.reproduction.protocol import (
+    CALIBRATION,
+    CHOOSING,
+    CONFIRMING,
+    REPORTING,
+    Protocol,
+    Unit,
+    evaluation_seed,
+)
 from soulsgraph.reproduction.rows import REFERENCES, evaluate_references
-from soulsgraph.reproduction.seeds import CALIBRATION, CHOOSING, CONFIRMING, REPORTING, evaluation_seed
-from soulsgraph.reproduction.supervision import Noticeboard, Standing
+from soulsgraph.reproduction.supervision import Noticeboard, Standing, units_display
 from soulsgraph.reproduction.table import seed_tables
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where

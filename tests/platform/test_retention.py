@@ -5,17 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.adaptation import adaptation_stages
+from soulsgraph.domains import adaptation_stages
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
-from soulsgraph.transfer.continual_measures import (
+from soulsgraph.transfer.retention import (
+    Kept,
     backward_transfer,
     forgetting,
     forward_transfer,
     isolated_forgetting,
+    measure_retention,
     zero_shot_forward_transfer,
 )
-from soulsgraph.transfer.retention import Kept, measure_retention
 from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_envs.errors import SoulsGraphError

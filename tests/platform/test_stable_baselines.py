@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.adaptation import adaptation_stages
-from soulsgraph.curve_checkpoints import checkpoint_files, load_checkpoint
-from soulsgraph.curves import evaluate_checkpoints
+from soulsgraph.curves import checkpoint_files, evaluate_checkpoints, load_checkpoint
+from soulsgraph.domains import adaptation_stages
 from soulsgraph.evaluation import evaluate_rows
-from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Plan
+from soulsgraph.progress import Interrupted
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reproduction.protocol import Protocol
 from soulsgraph.reproduction.stable_baselines import build_model, export, train_with_stable_baselines

@@ -3,15 +3,22 @@
 import numpy as np
 import pytest
 
-from soulsgraph.adaptation import adaptation_stages
-from soulsgraph.curve_checkpoints import checkpoint_files, save_checkpoint
+from soulsgraph.curves import checkpoint_files, save_checkpoint
+from soulsgraph.domains import adaptation_stages
 from soulsgraph.evaluation import Setting, evaluate
 from soulsgraph.plan import Plan
-from soulsgraph.transfer.branches import SCRATCH, arm_path
-from soulsgraph.transfer.continual_measures import training_forward_transfer
-from soulsgraph.transfer.success_curves import POINT_EPISODES, SuccessCurve, domain_cards, success_curve, win_rates
+from soulsgraph.transfer.recovery import SCRATCH, arm_path
+from soulsgraph.transfer.success_curves import (
+    POINT_EPISODES,
+    SuccessCurve,
+    TrainingTransfer,
+    domain_cards,
+    success_curve,
+    training_forward_transfer,
+    training_transfer,
+    win_rates,
+)
 from soulsgraph.transfer.testing import pretend_run, pretend_training
-from soulsgraph.transfer.training_transfer import TrainingTransfer, training_transfer
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent

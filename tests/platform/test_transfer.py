@@ -10,12 +10,18 @@ from soulsgraph.files import slug
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.transfer.controls import CONTROLS, controls_table, run_controls
-from soulsgraph.transfer.distances import column_distances, energy_coefficient
-from soulsgraph.transfer.measures import Laboratory, Question, measure, trials_of
+from soulsgraph.transfer.effects import discounted_returns
+from soulsgraph.transfer.measures import (
+    Laboratory,
+    Question,
+    column_distances,
+    energy_coefficient,
+    measure,
+    play_trial,
+    trials_of,
+)
 from soulsgraph.transfer.report import save_transfer, saved_recommendation, transfer
 from soulsgraph.transfer.testing import pretend_run, pretend_training
-from soulsgraph.transfer.trials import play_trial
-from soulsgraph.transfer.values import discounted_returns
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill

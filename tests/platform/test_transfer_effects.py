@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from soulsgraph.evaluation import evaluation_seeds
 from soulsgraph.transfer.effects import Experiments, compare_effects, experiments, outcomes
+from soulsgraph.transfer.measures import play_trial
 from soulsgraph.transfer.rule import CERTAIN_ERRORS, Evidence, recommend
-from soulsgraph.transfer.trials import play_trial
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.episodes import DecisionColumns
 from soulsgraph_envs.skills import make_skill, practice_ground

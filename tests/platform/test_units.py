@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from soulsgraph.interruption import Interrupted
+from soulsgraph.progress import Interrupted
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Protocol
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard

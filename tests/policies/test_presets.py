@@ -6,8 +6,7 @@ import pytest
 
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
-from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.presets import OPTION_NAMES, PRESETS, find_preset, preset_with
+from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, find_preset, preset_with, skill_hyperparameters
 
 
 def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:

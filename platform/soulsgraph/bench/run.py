@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from soulsgraph.bench.composed import bench_composed, bench_single_tick
-from soulsgraph.bench.simulation import bench_simulation
+from soulsgraph.bench.speed import bench_composed, bench_simulation, bench_single_tick
 
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
@@ -20,7 +19,7 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
         yield bench_composed(256, 300, rounds)
         return
     if what == "read":
-        from soulsgraph.bench.reading import bench_reading
+        from soulsgraph.bench.speed import bench_reading
 
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
         return

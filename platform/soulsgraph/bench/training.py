@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from stable_baselines3 import DQN
 
+from soulsgraph.bench.speed import Measurement, interleave
 from soulsgraph.bench.stock_rllib import StockDQN
-from soulsgraph.bench.timing import Measurement, interleave
 from soulsgraph.stable_baselines import make_dqn
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
@@ -24,9 +24,8 @@ from soulsgraph_envs.skill_env import SkillVectorEnv, upstream_of
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.hyperparameters import DQNHyperparameters, skill_hyperparameters
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.presets import find_preset
 
 _BUDGET, _EXPLORATION = 1_000_000, 0.05
 _SCENARIO = "iudex-phase1"

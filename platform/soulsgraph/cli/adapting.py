@@ -55,8 +55,8 @@ def adapt(
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
     """
-    from soulsgraph.adaptation import adaptation_stages, check_budget, check_target, named_skills
     from soulsgraph.curriculum import train_stages
+    from soulsgraph.domains import adaptation_stages, check_budget, check_target, named_skills
 
     run, console = RunFolder.open(folder), make_console(session)
     scenario, after = lasting_name(scenario), after and lasting_name(after)
@@ -122,7 +122,7 @@ def recovery(
         budget: Steps of each arm in all.
         out: Folder for what the seeds say together.
     """
-    from soulsgraph.adaptation import check_target
+    from soulsgraph.domains import check_target
     from soulsgraph.transfer.over_seeds import open_seeds
     from soulsgraph.transfer.recovery import Comparison, Target, arms_of, recover, recovery_table, results_name
     from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds

@@ -31,8 +31,7 @@ from soulsgraph.cli.place import (
     workplace,
 )
 from soulsgraph.cli.reproducing import report, reproduce
-from soulsgraph.cli.siphon import serve_siphon
-from soulsgraph.cli.standin import standin
+from soulsgraph.cli.stand_ins import serve_siphon, standin
 from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluation import Setting, check_library, was_trained_on
 from soulsgraph.evaluation import evaluate as evaluate_setting

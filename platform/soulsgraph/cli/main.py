@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 
-from soulsgraph.interruption import Interrupted, stopped, terminable
+from soulsgraph.progress import Interrupted, stopped, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import AccessError, WriteError
 

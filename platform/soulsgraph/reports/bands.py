@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.reproduction_records import REFERENCE, Reproduction
-from soulsgraph.reports.seed_curves import seed_curves
-from soulsgraph.reports.seed_statistics import SettingRates, Spread, paired_difference, paired_ratio
+from soulsgraph.reports.seed_statistics import SettingRates, Spread, paired_difference, paired_ratio, seed_curves
+from soulsgraph.reports.tables import seeds_text
 from soulsgraph.table_1 import TABLE_1
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import mannwhitneyu
 
-from soulsgraph.reports.markdown import markdown_table, number
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.reproduction_records import Records, Reproduction
+from soulsgraph.reports.tables import markdown_table, number
 from soulsgraph.table_1 import TABLE_1
 from soulsgraph_envs.errors import SoulsGraphError
 

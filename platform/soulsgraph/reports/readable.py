@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from soulsgraph.reports.markdown import markdown_table
 from soulsgraph.reports.parquet import Row
+from soulsgraph.reports.tables import markdown_table
 from soulsgraph_envs.errors import UnknownNameError
 
 _LOW, _HIGH = "_low", "_high"

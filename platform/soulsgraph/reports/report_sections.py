@@ -15,11 +15,11 @@ from soulsgraph.reports.bands import (
     gain_share,
     verdicts_of,
 )
-from soulsgraph.reports.markdown import markdown_table, number, with_interval, yes_no
 from soulsgraph.reports.paper import paper_rate
 from soulsgraph.reports.report_tables import ABLATION_ROWS, ablation_rows, comparison_rows, contrast_rows
 from soulsgraph.reports.reproduction_records import TABLE_1_PARTS, Reproduction
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
+from soulsgraph.reports.tables import markdown_table, number, with_interval, yes_no
 from soulsgraph.table_1 import TABLE_1
 
 _SHARE = "share of "

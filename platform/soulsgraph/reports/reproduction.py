@@ -128,7 +128,7 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     # Takes a second to import, and most commands never draw.
     from matplotlib.image import imread
 
-    from soulsgraph.reports.figure_style import save_figure
+    from soulsgraph.reports.figures import save_figure
 
     titles = {}
     with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
@@ -141,8 +141,7 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
 
 
 def _draw(reproductions: Sequence[Reproduction]) -> Iterator[tuple[str, str, Figure]]:
-    from soulsgraph.reports.curve_figures import draw_baseline, draw_dodge_lengths, draw_skill_returns
-    from soulsgraph.reports.rate_figures import draw_win_rates
+    from soulsgraph.reports.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
 
     rates = draw_win_rates(reproductions)
     if rates:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.files import command_line, read_json
-from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
+from soulsgraph.reports.tables import seeds_text
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where, read_value
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.evaluation import OnFinished, Setting, evaluation_seeds, load_artifacts, make_agent, play
-from soulsgraph.reproduction.protocol import HOME
-from soulsgraph.reproduction.seeds import evaluation_seed
+from soulsgraph.reproduction.protocol import HOME, evaluation_seed
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.episodes import Episodes

@@ -1,16 +1,17 @@
-"""The protocol of a reproduction: which units of work it has, and which run each of them trains."""
+"""The protocol of a reproduction: its units of work, the seeds of each purpose, the learners it can use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
+from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Plan
-from soulsgraph.reproduction.learners import check_stable_baselines
-from soulsgraph.reproduction.seeds import REPORTING, check_one_purpose
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Between, Where, check_fields, read_table
+from soulsgraph_policies.hyperparameters import Preset
 
 Part = Literal["skills", "end_to_end", "end_to_end_long"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
@@ -20,6 +21,24 @@ HOME, SHIFTED = "iudex-phase1", "iudex-phase2"
 ADAPTED = ("dodge", "heal_attack")
 #: The long baseline's budget over the baseline's: 500,000 steps.
 _LONG = 2.0
+
+
+#: Boss data was calibrated on these.
+CALIBRATION = range(100, 200)
+#: Presets were chosen on these.
+CHOOSING = range(200, 300)
+#: Results were first reported on these, in this order.
+REPORTING = range(400, 500)
+#: Results are confirmed on these, which nobody had used when the presets were committed.
+CONFIRMING = range(500, 600)
+
+_PURPOSES = {
+    "reporting": REPORTING,
+    "calibration": CALIBRATION,
+    "choosing": CHOOSING,
+    None: (),
+    "confirming": CONFIRMING,
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -114,3 +133,43 @@ class Protocol:
             SoulsGraphError: if a value is missing, misspelt, of another type or out of range.
         """
         return read_table(cls, values, where)
+
+
+def evaluation_seed(training_seed: int) -> int:
+    """Return the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
+    return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
+
+
+def check_one_purpose(seeds: Sequence[int]) -> None:
+    """Refuse seeds of several purposes together.
+
+    Raises:
+        SoulsGraphError: naming the purposes and their seeds.
+    """
+    if len({*map(_purpose, seeds)}) > 1:
+        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
+        raise SoulsGraphError(
+            f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
+            f"{max(seeds)}; lower --seeds or change --first-seed."
+        )
+
+
+def _purpose(training_seed: int) -> str | None:
+    return next((name for name, group in _PURPOSES.items() if training_seed in group), None)
+
+
+def check_stable_baselines(preset: Preset) -> None:
+    """Refuse what stable-baselines3's DQN cannot train.
+
+    Raises:
+        SoulsGraphError: if the package is not installed, or the preset asks for more than vanilla DQN.
+    """
+    if find_spec("stable_baselines3") is None:
+        raise SoulsGraphError(
+            "learner: expected stable-baselines3 installed, found no such package; pip install stable-baselines3."
+        )
+    if preset.learning:
+        raise SoulsGraphError(
+            f"learner stable-baselines3: expected a preset of vanilla DQN, found {preset.name!r} with "
+            f"{', '.join(preset.learning)}; use preset paper without --set of the learner."
+        )

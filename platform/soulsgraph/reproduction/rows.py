@@ -16,8 +16,7 @@ from soulsgraph.evaluation import (
     play,
     started_at,
 )
-from soulsgraph.reproduction.protocol import HOME, SHIFTED, Unit
-from soulsgraph.reproduction.seeds import evaluation_seed
+from soulsgraph.reproduction.protocol import HOME, SHIFTED, Unit, evaluation_seed
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.table_1 import Row
 from soulsgraph_envs.catalogue import load_scenario

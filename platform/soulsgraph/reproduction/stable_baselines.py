@@ -18,10 +18,10 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
 from soulsgraph.domains import save_version
-from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Stage
+from soulsgraph.progress import Interrupted
 from soulsgraph.reports.parquet import GrowingTable
-from soulsgraph.reproduction.learners import check_stable_baselines
+from soulsgraph.reproduction.protocol import check_stable_baselines
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stable_baselines import make_dqn
 from soulsgraph.stage_setup import StageSetup

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
-from soulsgraph.domains import finished_version
+from soulsgraph.domains import adaptation_stages, check_target, finished_version
 from soulsgraph.evaluation import OnFinished
-from soulsgraph.interruption import Interrupted
 from soulsgraph.plan import Stage
+from soulsgraph.progress import Interrupted
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.learning import curve_rows, training_rows

@@ -14,12 +14,17 @@ from rich.console import Console
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.files import command_line
-from soulsgraph.interruption import Interrupted, interruptible
-from soulsgraph.reproduction.display import UnitsDisplay, units_display
+from soulsgraph.progress import Interrupted, interruptible
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Unit
 from soulsgraph.reproduction.rows import REFERENCES, evaluate_references
-from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
+from soulsgraph.reproduction.supervision import (
+    RemoteSupervisor,
+    Standing,
+    UnitsDisplay,
+    open_noticeboard,
+    units_display,
+)
 from soulsgraph.reproduction.unit import UnitJob, follow_episodes
 from soulsgraph_envs.errors import SoulsGraphError
 

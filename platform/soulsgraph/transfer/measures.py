@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,19 @@ from soulsgraph.evaluation import EVALUATION_SEED, check_evaluation, evaluation_
 from soulsgraph.files import command_line
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
-from soulsgraph.transfer.distances import column_distances, energy_coefficient
-from soulsgraph.transfer.effects import Experiments, compare_effects, experiments
+from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
 from soulsgraph.transfer.rule import Evidence
-from soulsgraph.transfer.trials import own_task, play_trial
-from soulsgraph.transfer.values import ValueCheck, check_values
 from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.combat import Combat
+from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.game import LaneIndices
+from soulsgraph_envs.games import make_game
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.state import Column
+from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
@@ -226,3 +228,90 @@ def _wins(domain: str, laboratory: Laboratory) -> list[Wins]:
         for skill, stand_in, stand_ins in settings
         for played in (laboratory.play(last, stand_ins),)
     ]
+
+
+Flags = npt.NDArray[np.bool_]
+
+_EXPLORATION_STREAM = 21
+
+
+class Exploration:
+    """Let an agent's last skill act uniformly at random in a share of its decisions, behind whoever plays it."""
+
+    def __init__(self, agent: Agent, lanes: int, share: float) -> None:
+        self._position, self._choices = len(agent.skills) - 1, len(agent.skills[-1].actions)
+        self._streams, self._share = np.zeros(lanes, np.uint64), share
+        self._lanes: list[LaneIndices] = []
+        self._drawn: list[Flags] = []
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin the lanes' streams anew."""
+        self._streams[lanes] = derive_seeds(seeds, _EXPLORATION_STREAM, self._position)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Draw whether to explore wherever the skill is due, and an action where it does."""
+        due = np.flatnonzero(combat.due[:, self._position])
+        drawn = np.zeros(len(due), np.bool_)
+        if self._share:
+            whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
+            drawn = whether < self._share
+            actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
+        self._lanes.append(due)
+        self._drawn.append(drawn)
+
+    @property
+    def explored(self) -> Flags:
+        """Whether each decision was drawn, lane by lane and in order of time."""
+        order = np.argsort(np.concatenate(self._lanes), kind="stable")
+        explored: Flags = np.concatenate(self._drawn)[order]
+        return explored
+
+
+def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes:
+    """Play one episode a seed (n,), each in a lane of its own, exploring in a share of the last skill's decisions."""
+    exploring = Exploration(agent, len(seeds), exploration)
+    episodes = agent.rollout(make_game(lanes=len(seeds)), exploring).play(seeds, keep_decisions=True)
+    return replace(episodes, decisions=replace(episodes.taken, explored=exploring.explored))
+
+
+def own_task(agent: Agent) -> Agent:
+    """Return the agent on the ground that its last skill trained on: the skill's start, HP refilled where it was."""
+    return agent.on(practice_ground(agent.scenario, agent.skills[-1]))
+
+
+#: Rows that the energy distance compares: its work grows with their square.
+_MOST_ROWS = 1_000
+
+
+def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
+    """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    return np.array([_largest_gap(a[:, i], b[:, i]) for i in range(a.shape[1])])
+
+
+def _largest_gap(a: Doubles, b: Doubles) -> float:
+    both = np.concatenate([a, b])
+    shares = [np.searchsorted(np.sort(values), both, side="right") / len(values) for values in (a, b)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """Return the energy coefficient of inhomogeneity of (n, size) and (m, size), in [0, 1]; 0 if they are alike.
+
+    H = (2 E|X - Y| - E|X - X'| - E|Y - Y'|) / (2 E|X - Y|), Szekely & Rizzo (2013), "Energy
+    statistics: a class of statistics based on distances". Of long samples every nth row is compared.
+    """
+    a, b = _thinned(first), _thinned(second)
+    between = 2.0 * _mean_distance(a, b)
+    if between == 0.0:
+        return 0.0
+    return max(0.0, (between - _mean_distance(a, a) - _mean_distance(b, b)) / between)
+
+
+def _thinned(values: npt.ArrayLike) -> Doubles:
+    rows = np.asarray(values, np.float64)
+    return rows[:: -(-len(rows) // _MOST_ROWS)]
+
+
+def _mean_distance(a: Doubles, b: Doubles) -> float:
+    return float(np.mean([np.linalg.norm(b - row, axis=1).mean() for row in a]))

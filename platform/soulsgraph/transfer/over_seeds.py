@@ -12,10 +12,10 @@ from rich.table import Table
 
 from soulsgraph.files import write_json
 from soulsgraph.intervals import Interval
-from soulsgraph.reports.markdown import seeds_text
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.readable import readable_table
 from soulsgraph.reports.seed_statistics import Spread
+from soulsgraph.reports.tables import seeds_text
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.report import text_table
 from soulsgraph_envs.errors import SoulsGraphError

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.adaptation import adaptation_stages, check_target
 from soulsgraph.curriculum import train_stages
+from soulsgraph.domains import adaptation_stages, check_target, domain_chain, record_domain
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, evaluate
 from soulsgraph.files import slug, write_json
 from soulsgraph.intervals import Interval, mean_interval
@@ -22,10 +25,10 @@ from soulsgraph.reports.tables import WinRate
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.training import Workplace
-from soulsgraph.transfer.branches import SCRATCH, arm_path, branch
 from soulsgraph.transfer.report import text_table
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.episodes import Episodes
+from soulsgraph_policies.atomic import whole_folder
 
 #: Labels of the row without any step, and of two arms.
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
@@ -186,3 +189,38 @@ def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[St
     if not arm.skills:
         return folder.plan.stages()
     return adaptation_stages(folder, target.scenario, arm.skills, target.budget // len(arm.skills), after)
+
+
+#: Folder of the arm of a recovery that trains every skill anew.
+SCRATCH = "scratch"
+
+
+def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
+    """Return the folder of a recovery's arm below the run, named by what is done in it."""
+    return run.path / "recovery" / slug(scenario) / str(budget) / arm
+
+
+def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
+    """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
+
+    The folder appears whole, its chain on record, or not at all.
+
+    Raises:
+        WriteError: if the folder exists or cannot be written.
+    """
+    chain = domain_chain(run, after)
+    with whole_folder(path) as temporary:
+        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
+        _copy_versions(run, chain, temporary / "library")
+        copied = RunFolder(temporary, run.plan)
+        for earlier, later in pairwise(chain):
+            record_domain(copied, later, earlier)
+    return RunFolder.open(path)
+
+
+def _copy_versions(run: RunFolder, chain: tuple[str, ...], library: Path) -> None:
+    for skill in run.plan.skill_graph.order:
+        for number in run.library.versions(skill):
+            if run.library.card(skill, number).training.scenario in chain:
+                version = Path(skill, f"v{number}")
+                shutil.copytree(run.library.folder / version, library / version)

@@ -24,16 +24,9 @@ from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.branches import branch
-from soulsgraph.transfer.continual_measures import (
-    backward_transfer,
-    forgetting,
-    forward_transfer,
-    isolated_forgetting,
-    zero_shot_forward_transfer,
-)
+from soulsgraph.transfer.recovery import branch
 from soulsgraph.transfer.report import text_table
-from soulsgraph.transfer.training_transfer import TrainingTransfer, training_transfer
+from soulsgraph.transfer.success_curves import TrainingTransfer, training_transfer
 from soulsgraph_envs.errors import SoulsGraphError
 
 Doubles = npt.NDArray[np.float64]
@@ -219,3 +212,62 @@ def _rate(wins: int, episodes: int) -> dict[str, Any]:
 
 def _plain(values: Doubles) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
+    """Return how much training on the domains before helps in one not trained on yet.
+
+    FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
+    agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
+    untrained agent here is one whose every skill plays by chance.
+    """
+    ahead = np.diagonal(matrix, 1) - chance[1:]
+    return float(ahead.mean())
+
+
+def backward_transfer(matrix: Doubles) -> float:
+    """Return what later training did to the earlier domains; below 0 it did harm.
+
+    BWT = 1 / (T - 1) * sum over i = 1..T-1 of R[T, i] - R[i, i]: Lopez-Paz & Ranzato (2017), Eq. 3.
+    """
+    return float((matrix[-1, :-1] - np.diagonal(matrix)[:-1]).mean())
+
+
+def forgetting(matrix: Doubles) -> Doubles:
+    """Return what each domain lost from the end of its own training to the end of all, (domains,).
+
+    F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
+    World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
+    """
+    lost: Doubles = np.diagonal(matrix) - matrix[-1]
+    return lost
+
+
+def isolated_forgetting(matrix: Doubles) -> Doubles:
+    """Return what training on domain j took from an earlier domain i, (domain i, domain j); nan elsewhere.
+
+    F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
+    benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
+    """
+    return _isolated(matrix, earlier=True)
+
+
+def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
+    """Return what training on domain j brought to a later domain i, (domain i, domain j); nan elsewhere.
+
+    Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
+    the first domain nothing is trained, so j = 1 has no value.
+    """
+    return -_isolated(matrix, earlier=False)
+
+
+def _isolated(matrix: Doubles, earlier: bool) -> Doubles:
+    size = len(matrix)
+    out = np.full((size, size), np.nan)
+    for i in range(size):
+        # Where a domain was never won nothing can be lost or gained.
+        best = max(float(np.abs(matrix[:, i]).max()), np.finfo(float).tiny)
+        for j in range(1, size):
+            if (i < j) == earlier and i != j:
+                out[i, j] = (matrix[j - 1, i] - matrix[j, i]) / best
+    return out

@@ -1,4 +1,4 @@
-"""`soulsgraph serve-siphon`: a game behind the Siphon protocol, a thin command over `soulsgraph_envs.siphon`."""
+"""The commands of the stand-in game and of the Siphon server before a game."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.place import make_console
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.live.settings import save_game
+from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
 from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
 
 
@@ -75,3 +76,15 @@ def _announce(output: OutputOptions, address: str, pid: int) -> None:
     make_console(output).print(
         f"ready at {address}, process {pid}; end it with Ctrl-C", highlight=False, soft_wrap=True
     )
+
+
+def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
+    """Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.
+
+    Once it can be attached it prints a line that begins with "ready". On standard input it takes
+    commands, one a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die,
+    state, quit.
+    """
+    from soulsgraph_envs.standin.program import run
+
+    run(options)

@@ -1,7 +1,14 @@
-"""The learning curves of the paper's Figures 2, 3, 5 and 6, over several seeds."""
+"""The report's figures: win rates of Table 1 as points, learning curves, and their style."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,11 +16,148 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from soulsgraph.curves import EPISODES
-from soulsgraph.reports.figure_style import BLUE, GREY, INK, ORANGE, SKILL_COLOURS, STYLE, draw_seeds
+from soulsgraph.reports.bands import BEYOND_PAPER, ROW_BANDS
+from soulsgraph.reports.paper import paper_rate
 from soulsgraph.reports.reproduction_records import Reproduction
-from soulsgraph.reports.seed_curves import SeedCurves, moving_average, seed_curves
+from soulsgraph.reports.seed_statistics import SeedCurves, Spread, moving_average, seed_curves
 from soulsgraph.table_1 import TABLE_1
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
+from soulsgraph_policies.atomic import whole_file
+
+#: Height of a row's part that points take, of the whole row's 1.
+_LANE = 0.62
+#: Points closer than this, in percent, are set apart.
+_CROWDED = 0.9
+
+
+def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
+    """Draw every seed's win rate in each row of Table 1, with the paper's and its interval; None without a row."""
+    if not any(row.label in item.setting for row in TABLE_1 for item in reproductions):
+        return None
+    lane = _LANE / len(reproductions)
+    evaluated = any(item.preset not in BEYOND_PAPER for item in reproductions)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.5, 1.6 + (0.38 + 0.3 * len(reproductions)) * len(TABLE_1)))
+        axes = figure.subplots()
+        for place, row in enumerate(TABLE_1):
+            if evaluated:
+                _draw_band(axes, place, row.label)
+            _draw_paper(axes, place, row.paper_percent)
+            for index, item in enumerate(reproductions):
+                if row.label in item.setting:
+                    height, colour = place + lane * (index + 0.5) - 0.22, PALETTE[index % len(PALETTE)]
+                    _draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
+        axes.set_yticks(range(len(TABLE_1)), [row.label for row in TABLE_1])
+        axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
+        axes.grid(visible=False, axis="y")
+        axes.set_title("Table 1: every seed beside the paper", loc="left")
+        figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_band(axes: Axes, place: int, label: str) -> None:
+    band = ROW_BANDS[label]
+    low, high = max(band.low, 0.0), min(band.high, 100.0)
+    axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
+
+
+def _draw_paper(axes: Axes, place: int, percent: float) -> None:
+    low, high = paper_rate(percent).clopper_pearson
+    axes.plot([low, high], [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
+    axes.plot(percent, place - 0.32, marker="D", color=INK, markersize=5.0, linestyle="none", zorder=3)
+
+
+def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour: str) -> None:
+    low, high = spread.mean_interval
+    if math.isfinite(low):
+        axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
+    axes.plot(
+        spread.values, height + step * _swarm(spread.values), marker="o", markersize=4.5, linestyle="none",
+        color=colour, markerfacecolor="none", markeredgewidth=1.0, zorder=4,
+    )  # fmt: skip
+    axes.plot(
+        spread.median,
+        height,
+        marker="|",
+        markersize=15.0,
+        markeredgewidth=2.6,
+        linestyle="none",
+        color=colour,
+        zorder=5,
+    )
+
+
+def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return each point the steps it is lifted by, so that close ones lie above and below each other; (points,)."""
+    heights = np.zeros(values.size)
+    for index, value in enumerate(values):
+        crowd = int((abs(values[:index] - value) < _CROWDED).sum())
+        heights[index] = ((crowd + 1) // 2) * (-1.0) ** crowd
+    return heights
+
+
+def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], marker="D", color=INK, markersize=5.0, linewidth=1.2, label="paper, exact 95 % interval"),
+        Patch(color=LIGHT, alpha=0.6, label="aim for the median of paper and fast"),
+        Line2D([], [], marker="o", color=GREY, markerfacecolor="none", linestyle="none", label="one seed"),
+        Line2D([], [], marker="|", color=GREY, markersize=12.0, markeredgewidth=2.6, linestyle="none", label="median"),
+        Line2D([], [], color=GREY, linewidth=3.0, alpha=0.35, label="95 % t interval of the mean"),
+    ]
+    colours = [PALETTE[index % len(PALETTE)] for index in range(len(reproductions))]
+    handles += [Patch(color=colour, label=item.title) for colour, item in zip(colours, reproductions, strict=True)]
+    return handles
+
+
+# Okabe and Ito's palette (2008), without yellow, which is faint on white.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
+SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
+
+#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
+STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.labelsize": 10.0,
+    "legend.fontsize": 9.0,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#EBEBEB",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 130.0,
+    "figure.dpi": 130.0,
+}
+
+
+def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: float = 0.0) -> None:
+    """Draw the mean over seeds with its t interval, and every seed as a thin line behind it.
+
+    Steps are shown in thousands, counted from `offset` steps.
+    """
+    steps = (curves.steps + offset) / 1_000.0
+    for values in curves.values if len(curves.seeds) > 1 else ():
+        axes.plot(steps, values, color=colour, alpha=0.28, linewidth=0.6, zorder=2)
+    if curves.interval:
+        axes.fill_between(steps, *curves.interval, color=colour, alpha=0.25, linewidth=0.0, zorder=3)
+    axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    with rc_context(STYLE), whole_file(path) as temporary:
+        figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
+
 
 PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
