@@ -10,7 +10,7 @@ import numpy as np
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.game import Game
 from soulsgraph_envs.games import make_game, open_live_game
-from soulsgraph_envs.live.clock import stoppable
+from soulsgraph_envs.live.cycle_timer import stoppable
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import Skill

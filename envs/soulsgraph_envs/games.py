@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.cycle_timer import Clock
 from soulsgraph_envs.live.link import Link
 from soulsgraph_envs.live.settings import GameSettings, check_side_by_side
 from soulsgraph_envs.simulator import Simulator

@@ -24,8 +24,7 @@ from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.games import check_games, make_game, open_live_game
-from soulsgraph_envs.live.clock import stoppable
-from soulsgraph_envs.live.cycle_timer import CycleReport
+from soulsgraph_envs.live.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skills import make_skill

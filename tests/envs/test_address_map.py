@@ -8,7 +8,7 @@ from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.errors import DataError, UnknownNameError
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.address_map import load_address_map
-from soulsgraph_envs.memory.pattern import compile_pattern, is_pattern
+from soulsgraph_envs.memory.pe import compile_pattern, is_pattern
 
 IUDEX = "dark-souls-3-1.15.2"
 CHAINS = {

@@ -8,13 +8,11 @@ import pytest
 
 from soulsgraph_envs.doctor.check import Check, Checks
 from soulsgraph_envs.doctor.examination import examine
-from soulsgraph_envs.doctor.keyboard import check_keyboard
-from soulsgraph_envs.doctor.machine import check_machine, judge_rights
-from soulsgraph_envs.doctor.memory_game import check_memory_game
+from soulsgraph_envs.doctor.machine import check_keyboard, check_machine, judge_rights
+from soulsgraph_envs.doctor.memory_game import check_memory_game, check_siphon_game
 from soulsgraph_envs.doctor.reading import check_online, check_read_time, check_skills, unaddressed
-from soulsgraph_envs.doctor.siphon_game import check_siphon_game
 from soulsgraph_envs.errors import GameError, UnknownNameError
-from soulsgraph_envs.keys.x11 import open_display
+from soulsgraph_envs.keys.xtest import open_display
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import load_address_map

@@ -9,11 +9,9 @@ from soulsgraph_envs.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.data_files import shipped_names
 from soulsgraph_envs.errors import DataError, GameError
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.keys.device import KeyDevice
-from soulsgraph_envs.keys.direct_input import DirectInputDevice
-from soulsgraph_envs.keys.held_keys import HeldKeys
-from soulsgraph_envs.keys.names import KEY_NAMES
-from soulsgraph_envs.keys.user32 import User32Window
+from soulsgraph_envs.keys.device import KEY_NAMES, KeyDevice
+from soulsgraph_envs.keys.guarded_device import HeldKeys
+from soulsgraph_envs.keys.user32 import DirectInputDevice, User32Window
 from soulsgraph_envs.testing.keys import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
 
 OWN = """

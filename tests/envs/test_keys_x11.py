@@ -13,20 +13,18 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.guarded_device import GuardedDevice
-from soulsgraph_envs.keys.held_keys import HeldKeys
-from soulsgraph_envs.keys.names import KEY_NAMES
+from soulsgraph_envs.keys.device import KEY_NAMES
+from soulsgraph_envs.keys.guarded_device import GuardedDevice, HeldKeys
 from soulsgraph_envs.keys.opening import open_key_device
 from soulsgraph_envs.keys.windows import choose_window, find_window, keyboard_layout
-from soulsgraph_envs.keys.x11 import open_display
-from soulsgraph_envs.keys.xtest import XTestDevice
+from soulsgraph_envs.keys.xtest import XTestDevice, open_display
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
 
 #: Holds keys, says so, and then ends the way its last line says.
 HOLDING = """
 import os, signal, sys, time
-from soulsgraph_envs.keys.held_keys import HeldKeys
+from soulsgraph_envs.keys.guarded_device import HeldKeys
 from soulsgraph_envs.keys.opening import open_key_device
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored where the tests run in the background.
 held = HeldKeys(open_key_device(sys.argv[1]))

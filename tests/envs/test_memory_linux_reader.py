@@ -11,7 +11,7 @@ import pytest
 
 from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.linux_reader import LinuxReader, find_process, is_running
-from soulsgraph_envs.memory.pattern import compile_pattern
+from soulsgraph_envs.memory.pe import compile_pattern
 from soulsgraph_envs.memory.reader import BadAddressError, ProcessGoneError, ProcessNotFoundError
 from soulsgraph_envs.standin.executable import Sections, write_header
 

@@ -11,7 +11,7 @@ import pytest
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.floating_point import restore_floating_point, subnormals_kept
-from soulsgraph_envs.memory.pattern import compile_pattern
+from soulsgraph_envs.memory.pe import compile_pattern
 from soulsgraph_envs.memory.pymeow_reader import PymeowReader, load_pymeow
 from soulsgraph_envs.memory.reader import (
     BadAddressError,

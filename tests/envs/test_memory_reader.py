@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.memory.pattern import compile_pattern
+from soulsgraph_envs.memory.pe import compile_pattern
 from soulsgraph_envs.memory.reader import BadAddressError, Module
 from soulsgraph_envs.memory.values import decode_text, pack, unpack
 from soulsgraph_envs.testing.memory import FakeProcess, FakeReader

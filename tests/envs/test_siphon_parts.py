@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.errors import DataError, GameError, UnknownNameError
-from soulsgraph_envs.keys.names import ARROWS, KEY_NAMES
+from soulsgraph_envs.keys.device import ARROWS, KEY_NAMES
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.memory.reader import Module
 from soulsgraph_envs.siphon.attributes import Attribute, ItemCount, ItemList
-from soulsgraph_envs.siphon.inventory import ItemFinder, ItemMovedError
-from soulsgraph_envs.siphon.key_names import SIPHON_KEYS, from_siphon, to_siphon
-from soulsgraph_envs.siphon.security import is_loopback, read_or_create_token, read_token, split_address
+from soulsgraph_envs.siphon.calls import is_loopback, read_or_create_token, read_token, split_address
+from soulsgraph_envs.siphon.keys import SIPHON_KEYS, from_siphon, to_siphon
+from soulsgraph_envs.siphon.link import ItemFinder, ItemMovedError
 from soulsgraph_envs.standin.siphon.recording import Recordings, Sources
 from soulsgraph_envs.standin.siphon.served_game import ServedGame
 from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, client_name, connected_clients

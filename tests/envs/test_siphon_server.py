@@ -127,7 +127,7 @@ def test_siphons_client_gets_pictures(client: SiphonClient) -> None:
 
 
 def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
-    from soulsgraph_envs.keys.x11 import open_display
+    from soulsgraph_envs.keys.xtest import open_display
 
     display = open_display(screen)
     before = display.screen().root.query_pointer()

@@ -15,8 +15,7 @@ from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import Base, Entry, load_address_map
 from soulsgraph_envs.memory.attaching import AttachedGame, attach_game
-from soulsgraph_envs.standin.blocks import Block
-from soulsgraph_envs.standin.cells import Cell
+from soulsgraph_envs.standin.blocks import Block, Cell
 from soulsgraph_envs.standin.image import Image
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.surroundings import surroundings_of

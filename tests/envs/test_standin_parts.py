@@ -12,10 +12,10 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.errors import GameError, SoulsGraphError
 from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.live.settings import GameSettings, load_games, save_game
-from soulsgraph_envs.standin.keyboard import Keyboard
 from soulsgraph_envs.standin.misbehaviour import Misbehaviour, Schedule, parse_misbehaviour
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.starting import settings_of
+from soulsgraph_envs.standin.window import Keyboard
 
 
 @pytest.mark.parametrize(

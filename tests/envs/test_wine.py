@@ -21,7 +21,7 @@ import pytest
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.doctor.examination import examine
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.keys.held_keys import HeldKeys
+from soulsgraph_envs.keys.guarded_device import HeldKeys
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.memory.address_map import Base, load_address_map

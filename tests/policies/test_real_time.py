@@ -8,7 +8,7 @@ import pytest
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
-from soulsgraph_envs.live.clock import stoppable
+from soulsgraph_envs.live.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until

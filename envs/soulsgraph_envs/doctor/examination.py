@@ -10,10 +10,8 @@ import numpy as np
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.doctor.check import Check, Checks
-from soulsgraph_envs.doctor.keyboard import check_keyboard
-from soulsgraph_envs.doctor.machine import check_machine
-from soulsgraph_envs.doctor.memory_game import check_memory_game
-from soulsgraph_envs.doctor.siphon_game import check_siphon_game
+from soulsgraph_envs.doctor.machine import check_keyboard, check_machine
+from soulsgraph_envs.doctor.memory_game import check_memory_game, check_siphon_game
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.games import DRIVERS, SIMULATOR
 from soulsgraph_envs.live.settings import GameSettings

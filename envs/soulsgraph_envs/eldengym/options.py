@@ -9,8 +9,7 @@ from typing import Any
 
 from gymnasium import Space
 
-from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
-from soulsgraph_envs.errors import shown
+from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError, shown
 
 _REWARD_METHODS = ("calculate", "is_done")
 
@@ -53,3 +52,19 @@ def check_at_least(name: str, value: float | None, low: float) -> None:
     """Raise `OptionError` for anything but a number of at least `low`; None passes."""
     if value is not None and not (isinstance(value, Real) and low <= value < math.inf):
         raise OptionError(f"{name}: expected at least {low}, found {shown(value)}.")
+
+
+class OptionError(SoulsGraphError, ValueError):
+    """An option that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
+class UnknownOptionError(UnknownNameError, OptionError):
+    """A name that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
+class RewardTypeError(SoulsGraphError, TypeError):
+    """A reward without the methods of a `RewardFunction`; EldenGym raises a `TypeError`."""
+
+
+class SimulatedGameWarning(UserWarning):
+    """A simulated fight stands in for Elden Ring."""

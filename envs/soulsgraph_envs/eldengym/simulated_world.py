@@ -8,9 +8,8 @@ import numpy as np
 
 from soulsgraph_envs.catalogue import load_player, load_scenario, supported_controls
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.eldengym.fights import fight_name
 from soulsgraph_envs.eldengym.keys import Keyboard
-from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.eldengym.world import Frame, fight_name
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.state import Raw, RawValues

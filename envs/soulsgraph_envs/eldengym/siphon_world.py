@@ -9,18 +9,16 @@ from contextlib import suppress
 from math import dist
 
 from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.fights import load_fight
 from soulsgraph_envs.eldengym.frame_stream import FrameStream
 from soulsgraph_envs.eldengym.siphon_attributes import SiphonAttributes, attribute_file
-from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.eldengym.world import Frame, load_fight
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.live.operations import ELDENGYM_OPERATIONS, Operations
 from soulsgraph_envs.live.settings import GameSettings
 from soulsgraph_envs.siphon.attributes import load_attributes
 from soulsgraph_envs.siphon.calls import SiphonCalls
-from soulsgraph_envs.siphon.key_names import from_siphon
-from soulsgraph_envs.siphon.keys import SiphonKeys
+from soulsgraph_envs.siphon.keys import SiphonKeys, from_siphon
 
 #: Dying, the loading screen and waking up take about so long at most.
 _RETURN_TIMEOUT_S = 90.0

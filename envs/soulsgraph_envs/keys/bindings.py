@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.data_files import find
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.names import KEY_NAMES
+from soulsgraph_envs.keys.device import KEY_NAMES
 from soulsgraph_envs.schema import Between, Where, read_table, read_toml
 
 #: Keys that must be down together, in the order they are pressed.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from soulsgraph_envs.keys.direct_input import DirectInputDevice
 from soulsgraph_envs.keys.guarded_device import GuardedDevice
+from soulsgraph_envs.keys.user32 import DirectInputDevice
 from soulsgraph_envs.keys.xtest import XTestDevice
 
 

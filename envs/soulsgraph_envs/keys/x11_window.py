@@ -10,7 +10,7 @@ import numpy as np
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.windows import Geometry, Layout, choose_window, minimised
-from soulsgraph_envs.keys.x11 import close_display, open_display, raised_as
+from soulsgraph_envs.keys.xtest import close_display, open_display, raised_as
 from soulsgraph_envs.pictures import Picture
 
 #: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.

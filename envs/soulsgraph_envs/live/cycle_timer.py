@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import ceil
+from typing import NamedTuple
+
+from soulsgraph_envs.errors import SoulsGraphError
 
 #: Percentiles are of so many latest ticks: 2 hours at 10 Hz.
 _KEPT = 72_000
@@ -139,3 +143,28 @@ class CycleTimer:
         for name, spent_s in self._spent.items():
             self._sections.setdefault(name, deque(maxlen=_KEPT)).append(spent_s)
         self._spent.clear()
+
+
+class Clock(NamedTuple):
+    """Read the time and wait, both in seconds of the machine."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class StoppedError(SoulsGraphError):
+    """Somebody who no longer needs the game told its driver to stop waiting."""
+
+
+def stoppable(stop: threading.Event) -> Clock:
+    """Return a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load.
+
+    Its `sleep` raises `StoppedError` then.
+    """
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if stop.is_set():
+            raise StoppedError("playing was stopped.")
+
+    return Clock(sleep=sleep)

@@ -16,17 +16,15 @@ from soulsgraph_envs.game import ActiveLanes, Capabilities, LaneIndices
 from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.live.animations import Tables
 from soulsgraph_envs.live.arena import arena_of
-from soulsgraph_envs.live.clock import Clock
-from soulsgraph_envs.live.cycle_timer import CycleReport, CycleTimer
+from soulsgraph_envs.live.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.live.episode import Episode
 from soulsgraph_envs.live.fields import Reading
+from soulsgraph_envs.live.key_effects import Pad
 from soulsgraph_envs.live.link import Link, LinkError, PicturedLink
 from soulsgraph_envs.live.operations import Operations
-from soulsgraph_envs.live.pad import Pad
 from soulsgraph_envs.live.recovery import Recovery
-from soulsgraph_envs.live.session import NotReachedError, Session, UnansweredError
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.speed import check_speed, moment, set_speed
+from soulsgraph_envs.live.speed import NotReachedError, Session, UnansweredError, check_speed, moment, set_speed
 from soulsgraph_envs.live.start import Draw, Start, check_fits, draw_start
 from soulsgraph_envs.live.translation import supplied_raws
 from soulsgraph_envs.live.world import World

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 from soulsgraph_envs.data_files import find, read_data
 from soulsgraph_envs.live.fields import FIELDS
-from soulsgraph_envs.memory.pattern import is_pattern
+from soulsgraph_envs.memory.pe import is_pattern
 from soulsgraph_envs.memory.values import SIZES
 from soulsgraph_envs.schema import Between, Where, read_table
 

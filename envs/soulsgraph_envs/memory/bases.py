@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from soulsgraph_envs.live.link import RefusedError
 from soulsgraph_envs.memory.address_map import AddressMap, Base
-from soulsgraph_envs.memory.pattern import compile_pattern
-from soulsgraph_envs.memory.pe import file_version
+from soulsgraph_envs.memory.pe import compile_pattern, file_version
 from soulsgraph_envs.memory.reader import BadAddressError, Module, Reader
 
 

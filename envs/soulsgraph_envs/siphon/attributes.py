@@ -17,7 +17,7 @@ from soulsgraph_envs.data_files import find
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.address_map import DISPLACEMENT_SIZE
 from soulsgraph_envs.memory.address_map import TYPE_SIZES as FIELD_SIZES
-from soulsgraph_envs.memory.pattern import is_pattern
+from soulsgraph_envs.memory.pe import is_pattern
 from soulsgraph_envs.memory.values import decode_text, pack, unpack
 from soulsgraph_envs.schema import Between, Where, read_table, read_toml
 

@@ -13,7 +13,7 @@ from soulsgraph_envs.controls import Control
 from soulsgraph_envs.live.animations import boss_table
 from soulsgraph_envs.live.animations import player_table as animations_of
 from soulsgraph_envs.live.arena import arena_of
-from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.cycle_timer import Clock
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.link import Link, LinkError

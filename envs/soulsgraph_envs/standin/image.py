@@ -12,7 +12,7 @@ from pathlib import Path
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.memory.address_map import Base
-from soulsgraph_envs.memory.pattern import compile_pattern
+from soulsgraph_envs.memory.pe import compile_pattern
 from soulsgraph_envs.standin.executable import Sections, write_header, write_resources
 from soulsgraph_envs.standin.native import EXECUTE, PAGE, READ, WRITE, map_file, protect, release, reserve, view
 

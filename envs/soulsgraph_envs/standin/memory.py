@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.address_map import AddressMap, Entry
-from soulsgraph_envs.standin.blocks import Block, place_blocks, reachable
-from soulsgraph_envs.standin.cells import Cell, Value
+from soulsgraph_envs.standin.blocks import Block, Cell, Value, place_blocks, reachable
 from soulsgraph_envs.standin.image import Image
 from soulsgraph_envs.standin.native import PAGE, release, reserve, view
 from soulsgraph_envs.standin.surroundings import Surroundings

@@ -12,16 +12,14 @@ from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.live.settings import save_game
 from soulsgraph_envs.memory.address_map import AddressMap, load_address_map
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
-from soulsgraph_envs.standin.commands import Commands
-from soulsgraph_envs.standin.keyboard import Keyboard
 from soulsgraph_envs.standin.memory import OwnMemory
-from soulsgraph_envs.standin.misbehaviour import Schedule, crash, hang, parse_misbehaviour
+from soulsgraph_envs.standin.misbehaviour import Commands, Schedule, crash, hang, parse_misbehaviour
 from soulsgraph_envs.standin.native import name_process
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.readings import Readings
 from soulsgraph_envs.standin.starting import ended_by_signals, settings_of
 from soulsgraph_envs.standin.surroundings import load_surroundings, surroundings_of
-from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow
+from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow, Keyboard
 from soulsgraph_envs.standin.world import Stage, World
 from soulsgraph_envs.temporary import temporary_folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soulsgraph_envs.catalogue import load_boss
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
-from soulsgraph_envs.standin.cells import Value
+from soulsgraph_envs.standin.blocks import Value
 from soulsgraph_envs.standin.world import World
 from soulsgraph_envs.state import Raw
 

@@ -15,7 +15,7 @@ from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
-from soulsgraph_envs.standin.cells import Value
+from soulsgraph_envs.standin.blocks import Value
 from soulsgraph_envs.standin.surroundings import Interlude, Pose, Surroundings
 from soulsgraph_envs.state import Raw
 from soulsgraph_envs.streams import derive_seeds

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from soulsgraph_envs.memory.address_map import AddressMap, Entry, Walk
-from soulsgraph_envs.standin.blocks import Block
-from soulsgraph_envs.standin.cells import Value
+from soulsgraph_envs.standin.blocks import Block, Value
 
 #: Another character, loaded before the boss, and an item beside the one that counts.
 _BYSTANDER, _OTHER_ITEM, _OTHER_QUANTITY = "c1100", 0x400001F4, 7

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.names import check_key
-from soulsgraph_envs.keys.x11 import open_display
+from soulsgraph_envs.keys.device import check_key
+from soulsgraph_envs.keys.xtest import open_display
 
 _START_S = 120.0
 

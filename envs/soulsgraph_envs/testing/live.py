@@ -10,7 +10,7 @@ import numpy as np
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.live.clock import Clock
+from soulsgraph_envs.live.cycle_timer import Clock
 from soulsgraph_envs.live.fields import FIELDS, Reading
 from soulsgraph_envs.live.game import LiveGame
 from soulsgraph_envs.live.link import LinkError

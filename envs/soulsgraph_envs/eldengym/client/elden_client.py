@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.eldengym.client.names import Answer, GameNames
-from soulsgraph_envs.eldengym.fights import load_fight
 from soulsgraph_envs.eldengym.keys import MenuWay, load_keys
 from soulsgraph_envs.eldengym.siphon_attributes import attribute_file
-from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.eldengym.world import Frame, load_fight
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.siphon.protocol import SiphonClient
 

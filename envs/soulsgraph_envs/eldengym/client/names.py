@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from soulsgraph_envs.eldengym.fights import load_fight
-from soulsgraph_envs.eldengym.world import Frame, World
+from soulsgraph_envs.eldengym.world import Frame, World, load_fight
 
 #: What a call of Siphon's client returns: "success", "message" and its values.
 Answer = dict[str, Any]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from soulsgraph_envs.keys.names import MOUSE_BUTTONS
-from soulsgraph_envs.keys.x11 import open_display, raised_as
-from soulsgraph_envs.keys.xtest import XTestDevice
-from soulsgraph_envs.siphon.key_names import to_siphon
+from soulsgraph_envs.keys.device import MOUSE_BUTTONS
+from soulsgraph_envs.keys.xtest import XTestDevice, open_display, raised_as
+from soulsgraph_envs.siphon.keys import to_siphon
 
 _STEP_S = 0.01
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.memory.linux_reader import LinuxReader
-from soulsgraph_envs.memory.pattern import compile_pattern
+from soulsgraph_envs.memory.pe import compile_pattern
 from soulsgraph_envs.memory.reader import Module, Reader
 from soulsgraph_envs.schema import Where
 from soulsgraph_envs.siphon.attributes import Attribute, check_attribute, displacement_at

@@ -12,8 +12,8 @@ from typing import Any
 
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.opening import open_key_device
+from soulsgraph_envs.siphon.calls import TOKEN_KEY, bearer, read_or_create_token
 from soulsgraph_envs.siphon.protocol import MESSAGE_LIMITS, grpc, service
-from soulsgraph_envs.siphon.security import TOKEN_KEY, bearer, read_or_create_token
 from soulsgraph_envs.standin.siphon.desktop_input import DesktopInput
 from soulsgraph_envs.standin.siphon.recording import Recordings, Sources
 from soulsgraph_envs.standin.siphon.served_game import ServedGame

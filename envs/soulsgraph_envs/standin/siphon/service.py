@@ -11,7 +11,7 @@ from typing import Any
 
 from soulsgraph_envs.errors import GameError, SoulsGraphError
 from soulsgraph_envs.siphon.attributes import Attribute
-from soulsgraph_envs.siphon.key_names import from_siphon
+from soulsgraph_envs.siphon.keys import from_siphon
 from soulsgraph_envs.siphon.protocol import ANSWERS, SERVER_NAME, grpc, messages, service
 from soulsgraph_envs.standin.siphon.desktop_input import DesktopInput
 from soulsgraph_envs.standin.siphon.programs import run_program

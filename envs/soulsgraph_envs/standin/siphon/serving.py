@@ -12,7 +12,7 @@ from types import TracebackType
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.link import LinkError
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.siphon.security import is_loopback, read_or_create_token, split_address
+from soulsgraph_envs.siphon.calls import is_loopback, read_or_create_token, split_address
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 
