@@ -1,4 +1,4 @@
-"""What the machine itself allows: its Python, other programs' memory, its clock."""
+"""What the machine itself allows: its Python, other programs' memory, its clock, its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A game whose memory is read on this machine: its map, process, window and every entry of the map."""
+"""A game that is examined: map, process, window and every entry of its memory, or what its Siphon server says."""
 
 from __future__ import annotations
 

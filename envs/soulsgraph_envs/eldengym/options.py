@@ -1,4 +1,4 @@
-"""Check what a user gives an environment, in EldenGym's kinds of error."""
+"""Check what a user gives an environment; EldenGym's kinds of error."""
 
 from __future__ import annotations
 

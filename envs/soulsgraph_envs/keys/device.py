@@ -1,4 +1,4 @@
-"""The device contract: press and release one key of the game's keyboard."""
+"""The device contract, to press and release one key of the game's keyboard; and how keys are named."""
 
 from __future__ import annotations
 

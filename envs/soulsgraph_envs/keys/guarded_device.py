@@ -1,4 +1,4 @@
-"""A key device that keeps its promise beyond death: what it pressed comes up even if the process is killed."""
+"""Keys held down for a tick, by a device whose keys come up even if the process is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows' own windows through its user32 and gdi32 libraries; not yet tried on a game PC."""
+"""Windows: its own windows through user32 and gdi32, and keys through DirectInput; not yet tried on a game PC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys on Linux: X11's XTEST extension, whose events a game cannot tell from a keyboard's."""
+"""Keys on Linux: X11's XTEST extension, whose events a game cannot tell from a keyboard's, and its display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One timer for every loop of a fixed rate: when the next tick begins, and where the time went."""
+"""The clock, and one timer for every loop of a fixed rate: when the next tick begins, and where the time went."""
 
 from __future__ import annotations
 

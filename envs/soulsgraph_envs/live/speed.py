@@ -1,4 +1,4 @@
-"""The speed of a game's clock: set where that is possible, and measured against this machine's."""
+"""A session with a game, and the speed of its clock: set where that is possible, measured against this machine's."""
 
 from __future__ import annotations
 

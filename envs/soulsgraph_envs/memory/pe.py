@@ -1,4 +1,4 @@
-"""Parse the header of a Windows executable as it lies in memory (Microsoft's "PE Format")."""
+"""The header of a Windows executable as it lies in memory (Microsoft's "PE Format"), and byte patterns in its code."""
 
 from __future__ import annotations
 

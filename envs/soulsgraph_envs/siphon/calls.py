@@ -1,4 +1,4 @@
-"""Calls to a Siphon server: the channel with its token and back-off, and errors of one family."""
+"""Calls to a Siphon server: the channel with its token and back-off, errors of one family, tokens and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a game PC, pressed through its Siphon server."""
+"""The keys of a game PC, pressed through its Siphon server, and their names there."""
 
 from __future__ import annotations
 

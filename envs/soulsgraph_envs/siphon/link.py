@@ -1,4 +1,4 @@
-"""The Siphon link: a game on another machine, or on this one, read, written and played over gRPC."""
+"""The Siphon link: a game on another machine, or on this one, read, written and played over gRPC; its inventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in's window: pygame on an X display, with the fight drawn and every key event heard."""
+"""The stand-in's window, with the fight drawn, and its keyboard: pygame on an X display."""
 
 from __future__ import annotations
 
