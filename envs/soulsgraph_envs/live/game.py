@@ -23,8 +23,8 @@ from soulsgraph_envs.live.key_effects import Pad
 from soulsgraph_envs.live.link import Link, LinkError, PicturedLink
 from soulsgraph_envs.live.operations import Operations
 from soulsgraph_envs.live.recovery import Recovery
+from soulsgraph_envs.live.session import NotReachedError, Session, UnansweredError, check_speed, moment, set_speed
 from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.speed import NotReachedError, Session, UnansweredError, check_speed, moment, set_speed
 from soulsgraph_envs.live.start import Draw, Start, check_fits, draw_start
 from soulsgraph_envs.live.translation import supplied_raws
 from soulsgraph_envs.live.world import World

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from soulsgraph_envs.controls import Control
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.plausibility import position
-from soulsgraph_envs.live.speed import NotReachedError, Session, UnansweredError
+from soulsgraph_envs.live.session import NotReachedError, Session, UnansweredError
 from soulsgraph_envs.state import wrap_angle
 
 _PLACING_S, _AIMING_S = 3.0, 4.0

@@ -12,7 +12,7 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.link import LinkError, RefusedError
 from soulsgraph_envs.live.plausibility import same_moment
-from soulsgraph_envs.live.speed import Session, set_speed
+from soulsgraph_envs.live.session import Session, set_speed
 
 _ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
 #: Values that stand still for the first time are a hang; the second is for a look at them from anew.

@@ -12,7 +12,7 @@ from soulsgraph_envs.live.animations import Tables
 from soulsgraph_envs.live.arena import LiveArena
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.placing import Pose, aim, place, unlock
-from soulsgraph_envs.live.speed import Session
+from soulsgraph_envs.live.session import Session
 from soulsgraph_envs.live.translation import Row
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.simulator import Simulator

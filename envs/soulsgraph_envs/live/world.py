@@ -11,7 +11,7 @@ from soulsgraph_envs.live.arena import LiveArena
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.live.placing import Pose, aim, place
 from soulsgraph_envs.live.plausibility import position
-from soulsgraph_envs.live.speed import Session, set_speed
+from soulsgraph_envs.live.session import Session, set_speed
 from soulsgraph_envs.scenario import Transition
 
 _LOADING_S, _ANSWER_S, _PASSING_S, _TRANSITION_S = 90.0, 3.0, 15.0, 30.0
