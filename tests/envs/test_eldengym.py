@@ -13,8 +13,8 @@ from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.env import FROZEN_SPEED
+from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import load_keys
-from soulsgraph_envs.eldengym.options import OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.testing.eldengym import FakeWorld
 

@@ -12,7 +12,7 @@ import pytest
 
 from soulsgraph_envs import eldengym
 from soulsgraph_envs.eldengym import AttributeEnv, BossDefeatReward, CustomReward, EldenGymEnv, ScoreDeltaReward
-from soulsgraph_envs.eldengym.options import OptionError, RewardTypeError
+from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError
 from soulsgraph_envs.errors import UnknownNameError
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning")

@@ -19,7 +19,7 @@ from soulsgraph_envs import eldengym
 from soulsgraph_envs.data_files import find
 from soulsgraph_envs.eldengym import EldenClient, EldenGymEnv
 from soulsgraph_envs.eldengym.client.names import axes
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.world import load_fight
 from soulsgraph_envs.errors import GameError, UnknownNameError
 from soulsgraph_envs.keys.xtest import XTestDevice

@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.wrappers import (
     AnimFrameWrapper,
     DictFrameStack,

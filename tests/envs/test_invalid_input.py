@@ -15,7 +15,7 @@ import pytest
 from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.multi_agent_env import SkillGraphEnv
 from soulsgraph_envs.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv

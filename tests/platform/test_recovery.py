@@ -59,7 +59,7 @@ def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_
     adapted(run)
     path = tmp_path / "arm"
     with monkeypatch.context() as context:
-        context.setattr(f"soulsgraph.transfer.branches.{killed_in}", kill)
+        context.setattr(f"soulsgraph.transfer.recovery.{killed_in}", kill)
         with pytest.raises(KeyboardInterrupt):
             branch(run, path, SECOND)
     if path.exists():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.eldengym.options import OptionError, check_between
+from soulsgraph_envs.eldengym.errors import OptionError, check_between
 from soulsgraph_envs.errors import DataError
 from soulsgraph_envs.schema import Where, parse
 

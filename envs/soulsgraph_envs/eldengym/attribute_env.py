@@ -14,16 +14,16 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, MultiBinary
 
 from soulsgraph_envs.eldengym.client.names import axes
-from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
-from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
-from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
-from soulsgraph_envs.eldengym.options import (
+from soulsgraph_envs.eldengym.errors import (
     OptionError,
     SimulatedGameWarning,
     UnknownOptionError,
     check_at_least,
     check_choice,
 )
+from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
+from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
+from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.errors import SoulsGraphError
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from soulsgraph_envs.eldengym.client.names import axes
+from soulsgraph_envs.eldengym.errors import check_at_least, check_between, check_choice
 from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.keys import Tap, load_keys
 from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
-from soulsgraph_envs.eldengym.options import check_at_least, check_between, check_choice
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.eldengym.world import Frame
 

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.options import OptionError, check_action, check_at_least, check_choice, check_reward
+from soulsgraph_envs.eldengym.errors import OptionError, check_action, check_at_least, check_choice, check_reward
 from soulsgraph_envs.eldengym.rewards import RewardFunction
 from soulsgraph_envs.eldengym.world import Frame, World
 from soulsgraph_envs.errors import ResetNeededError

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from soulsgraph_envs.eldengym.errors import SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import without_effect
-from soulsgraph_envs.eldengym.options import SimulatedGameWarning
 from soulsgraph_envs.eldengym.simulated_world import SimulatedWorld
 from soulsgraph_envs.eldengym.world import World
 from soulsgraph_envs.errors import UnknownNameError

@@ -7,7 +7,7 @@ from copy import deepcopy
 from importlib import import_module
 from typing import Any
 
-from soulsgraph_envs.eldengym.options import OptionError, UnknownOptionError
+from soulsgraph_envs.eldengym.errors import OptionError, UnknownOptionError
 
 Names = list[str]
 EntryPoint = str | Callable[..., Any]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 
 Info = Mapping[str, Any]
 

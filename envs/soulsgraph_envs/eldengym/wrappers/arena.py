@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, on_map
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.wrappers.attributes import AnyEnv, Info, Stepped, dict_space, number, with_numbers
 
 _PLACE = ("player_x", "player_y", "player_z")

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-from soulsgraph_envs.eldengym.options import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError
 
 AnyEnv = gymnasium.Env[Any, Any]
 Info = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Check what a user gives an environment; EldenGym's kinds of error."""
+"""EldenGym's kinds of error, and checks of what a user gives an environment."""
 
 from __future__ import annotations
 
