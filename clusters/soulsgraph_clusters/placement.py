@@ -15,7 +15,7 @@ from soulsgraph_clusters.session import ClusterError, Session
 #: The resource a worker joins with (`ray start --resources '{"game_pc": 1}'`): one game, one runner.
 GAME_PC = "game_pc"
 #: Whole seconds. A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
-RESERVATION_TIMEOUT_S = 5
+RESERVATION_TIMEOUT_S = 30
 
 _PROCESSOR = {"CPU": 1.0}
 

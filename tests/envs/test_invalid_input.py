@@ -116,7 +116,7 @@ def test_the_vector_face_takes_one_integer_a_lane(actions: Any) -> None:
     with pytest.raises(ActionError, match=r"heal_attack: expected 3 actions of Discrete\(3\), integers from 0 to 2"):
         env.step(actions)
     assert np.array_equal(env.rollout.observations, before)
-    assert not env.task.combat.ticks[env.task.combat.ended].any()
+    assert not env.rollout.combat.ticks[env.rollout.combat.ended].any()
 
 
 def test_an_action_error_names_the_lane() -> None:
