@@ -235,9 +235,8 @@ def card_from(values: object, source: object) -> SkillCard:
         sha256=reader.take("sha256", str),
         format_version=written_as,
     )
-    written = {
-        name: reader.take(name, str) for name in ("digest", "checksum") if name == "digest" or name in reader.values
-    }
+    sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in reader.values else ("digest",)
+    written = {name: reader.take(name, str) for name in sums}
     reader.expect_no_other(SkillCard, "digest", "checksum")
     _check(card, source)
     for name, value in written.items():

@@ -112,11 +112,29 @@ def test_eldengyms_keys_take_one_bit_each(make: Any) -> None:
 )
 def test_the_vector_face_takes_one_integer_a_lane(actions: Any) -> None:
     env = SkillVectorEnv(3, "heal_attack")
-    before, _ = env.reset(seed=5)
+    observations, _ = env.reset(seed=5)
+    ticks = env.rollout.combat.ticks.copy()
     with pytest.raises(ActionError, match=r"heal_attack: expected 3 actions of Discrete\(3\), integers from 0 to 2"):
         env.step(actions)
-    assert np.array_equal(env.rollout.observations, before)
-    assert not env.rollout.combat.ticks[env.rollout.combat.ended].any()
+    assert np.array_equal(env.rollout.observations, observations)
+    assert np.array_equal(env.rollout.combat.ticks, ticks)
+
+
+def test_1_000_invalid_actions_and_seeds_leave_the_registered_vector_face_as_it_was() -> None:
+    keywords = {"vectorization_mode": "vector_entry_point", "skill": "dodge"}
+    disturbed, calm = (gymnasium.make_vec("soulsgraph/Skill-v0", 3, **keywords) for _ in range(2))
+    for envs in (disturbed, calm):
+        envs.reset(seed=11)
+        envs.step(np.array([1, 0, 1]))
+    values = itertools.islice(nonsense(np.random.default_rng(2)), 1_000)
+    # Three integers may be right for three lanes.
+    for value in (value for value in values if not isinstance(value, np.ndarray) or value.shape != (3,)):
+        with pytest.raises(SoulsGraphError):
+            disturbed.step(value)
+        with pytest.raises(SeedError):
+            disturbed.reset(seed=value)
+    np.testing.assert_equal(disturbed.step(np.array([0, 0, 1])), calm.step(np.array([0, 0, 1])))
+    np.testing.assert_equal(disturbed.reset(), calm.reset())
 
 
 def test_an_action_error_names_the_lane() -> None:

@@ -57,7 +57,6 @@ def test_a_wrapper_collects_a_picture_of_every_step(id: str) -> None:
 
 @pytest.mark.parametrize("id", IDS)
 def test_gymnasium_records_a_video(id: str, tmp_path: Path) -> None:
-    pytest.importorskip("moviepy", reason="RecordVideo needs moviepy: pip install moviepy")
     env = RecordVideo(gymnasium.make(id, render_mode="rgb_array"), str(tmp_path / "videos"))
     env.reset(seed=1)
     for action in (0, 1, 0, 1):

@@ -95,5 +95,6 @@ def test_a_games_file_with_a_bad_value(refuse, tmp_path, text, message):
 
 def test_a_plan_that_needs_more_memory_than_there_is_begins_nothing(refuse, tmp_path, monkeypatch):
     monkeypatch.setattr("soulsgraph_policies.hyperparameters.machine_memory", lambda: 10**6)
-    assert "half of this machine's memory" in refuse("curriculum", "--run", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+    for begin in (("curriculum", "--run"), ("reproduce", "--out")):
+        assert "half of this machine's memory" in refuse(*begin, tmp_path / "new")
+        assert not (tmp_path / "new").exists()

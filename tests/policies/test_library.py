@@ -254,6 +254,16 @@ def test_a_digest_is_of_what_makes_a_skill_play_and_a_checksum_of_the_whole_card
         assert later.checksum != card.checksum
 
 
+def test_a_card_whose_checksum_was_taken_out_is_refused(library):
+    library.save(_artifact())
+    path = library.folder / "camera" / "v1" / "card.json"
+    values = json.loads(path.read_text())
+    del values["checksum"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(LibraryError, match="checksum: expected a value of type str, found None"):
+        library.load("camera")
+
+
 @pytest.mark.parametrize("kind", ["file", "link to itself", "link to none"])
 def test_an_unreadable_folder_of_a_skill_is_an_error_and_no_omission(library, tmp_path, kind):
     library.save(_artifact())

@@ -68,8 +68,12 @@ class ReproductionFolder:
 
         Raises:
             RunFolderError: if something is in the folder already.
+            SoulsGraphError: if a replay would fill more than half of this machine's memory.
             WriteError: if it cannot be written.
         """
+        for unit in protocol.units():
+            if unit.seed == protocol.seeds[0]:
+                protocol.plan(unit).check_memory()
         require_empty(path, "reproduction", DESCRIPTION, _ANOTHER)
         check_writable(path)
         return cls(path, protocol)
