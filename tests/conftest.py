@@ -17,6 +17,6 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers `-n auto` starts: half as many again as processors, for tests of games and Ray wait."""
+    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(processors + processors // 2, _MOST_WORKERS)
+    return min(2 * processors, _MOST_WORKERS)
