@@ -27,7 +27,7 @@ REAL_TIME_WAIT_S = 5.0
 
 
 class SkillGraphEnvRunner(ChunkRunner):
-    """Sample one stage: the `scenario` of `env_config`, in so many `lanes` of the simulator or in real-time `games`.
+    """Sample one stage: the `scenario` of `env_config`, in `lanes` of the simulator or in real-time `games`.
 
     One of `games` serves every runner (each on a game PC of its own), more are one each. The tick loop is
     `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator `sample` runs it; a real-time

@@ -55,7 +55,7 @@ def _places(one: Mapping[str, float], offered: Mapping[str, float]) -> int:
 
 
 def _answer(one: Mapping[str, float], count: int) -> bool:
-    """Return whether so many places can be had now: RLlib would wait for a missing one forever."""
+    """Return whether `count` places are free now: RLlib would wait for a missing one forever."""
     reservation = placement_group([dict(one)] * count)
     try:
         return bool(reservation.wait(RESERVATION_TIMEOUT_S))

@@ -140,7 +140,7 @@ class Episodes:
 
     @classmethod
     def none(cls, terms: int) -> Episodes:
-        """No episode at all, of a skill with so many reward terms."""
+        """Return no episode, of a skill with this number of reward terms."""
         counts, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         rows, sums = np.zeros((0, STATE_SIZE), np.float32), np.zeros((0, terms), np.float32)
         return cls(counts, counts, np.zeros(0), flags, flags, rows, sums)

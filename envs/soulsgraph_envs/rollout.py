@@ -93,7 +93,7 @@ class Rollout:
         )
 
     def reserve(self, decisions: int) -> None:
-        """Make room in an empty log, so that `collect` need not be called before so many decisions ended."""
+        """Make room in an empty log, for this number of decisions until the next `collect`."""
         if self._capacity < decisions:
             self._allocate(decisions)
 

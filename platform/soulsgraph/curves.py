@@ -33,6 +33,7 @@ EPISODES = 5
 CURVE_SEED = 1_000_003
 
 _BATCH = 20
+_PREFIX = "step-"
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,6 @@ class CurveEvaluator:
             self._running.append(self._evaluate.remote(self._shared_agent, self._clip, checkpoints))
         else:
             self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
-
-
-_PREFIX = "step-"
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:

@@ -19,6 +19,7 @@ from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
+_AUTO, _ALL = "auto", "all"
 
 
 def predecessors(run: RunFolder) -> dict[str, str]:
@@ -157,9 +158,6 @@ def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
 def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:
     upstream = {artifact.skill: artifact.version for artifact in card.upstream}
     return card.training.scenario, card.parent, card.training.budget, upstream
-
-
-_AUTO, _ALL = "auto", "all"
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:

@@ -34,6 +34,110 @@ from soulsgraph_policies.artifact import Artifact, SkillCard
 
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
+#: Called with the number of episodes that ended since its last call.
+OnFinished = Callable[[int], None]
+#: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
+LANES = 256
+_EVALUATION_STREAM = 20
+
+
+def check_evaluation(seed: int, episodes: int) -> None:
+    """Refuse a seed or a number of evaluation episodes out of range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
+    check_range("episodes", episodes, 1, 1_000_000)
+    check_range("seed", seed, 0, 2**63 - 1)
+
+
+def evaluation_seeds(seed: int, episodes: int) -> Seeds:
+    """Return the seeds of `episodes` evaluation episodes, disjoint from every training stream.
+
+    Raises:
+        SoulsGraphError: if there is no episode, or the seed is out of range.
+    """
+    check_evaluation(seed, episodes)
+    return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
+
+
+def play(
+    agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
+) -> Episodes:
+    """Play one episode a seed in the simulator and return them in the order of the seeds."""
+    rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
+    return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """How one game went: its timing, episodes that were lost and played again, animations no data name."""
+
+    timing: CycleReport
+    replays: int
+    unknown_animations: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "timing": self.timing.to_dict(),
+            "replays": self.replays,
+            "unknown_animations": dict(self.unknown_animations),
+        }
+
+    def __str__(self) -> str:
+        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
+        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
+
+
+def play_in_games(
+    agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
+) -> tuple[Episodes, tuple[PlayedGame, ...]]:
+    """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
+
+    Raises:
+        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
+    """
+    check_games(games)
+    _warm_up(agent)
+    stop, lock = threading.Event(), threading.Lock()
+
+    def finished(count: int) -> None:
+        with lock:
+            if on_finished:
+                on_finished(count)
+
+    shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        playing = [
+            pool.submit(_play, agent, share, settings, stop, finished)
+            for share, settings in zip(shares, games, strict=False)
+        ]
+        try:
+            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        finally:
+            stop.set()
+    parts, reports = zip(*(future.result() for future in playing), strict=True)
+    return Episodes.join(parts), reports
+
+
+def _warm_up(agent: Agent) -> None:
+    """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
+
+
+def _play(
+    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
+) -> tuple[Episodes, PlayedGame]:
+    game = open_live_game(settings, stoppable(stop))
+    try:
+        rollout = agent.rollout(game)
+        episodes = rollout.play(seeds, finished)
+        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
+    finally:
+        game.close()
 
 
 @dataclass(frozen=True)
@@ -141,7 +245,7 @@ class Evaluation:
         }
 
     def lines(self) -> tuple[str, ...]:
-        """Return for a reader what was evaluated."""
+        """Return what was evaluated, as lines for a reader."""
         origin = self.origin
         versions = ", ".join(f"{name} v{version}" for name, version in origin["versions"].items())
         trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
@@ -243,114 +347,6 @@ def evaluate_rows(
 
 
 def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:
-    """Return a evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
+    """Return an evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
     return WinRate(row.label, int(episodes.won.sum()), len(episodes), papers)
-
-
-#: Told how many episodes ended since it was last called.
-OnFinished = Callable[[int], None]
-
-#: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
-LANES = 256
-
-_EVALUATION_STREAM = 20
-
-
-def check_evaluation(seed: int, episodes: int) -> None:
-    """Refuse a seed or a number of evaluation episodes out of range.
-
-    Raises:
-        SoulsGraphError: naming the option, the range and the value.
-    """
-    check_range("episodes", episodes, 1, 1_000_000)
-    check_range("seed", seed, 0, 2**63 - 1)
-
-
-def evaluation_seeds(seed: int, episodes: int) -> Seeds:
-    """Return the seeds of `episodes` evaluation episodes, disjoint from every training stream.
-
-    Raises:
-        SoulsGraphError: if there is no episode, or the seed is out of range.
-    """
-    check_evaluation(seed, episodes)
-    return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
-
-
-def play(
-    agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
-) -> Episodes:
-    """Play one episode a seed in the simulator and return them in the order of the seeds."""
-    rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
-    return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
-
-
-@dataclass(frozen=True)
-class PlayedGame:
-    """How one game went: its timing, episodes that were lost and played again, animations no data name."""
-
-    timing: CycleReport
-    replays: int
-    unknown_animations: Mapping[str, int]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return {
-            "timing": self.timing.to_dict(),
-            "replays": self.replays,
-            "unknown_animations": dict(self.unknown_animations),
-        }
-
-    def __str__(self) -> str:
-        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
-        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
-
-
-def play_in_games(
-    agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
-) -> tuple[Episodes, tuple[PlayedGame, ...]]:
-    """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
-
-    Raises:
-        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
-    """
-    check_games(games)
-    _warm_up(agent)
-    stop, lock = threading.Event(), threading.Lock()
-
-    def finished(count: int) -> None:
-        with lock:
-            if on_finished:
-                on_finished(count)
-
-    shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
-    with ThreadPoolExecutor(len(shares)) as pool:
-        playing = [
-            pool.submit(_play, agent, share, settings, stop, finished)
-            for share, settings in zip(shares, games, strict=False)
-        ]
-        try:
-            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        finally:
-            stop.set()
-    parts, reports = zip(*(future.result() for future in playing), strict=True)
-    return Episodes.join(parts), reports
-
-
-def _warm_up(agent: Agent) -> None:
-    """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
-    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
-
-
-def _play(
-    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
-) -> tuple[Episodes, PlayedGame]:
-    game = open_live_game(settings, stoppable(stop))
-    try:
-        rollout = agent.rollout(game)
-        episodes = rollout.play(seeds, finished)
-        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
-    finally:
-        game.close()

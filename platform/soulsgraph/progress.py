@@ -19,6 +19,8 @@ from soulsgraph_envs.errors import SoulsGraphError
 LINE_EVERY_S = 10.0
 
 Display = Literal["auto", "silent"]
+#: Commands that go on from a checkpoint: when asked to, or by themselves.
+_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
 
 
 class StageProgress(Protocol):
@@ -36,7 +38,7 @@ class Counting:
         self._progress, self._done = progress, 0
 
     def __call__(self, count: int) -> None:
-        """Count so many more as finished."""
+        """Count more as finished."""
         self._done += count
         self._progress.update(self._done)
 
@@ -123,10 +125,6 @@ def stage_progress(
         yield lines
     finally:
         lines.print_last()
-
-
-#: Commands that go on from a checkpoint: when asked to, or by themselves.
-_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
 
 
 class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error

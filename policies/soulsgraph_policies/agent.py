@@ -90,10 +90,6 @@ class Agent:
         others = {name: who for name, who in self.replaced.items() if name not in networks}
         return replace(self, networks={**self.networks, **networks}, replaced=others)
 
-    def on(self, scenario: Scenario) -> Agent:
-        """Return the agent in another scenario of the same observations, as a skill's practice ground is."""
-        return replace(self, scenario=scenario)
-
     def rollout(self, game: Game, *further: Controller) -> Rollout:
         """Return a rollout of the agent in a game; `further` controllers act behind its own."""
         last = self.skills[-1]
@@ -101,7 +97,7 @@ class Agent:
         return Rollout(combat, Controllers([*self.controllers(game.lanes), *further]))
 
     def controllers(self, lanes: int) -> list[Controller]:
-        """Return what plays the agent's skills in so many lanes."""
+        """Return what plays the agent's skills, for a number of lanes."""
         made: list[Controller] = []
         trained = [skill.name for skill in self.skills if skill.name not in self.replaced]
         if trained:

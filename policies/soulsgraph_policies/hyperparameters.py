@@ -21,6 +21,14 @@ _Units = Annotated[int, Between(1, 4_096)]
 _MOST_LAYERS = 16
 #: Bytes of a replay's row beside its float32 values: the link of n-step returns, the tree of priorities at most.
 _LINK_BYTES, _PRIORITY_BYTES = 8, 32
+_BASELINE_CAPACITY = 100_000
+_STEPPING = ("lanes", "decisions_per_round")
+_OBSERVING = ("animations", "observations")
+_Lanes = Annotated[int, Between(1, 65_536)]
+#: A stage's own: its budget, and the replay that goes with it.
+_OF_THE_STAGE = ("budget", "replay_capacity")
+#: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
+_BEST: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class DQNHyperparameters:
         return not self.dueling and not self.quantiles
 
     def correction(self, decisions: int) -> float:
-        """Return the power that corrects prioritised draws after so many decisions: up to 1 along a line."""
+        """Return the power that corrects prioritised draws after a number of decisions: up to 1 along a line."""
         progress = min(decisions / self.budget, 1.0)
         return self.importance_exponent + progress * (1.0 - self.importance_exponent)
 
@@ -140,9 +148,6 @@ class DQNHyperparameters:
         return max(self.updates_owed(copy - 1, updates), 0)
 
 
-_BASELINE_CAPACITY = 100_000
-
-
 def skill_hyperparameters(budget: int) -> DQNHyperparameters:
     """Return a skill's hyperparameters: the replay holds a third of the budget (paper, Appendix C)."""
     return DQNHyperparameters(budget=budget, replay_capacity=max(budget // 3, 1))
@@ -158,11 +163,6 @@ def machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-_STEPPING = ("lanes", "decisions_per_round")
-_OBSERVING = ("animations", "observations")
-_Lanes = Annotated[int, Between(1, 65_536)]
-#: A stage's own: its budget, and the replay that goes with it.
-_OF_THE_STAGE = ("budget", "replay_capacity")
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
 
 #: Every option that a preset may set and `preset_with` may change, by name.
@@ -217,9 +217,6 @@ class Preset:
         changes = {name: read_option(SkillOptions, name, value) for name, value in self.observing.items()}
         return replace(options, **changes)
 
-
-#: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
-_BEST: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
 
 PRESETS = {
     preset.name: preset

@@ -24,6 +24,8 @@ Flags = npt.NDArray[np.bool_]
 _REWARD, _DISCOUNT, _ACTION, _EXTRA = 0, 1, 2, 3
 # Columns of the table of lanes: the number of the lane's latest transition, and its episode.
 _LATEST, _EPISODE = 0, 1
+#: Added to every TD error, so that no transition is lost forever.
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -257,10 +259,6 @@ class ReplayRing:
         self._links[:], self._latest = state["links"], state["latest"].copy()
         if self._priorities is not None:
             self._priorities.set_state(state["priorities"])
-
-
-#: Added to every TD error, so that no transition is lost forever.
-_EPSILON = 1e-6
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""Evaluating: the same episodes for every setting, whatever the number of lanes."""
+"""Playing an agent: the same episodes for every setting, whatever the number of lanes."""
 
 import numpy as np
 import pytest

@@ -39,6 +39,11 @@ except GameError as error:
     print(error)
 """
 _PYMEOW_REMEDY = "install the archive of github.com/qb-0/pyMeow/releases with pip; PyPI's pymeow is another package"
+#: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
+HARMLESS, _CODE = "right_shift", 0xA1
+_HELD_S = 0.05
+_SCREEN_REMEDY = "start it in the session of the game's window, or name its display in the games file"
+_DEVICE, _BINDINGS, _ROUND_TRIP, _LAYOUT = "key device", "key bindings", "key round trip", "keyboard layout"
 
 
 def check_machine(reads_memory: bool) -> list[Check]:
@@ -114,13 +119,6 @@ def _check_pymeow(checks: Checks) -> None:
         if probe.stdout:
             raise GameError(probe.stdout.strip())
         checks.ok("pyMeow", "the one that reads memory")
-
-
-#: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
-HARMLESS, _CODE = "right_shift", 0xA1
-_HELD_S = 0.05
-_SCREEN_REMEDY = "start it in the session of the game's window, or name its display in the games file"
-_DEVICE, _BINDINGS, _ROUND_TRIP, _LAYOUT = "key device", "key bindings", "key round trip", "keyboard layout"
 
 
 def check_keyboard(display: str, bindings: str) -> list[Check]:

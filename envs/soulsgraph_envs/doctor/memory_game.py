@@ -25,6 +25,9 @@ from soulsgraph_envs.memory.map_report import inspect_map
 
 _MAP, _GAME, _WINDOW, _READING = "address map", "game", "window", "time of a reading"
 _START = "start the game, or name its process or pid in the games file"
+_ATTACH_S = 3.0
+_CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon server", "picture"
+_TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
 def check_memory_game(settings: GameSettings, open_reader: OpenReader | None = None) -> list[Check]:
@@ -82,11 +85,6 @@ def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
         check_resolution(checks, place.width, place.height)
     finally:
         window.close()
-
-
-_ATTACH_S = 3.0
-_CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon server", "picture"
-_TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
 def check_siphon_game(settings: GameSettings) -> list[Check]:

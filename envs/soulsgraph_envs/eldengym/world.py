@@ -16,6 +16,8 @@ from soulsgraph_envs.schema import Between, Where, read_table, read_toml
 
 #: (height, width, 3) uint8, red, green, blue.
 Frame = npt.NDArray[np.uint8]
+_FILE = Path(__file__).parents[1] / "data" / "eldengym" / "fights.toml"
+_SECONDS = Between(0.0, 60.0)
 
 
 @runtime_checkable
@@ -74,10 +76,6 @@ class World(Protocol):
     def close(self) -> None:
         """Release every key and let go of the game; a second call does nothing."""
         ...
-
-
-_FILE = Path(__file__).parents[1] / "data" / "eldengym" / "fights.toml"
-_SECONDS = Between(0.0, 60.0)
 
 
 @dataclass(frozen=True)

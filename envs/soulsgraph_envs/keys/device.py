@@ -7,6 +7,20 @@ from typing import Protocol, runtime_checkable
 
 from soulsgraph_envs.errors import GameError, UnknownNameError
 
+MOUSE_BUTTONS = ("mouse_left", "mouse_middle", "mouse_right", "mouse_back", "mouse_forward")
+MODIFIERS = tuple(f"{side}_{key}" for key in ("shift", "ctrl", "alt") for side in ("left", "right"))
+ARROWS = ("up", "down", "left", "right")
+#: Keys that a keyboard of any layout has at the same place, letters taken as those of an English one.
+KEY_NAMES = (
+    *string.ascii_lowercase,
+    *string.digits,
+    *(f"f{number}" for number in range(1, 13)),
+    *("space", "enter", "escape", "tab", "backspace"),
+    *ARROWS,
+    *MODIFIERS,
+    *MOUSE_BUTTONS,
+)
+
 
 @runtime_checkable
 class KeyDevice(Protocol):
@@ -27,21 +41,6 @@ class KeyDevice(Protocol):
     def close(self) -> None:
         """Let go of the device; a second call does nothing."""
         ...
-
-
-MOUSE_BUTTONS = ("mouse_left", "mouse_middle", "mouse_right", "mouse_back", "mouse_forward")
-MODIFIERS = tuple(f"{side}_{key}" for key in ("shift", "ctrl", "alt") for side in ("left", "right"))
-ARROWS = ("up", "down", "left", "right")
-#: Keys that a keyboard of any layout has at the same place, letters taken as those of an English one.
-KEY_NAMES = (
-    *string.ascii_lowercase,
-    *string.digits,
-    *(f"f{number}" for number in range(1, 13)),
-    *("space", "enter", "escape", "tab", "backspace"),
-    *ARROWS,
-    *MODIFIERS,
-    *MOUSE_BUTTONS,
-)
 
 
 def check_key(key: str) -> None:

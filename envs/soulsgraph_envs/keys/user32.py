@@ -19,6 +19,10 @@ _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
 _ENGLISH = 0x09
 _MOST_TITLE = 512
 _MOST_LAYOUTS = 32
+_BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "right"}
+_KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
+#: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
+_WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 
 
 class _Rectangle(ctypes.Structure):
@@ -169,12 +173,6 @@ def _visible() -> list[_Found]:
 def _library(name: str) -> Any:
     # Asked for by name, because these parts of ctypes exist on Windows only.
     return getattr(import_module("ctypes").windll, name)
-
-
-_BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "right"}
-_KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
-#: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
-_WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 
 
 class DirectInputDevice:

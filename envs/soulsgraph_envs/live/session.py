@@ -22,6 +22,9 @@ from soulsgraph_envs.live.settings import GameSettings
 _PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
 #: A shorter measurement is worth nothing; a rate further off is another speed.
 _SHORTEST_S, _TOLERANCE = 0.4, 0.3
+_POLL_S = 0.02
+#: A game whose values stand still for so long, in the machine's time, hangs.
+_HANGING_S = 2.0
 
 
 class Moment(NamedTuple):
@@ -73,11 +76,6 @@ def _is_another(session: Session, before: Moment, after: Moment) -> bool:
     """Return whether the game's clock ran at another speed between two moments; never of too short a time."""
     here_s, speed = after.here_s - before.here_s, session.settings.speed
     return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
-
-
-_POLL_S = 0.02
-#: A game whose values stand still for so long, in the machine's time, hangs.
-_HANGING_S = 2.0
 
 
 class NotReachedError(GameError):

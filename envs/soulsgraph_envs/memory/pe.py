@@ -14,6 +14,8 @@ _VERSION_TYPE = 16
 _SUBFOLDER = 1 << 31
 #: Signature and structure version of VS_FIXEDFILEINFO.
 _FIXED_INFO = struct.pack("<2I", 0xFEEF04BD, 0x10000)
+_WORD = re.compile(r"\?\?|[0-9A-Fa-f]{2}")
+_FEWEST_FIXED = 3
 
 
 class Section(NamedTuple):
@@ -77,10 +79,6 @@ def _entry(resources: bytes, at: int, wanted: int | None) -> int:
         if wanted is None or key == wanted:
             return int(target)
     raise LookupError(wanted)
-
-
-_WORD = re.compile(r"\?\?|[0-9A-Fa-f]{2}")
-_FEWEST_FIXED = 3
 
 
 def is_pattern(text: str) -> bool:

@@ -26,6 +26,9 @@ _BACK_OFF = [
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 _LOG = logging.getLogger(__name__)
+#: Metadata key of the token.
+TOKEN_KEY = "authorization"
+_PRIVATE = 0o600
 
 
 class Pending(NamedTuple):
@@ -108,7 +111,7 @@ class SiphonCalls:
 
 
 def _unreached(details: str) -> str:
-    """Return why a server does not answer; by gRPC's text alone its encryption is told from its absence."""
+    """Return why a server does not answer; only gRPC's text distinguishes a wrong encryption from a missing one."""
     if "handshake" in details or "Verification" in details:
         return (
             "expected the certificate of the settings, made out to this host, found another or none; "
@@ -143,11 +146,6 @@ def _warn_if_bare(settings: GameSettings) -> None:
             settings.host,
             " and without ".join(missing),
         )
-
-
-#: Metadata key of the token.
-TOKEN_KEY = "authorization"
-_PRIVATE = 0o600
 
 
 def split_address(address: str) -> tuple[str, int]:

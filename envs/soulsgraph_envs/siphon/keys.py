@@ -10,6 +10,35 @@ from soulsgraph_envs.siphon.calls import SiphonCalls
 
 #: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
 _SLACK_S = 5.0
+_DIFFERENT = {
+    "mouse_left": "LEFT",
+    "mouse_right": "RIGHT",
+    "mouse_middle": "MIDDLE",
+    "mouse_back": "BUTTON4",
+    "mouse_forward": "BUTTON5",
+    "escape": "ESC",
+    # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
+    "up": "UP_ARROW",
+    "down": "DOWN_ARROW",
+    "left": "LEFT_ARROW",
+    "right": "RIGHT_ARROW",
+}
+_FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
+_NAMED = """
+    KEYPAD_STAR KEYPAD_PLUS KEYPAD_MINUS KEYPAD_PERIOD ESC BACKSPACE TAB ENTER SPACE CAPSLOCK NUMLOCK SCROLLLOCK
+    LEFT_SHIFT RIGHT_SHIFT LEFT_CTRL LEFT_ALT MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET SEMICOLON APOSTROPHE
+    GRAVE BACKSLASH COMMA PERIOD SLASH LEFT RIGHT MIDDLE BUTTON4 BUTTON5
+"""
+#: Every name Siphon knows.
+SIPHON_KEYS = frozenset(
+    [
+        *ascii_uppercase,
+        *digits,
+        *(f"F{number}" for number in range(1, 13)),
+        *(f"KEYPAD_{digit}" for digit in digits),
+        *_NAMED.split(),
+    ]
+)
 
 
 class SiphonKeys:
@@ -55,38 +84,6 @@ class SiphonKeys:
 
     def _toggle(self, key: str, down: bool) -> None:
         self._calls.call("InputKeyToggle", key=to_siphon(key), toggle=down)
-
-
-_DIFFERENT = {
-    "mouse_left": "LEFT",
-    "mouse_right": "RIGHT",
-    "mouse_middle": "MIDDLE",
-    "mouse_back": "BUTTON4",
-    "mouse_forward": "BUTTON5",
-    "escape": "ESC",
-    # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
-    "up": "UP_ARROW",
-    "down": "DOWN_ARROW",
-    "left": "LEFT_ARROW",
-    "right": "RIGHT_ARROW",
-}
-_FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
-
-_NAMED = """
-    KEYPAD_STAR KEYPAD_PLUS KEYPAD_MINUS KEYPAD_PERIOD ESC BACKSPACE TAB ENTER SPACE CAPSLOCK NUMLOCK SCROLLLOCK
-    LEFT_SHIFT RIGHT_SHIFT LEFT_CTRL LEFT_ALT MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET SEMICOLON APOSTROPHE
-    GRAVE BACKSLASH COMMA PERIOD SLASH LEFT RIGHT MIDDLE BUTTON4 BUTTON5
-"""
-#: Every name Siphon knows.
-SIPHON_KEYS = frozenset(
-    [
-        *ascii_uppercase,
-        *digits,
-        *(f"F{number}" for number in range(1, 13)),
-        *(f"KEYPAD_{digit}" for digit in digits),
-        *_NAMED.split(),
-    ]
-)
 
 
 def to_siphon(key: str) -> str:

@@ -16,6 +16,7 @@ from soulsgraph_envs.memory.values import FORMATS, decode_text
 #: Room behind a block's last known place; a reader may take a few neighbours along.
 _MARGIN = 0x100
 _ALIGNMENT = 0x10
+Value = float | str
 
 
 class Block:
@@ -72,9 +73,6 @@ def reachable(roots: Iterable[Block]) -> Iterator[Block]:
             seen.add(id(block))
             yield block
             waiting.extend(block.pointers.values())
-
-
-Value = float | str
 
 
 class Cell:

@@ -22,6 +22,8 @@ from soulsgraph_envs.standin.options import StandInOptions
 
 #: Each kind, and whether it lasts (forever if no time is given) or happens once.
 KINDS = {"crash": False, "move": False, "hang": True, "freeze": True, "stall": True, "drop": True}
+_STANDARD_INPUT = 0
+_OTHERS = ("pause", "speed", "die", "state", "quit")
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,6 @@ def hang(length_s: float) -> None:
     end = time.monotonic() + length_s
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, 1.0))
-
-
-_STANDARD_INPUT = 0
-_OTHERS = ("pause", "speed", "die", "state", "quit")
 
 
 class Commanded(Protocol):

@@ -26,6 +26,9 @@ from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 
+HIDDEN = (64, 64)
+_WARM_UP = 100
+
 
 class RandomFights:
     """Drive a simulator's lanes with random controls and begin anew where the player or boss is beaten."""
@@ -39,7 +42,7 @@ class RandomFights:
         self._reset(np.arange(lanes))
 
     def run(self, ticks: int) -> None:
-        """Advance every lane by so many control ticks."""
+        """Advance every lane by a number of control ticks."""
         player_hp, player_hp_max, boss_hp = int(Raw.PLAYER_HP), int(Raw.PLAYER_HP_MAX), int(Raw.BOSS_HP)
         for tick in range(ticks):
             raw = self._game.step(self._controls[tick % len(self._controls)])
@@ -67,9 +70,6 @@ def bench_simulation(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     interleave(rounds, [contender])
     measurement.notes["resets"] = fights.resets
     return measurement.to_dict()
-
-
-HIDDEN = (64, 64)
 
 
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:
@@ -144,9 +144,6 @@ def bench_composed(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     fights.rollout.tick()
     interleave(rounds, [contender])
     return measurement.to_dict()
-
-
-_WARM_UP = 100
 
 
 def bench_reading(map_name: str, readings: int) -> dict[str, Any]:

@@ -28,6 +28,36 @@ from soulsgraph_policies.atomic import whole_file
 _LANE = 0.62
 #: Points closer than this, in percent, are set apart.
 _CROWDED = 0.9
+# Okabe and Ito's palette (2008), without yellow, which is faint on white.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
+SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
+#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
+STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.labelsize": 10.0,
+    "legend.fontsize": 9.0,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#EBEBEB",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 130.0,
+    "figure.dpi": 130.0,
+}
+PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
+#: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
+PAPER_DODGE_LENGTHS = (150.0, 300.0)
+_PERIODS = 10
+_SHADED = "mean over seeds,\n95 % t interval shaded"
+_BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
 def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
@@ -109,33 +139,6 @@ def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
     return handles
 
 
-# Okabe and Ito's palette (2008), without yellow, which is faint on white.
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
-INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
-SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
-
-#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
-STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.labelsize": 10.0,
-    "legend.fontsize": 9.0,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#EBEBEB",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 130.0,
-    "figure.dpi": 130.0,
-}
-
-
 def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: float = 0.0) -> None:
     """Draw the mean over seeds with its t interval, and every seed as a thin line behind it.
 
@@ -157,14 +160,6 @@ def save_figure(figure: Figure, path: Path) -> None:
     """
     with rc_context(STYLE), whole_file(path) as temporary:
         figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
-
-
-PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
-#: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
-PAPER_DODGE_LENGTHS = (150.0, 300.0)
-_PERIODS = 10
-_SHADED = "mean over seeds,\n95 % t interval shaded"
-_BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
 def draw_skill_returns(reproduction: Reproduction) -> Figure | None:

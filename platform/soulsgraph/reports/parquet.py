@@ -12,6 +12,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.streams import Seeds
 
 Row = Mapping[str, str | int | float | bool | None]
+_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -28,9 +29,6 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
     """Read rows that `write_rows` wrote; raises as `read_parquet` does."""
     columns = read_parquet(path, remedy)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
 
 
 def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:

@@ -17,6 +17,7 @@ from soulsgraph.intervals import Interval, deviation_interval, mean_interval, wi
 
 #: Resamples of a bootstrap interval, and the seed that makes a report the same each time it is written.
 RESAMPLES, BOOTSTRAP_SEED = 10_000, 2021
+Values = npt.NDArray[np.float64]
 
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
@@ -156,9 +157,6 @@ class SettingRates:
     def spread(self) -> Spread:
         """The win rates in percent over seeds."""
         return Spread({rate.seed: rate.percent for rate in self.seeds})
-
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def number(value: float, digits: int = 1) -> str:
-    """Return a number with so many decimals, a dash where there is none."""
+    """Return a number with `digits` decimals, a dash where there is none."""
     return f"{value:.{digits}f}" if math.isfinite(value) else "-"
 
 

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 #: Seconds between two reports of a unit.
 REPORT_EVERY_S = 0.5
+#: Seconds between two lines of a unit where no bars can be drawn.
+LINES_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,8 @@ class RemoteProgress:
         self._supervisor.report(Standing(self._stage, steps, self._total, self._mean_return))
 
 
-#: Seconds between two lines of a unit where no bars can be drawn.
-LINES_EVERY_S = 10.0
-
-
 class UnitsDisplay(Protocol):
-    """What is told while units are at work."""
+    """What is shown while units are at work."""
 
     def show(self, standings: Mapping[str, Standing]) -> None:
         """Show how far the units at work are."""

@@ -92,7 +92,7 @@ def experiments(skill: Skill, network: FrozenNetwork, played: Episodes) -> Exper
 
 
 def outcomes(taken: DecisionColumns, ticks: int) -> Doubles:
-    """Return the rewards of the decisions begun within so many ticks from each decision on, (m,)."""
+    """Return the rewards of the decisions begun within `ticks` of each decision, (m,)."""
     starts = np.cumsum(taken.ticks) - taken.ticks
     episode_ends = np.searchsorted(taken.episodes, taken.episodes, side="right")
     ends = np.minimum(np.searchsorted(starts, starts + ticks), episode_ends)

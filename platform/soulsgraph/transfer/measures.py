@@ -35,6 +35,10 @@ OnPlayed = Callable[[str], None]
 StandIns = Mapping[str, StandIn]
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
+Flags = npt.NDArray[np.bool_]
+_EXPLORATION_STREAM = 21
+#: Rows that the energy distance compares: its work grows with their square.
+_MOST_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -230,11 +234,6 @@ def _wins(domain: str, laboratory: Laboratory) -> list[Wins]:
     ]
 
 
-Flags = npt.NDArray[np.bool_]
-
-_EXPLORATION_STREAM = 21
-
-
 class Exploration:
     """Let an agent's last skill act uniformly at random in a share of its decisions, behind whoever plays it."""
 
@@ -276,11 +275,7 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
 
 def own_task(agent: Agent) -> Agent:
     """Return the agent on the ground that its last skill trained on: the skill's start, HP refilled where it was."""
-    return agent.on(practice_ground(agent.scenario, agent.skills[-1]))
-
-
-#: Rows that the energy distance compares: its work grows with their square.
-_MOST_ROWS = 1_000
+    return replace(agent, scenario=practice_ground(agent.scenario, agent.skills[-1]))
 
 
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:

@@ -35,6 +35,8 @@ NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
 _HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
+#: Folder of the arm of a recovery that trains every skill anew.
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,6 @@ def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[St
     if not arm.skills:
         return folder.plan.stages()
     return adaptation_stages(folder, target.scenario, arm.skills, target.budget // len(arm.skills), after)
-
-
-#: Folder of the arm of a recovery that trains every skill anew.
-SCRATCH = "scratch"
 
 
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:

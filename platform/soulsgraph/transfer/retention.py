@@ -31,6 +31,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+_UNUSED = ("setting", "paper_percent")
 
 
 @dataclass(frozen=True)
@@ -201,9 +202,6 @@ class _Judge:
         found = training_transfer(self.run, domain, self.seed)
         self.tell()
         return found
-
-
-_UNUSED = ("setting", "paper_percent")
 
 
 def _rate(wins: int, episodes: int) -> dict[str, Any]:

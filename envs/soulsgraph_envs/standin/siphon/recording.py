@@ -19,6 +19,8 @@ FRAMES_HZ = 30
 #: At once: each writes more than 40 MB a second.
 _MOST_RECORDINGS = 4
 _PIECE = 1 << 20
+#: Each key takes a column when it is first pressed.
+KEY_COLUMNS = 300
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,6 @@ class Recordings:
         """End every recording."""
         for recording in self._sessions.values():
             recording.stop()
-
-
-#: Each key takes a column when it is first pressed.
-KEY_COLUMNS = 300
 
 
 class RecordingTable:

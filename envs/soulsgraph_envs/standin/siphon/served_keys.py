@@ -13,6 +13,9 @@ from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.device import KeyDevice
 
 _WATCH_S = 0.2
+_ESTABLISHED = "01"
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_WORD = 4
 
 
 class ServedKeys:
@@ -96,11 +99,6 @@ class ServedKeys:
                     if client not in there:
                         with suppress(GameError):
                             self._let_go(client, key)
-
-
-_ESTABLISHED = "01"
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_WORD = 4
 
 
 def connected_clients(port: int) -> frozenset[str]:
