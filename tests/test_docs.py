@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -105,3 +106,20 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     ]
     assert len(links) > 50
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_speeds_are_those_that_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "speed" / "train.json").read_text(encoding="utf-8"))
+    told = _rows("findings.md", "## Speed\n")
+    assert len(told) == 4
+    for title, cells in told.items():
+        skill, lanes = title.split(", ")
+        medians = {
+            row["name"]: row["per_cpu_s"]["median"]
+            for row in printed
+            if (row["skill"], row["lanes"]) == (skill, int(lanes))
+        }
+        ours, theirs = medians["soulsgraph"], medians["stable-baselines3"]
+        stock = f"{medians['stock RLlib DQN']:.0f}" if lanes == "1" else ""
+        expected = [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", stock]
+        assert [cell.strip("| ") for cell in cells] == expected, title
