@@ -189,12 +189,12 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
 def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Weights:
     """Return the tensors of the old format by today's names, in today's layout."""
     named: Weights = {}
+    others = dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
         old = f"layer.{index}.weight", f"layer.{index}.bias"
         for name, new, shape in zip(old, layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
             _check_tensor(tensors, name, shape, source)
-            named[new] = np.ascontiguousarray(tensors[name].T)
-    others = {name: values for name, values in tensors.items() if not name.startswith("layer.")}
+            named[new] = np.ascontiguousarray(others.pop(name).T)
     return named | {name.removeprefix("extra."): values for name, values in others.items()}
 
 

@@ -21,6 +21,7 @@ from soulsgraph_policies.artifact import (
     SkillCard,
     Training,
     UpstreamArtifact,
+    artifact_from,
     graph_fields,
 )
 from soulsgraph_policies.atomic import ReadError
@@ -228,6 +229,18 @@ def test_a_library_from_before_checksums_loads_and_its_digests_hold(library):
     renewed = library.save(old.load("camera"))
     assert (renewed.format_version, renewed.training) == (2, old.card("camera", 1).training)
     assert json.loads((library.folder / "camera" / "v1" / "card.json").read_text())["checksum"] == renewed.checksum
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_layer_too_many_is_refused_in_either_format(library, version):
+    old = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH)
+    if version == 2:
+        library.save(old.load("camera"))
+    folder = (library if version == 2 else old).folder / "camera" / "v1"
+    card = (library if version == 2 else old).card("camera", 1)
+    surplus = {"layer.9.weight": np.zeros((2, 2), np.float32)}
+    with pytest.raises(LibraryError, match=r"layer\.9\.weight"):
+        artifact_from(card, load_file(folder / "weights.safetensors") | surplus, folder)
 
 
 def test_skills_written_in_the_old_format_play_as_they_did(library):
