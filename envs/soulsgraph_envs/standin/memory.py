@@ -16,7 +16,8 @@ from soulsgraph_envs.standin.surroundings import Surroundings
 from soulsgraph_envs.standin.world_blocks import Constant, Place, lay_out_crowd, lay_out_stock
 
 _MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
-_HEAP_AT, _HEAP_STEP = 0x7F0000000000, 0x1000000
+# Between the program's own heap (below 0x57…) and what the system maps by chance (0x7e… and above).
+_HEAP_AT, _HEAP_STEP = 0x600000000000, 0x1000000
 #: What a loading screen takes away: everything of the world, nothing of the save file.
 _OF_THE_WORLD = ("player_", "boss_", "camera_")
 
