@@ -7,8 +7,9 @@ action never depends on how many lanes there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +18,16 @@ from numba import njit
 from soulsgraph_envs.composition import Actions, Flags
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills.skill import BoundObservation, Skill
+from soulsgraph_envs.skills.skill import BoundObservation, Skill, observed
 from soulsgraph_envs.state import STATE_SIZE, StateRows
+from soulsgraph_policies.normalizer import PREPROCESSING, normalized
 from soulsgraph_policies.weights import DEVIATION, MEAN, Weights, layer_names, layer_names_at
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 Layers = tuple[tuple[Floats, Floats], ...]
+Kernel = Callable[..., Any]
 
 # Rows of a network's integer table: where its observation and parameters begin, and its sizes.
 _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
@@ -106,20 +109,20 @@ def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
     )
 
 
-@njit(cache=True, error_model="numpy")
-def _observe(row: StateRows, lane: int, affine: Doubles, first: int, size: int, out: Floats) -> None:
-    for i in range(size):
-        column = first + i
-        raw = row[lane, int(affine[_COLUMN, column])]
-        observed = (raw - np.float32(affine[_OFFSET, column])) * np.float32(affine[_SCALE, column])
-        if affine[_ID, column] >= 0.0:
-            observed = np.float32(raw == affine[_ID, column])
-        value = (observed - affine[_MEAN, column]) * affine[_INVERSE, column]
-        clip = affine[_CLIP, column]
-        out[i] = min(max(value, -clip), clip)
+@njit
+def _inputs(rows: StateRows, lane: int, affine: Doubles, out: Floats | Doubles) -> None:
+    """Write what a network reads of one State row: mapped, normalised, clipped."""
+    for i in range(affine.shape[1]):
+        value = observed(
+            rows[lane, int(affine[_COLUMN, i])],
+            np.float32(affine[_OFFSET, i]),
+            np.float32(affine[_SCALE, i]),
+            np.float32(affine[_ID, i]),
+        )
+        out[i] = normalized(value, affine[_MEAN, i], affine[_INVERSE, i], affine[_CLIP, i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: Floats) -> None:
     """Write W x + b for W (inputs, outputs), passing over inputs that are 0.
 
@@ -148,13 +151,13 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
             out[unit] += x * weight[a, unit]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
     """Leave the Q-values of one network in the packed `source`, and return how many they are."""
     tables, affine, parameters, source, out, active = packed
     table = tables[network]
-    _observe(rows, lane, affine, table[_OBSERVATION], table[_INPUTS], source)
-    inputs, start = table[_INPUTS], table[_PARAMETERS]
+    first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
+    _inputs(rows, lane, affine[:, first : first + inputs], source)
     for layer in range(table[_LAYERS]):
         outputs = table[_SIZES + layer]
         end = start + inputs * outputs
@@ -168,21 +171,43 @@ def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
     return count
 
 
-@njit(cache=True)
-def _act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> None:
-    values = packed[3]
-    for lane in range(due.shape[0]):
-        playing = lane if plays.shape[0] > 1 else 0
-        for skill in range(plays.shape[1]):
-            network = plays[playing, skill]
-            if network < 0 or not due[lane, skill]:
-                continue
-            count = _evaluate(rows, lane, network, packed)
-            best = 0
-            for action in range(1, count):
-                if values[action] > values[best]:
-                    best = action
-            actions[lane, skill] = best
+def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
+    """Compile the entry points `act`, `inputs` and `q_values`, cached on disk; `sources` is the code's checksum."""
+
+    @njit(cache=True)
+    def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> int:
+        values = packed[3]
+        for lane in range(due.shape[0]):
+            playing = lane if plays.shape[0] > 1 else 0
+            for skill in range(plays.shape[1]):
+                network = plays[playing, skill]
+                if network < 0 or not due[lane, skill]:
+                    continue
+                count = _evaluate(rows, lane, network, packed)
+                best = 0
+                for action in range(1, count):
+                    if values[action] > values[best]:
+                        best = action
+                actions[lane, skill] = best
+        return sources
+
+    @njit(cache=True)
+    def inputs(rows: StateRows, affine: Doubles, out: Doubles) -> int:
+        for row in range(out.shape[0]):
+            _inputs(rows, row, affine, out[row])
+        return sources
+
+    @njit(cache=True)
+    def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> int:
+        for row in range(out.shape[0]):
+            _evaluate(rows, row, network, packed)
+            out[row] = packed[3][: out.shape[1]]
+        return sources
+
+    return act, inputs, q_values
+
+
+_act, _inputs_of, _q_values = _build_kernels(PREPROCESSING)
 
 
 class FusedNetworks:
@@ -280,7 +305,12 @@ class FusedNetworks:
     def q_values(self, index: int, rows: StateRows) -> Floats:
         """Return one network's Q-values of State rows (n, 25), (n, actions)."""
         values = np.empty((len(rows), len(self.networks[index].layers[-1][1])), np.float32)
-        for lane in range(len(rows)):
-            _evaluate(rows, lane, index, self._packed)
-            values[lane] = self._packed[3][: values.shape[1]]
+        _q_values(rows, index, self._packed, values)
         return values
+
+    def inputs(self, index: int, rows: StateRows) -> Doubles:
+        """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
+        first, size = self._tables[index, _OBSERVATION], self._tables[index, _INPUTS]
+        read = np.empty((len(rows), size))
+        _inputs_of(rows, self._affine[:, first : first + size], read)
+        return read

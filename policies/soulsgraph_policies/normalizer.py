@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ import numpy.typing as npt
 from numba import njit
 
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.simulator.compiling import checksum
+from soulsgraph_envs.skills import skill as skill_module
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+#: Checksum of the code that maps, normalises and clips; compiled functions that call it enclose it.
+PREPROCESSING = checksum([Path(skill_module.__file__), Path(__file__)])
 _EPSILON = 1e-8
 _INITIAL_COUNT = 1e-4
 
@@ -45,6 +50,12 @@ def _update(
     return mean, variance
 
 
+@njit(error_model="numpy")
+def normalized(value: float, mean: float, inverse: float, clip: float) -> float:
+    """Normalise one observed value by the mean and 1 / deviation in float64, clipped at plus and minus `clip`."""
+    return min(max((value - mean) * inverse, -clip), clip)
+
+
 class RunningNormalizer:
     """Keep the mean and variance of every observed column; all are float64 (size,).
 
@@ -72,11 +83,6 @@ class RunningNormalizer:
             return
         self.mean, self.variance = _update(batch, self.count, self.mean, self.variance, self._indicators)
         self.count += len(batch)
-
-    def normalize(self, observations: Floats, clip: float) -> Floats:
-        """Normalise raw observations (n, size) and clip them to plus and minus `clip`."""
-        normalized = np.clip((observations - self.mean) / self.deviation, -clip, clip)
-        return normalized.astype(np.float32)
 
     def get_state(self) -> dict[str, Any]:
         """Return the statistics as arrays and numbers."""

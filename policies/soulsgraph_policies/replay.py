@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from numba import njit
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.normalizer import PREPROCESSING, RunningNormalizer, normalized
 from soulsgraph_policies.transitions import Transitions
 
 Floats = npt.NDArray[np.float32]
@@ -89,8 +90,8 @@ def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: In
         lane[_LATEST], lane[_EPISODE] = number, episodes[i]
 
 
-@njit(cache=True, error_model="numpy")
-def _observe(
+@njit
+def _normalize(
     raw: Floats, statistics: tuple[Doubles, Doubles], clip: float, mirror: tuple[Floats, Floats], out: Floats
 ) -> None:
     """Normalise one raw observation; `mirror` is (sign, shift), or empty where it is not reflected."""
@@ -100,42 +101,50 @@ def _observe(
         seen = raw[column]
         if sign.shape[0]:
             seen = sign[column] * seen + shift[column]
-        value = (seen - mean[column]) * inverse[column]
-        out[column] = min(max(value, -clip), clip)
+        out[column] = normalized(seen, mean[column], inverse[column], clip)
 
 
-@njit(cache=True, error_model="numpy")
-def _gather(
-    rows: Floats,
-    indices: Integers,
-    statistics: tuple[Doubles, Doubles],
-    clip: float,
-    following: tuple[Integers, int],
-    mirror: tuple[Flags, Floats, Floats, Integers],
-    out: tuple[Floats, Floats, Integers, Floats, Floats],
-) -> None:
-    """Write drawn transitions: returns of several decisions along `links`, some seen in the mirror."""
-    mean, deviation = statistics
-    links, steps = following
-    reflected, sign, shift, counterparts = mirror
-    observations, next_observations, actions, rewards, discounts = out
-    normalizer, size = (mean, 1.0 / deviation), mean.shape[0]
-    for i in range(indices.shape[0]):
-        row = last = indices[i]
-        total, discount = rows[row, 2 * size + _REWARD], rows[row, 2 * size + _DISCOUNT]
-        for _ in range(steps - 1):
-            if links[last] < 0 or discount == 0.0:
-                break
-            last = links[last]
-            total += discount * rows[last, 2 * size + _REWARD]
-            discount *= rows[last, 2 * size + _DISCOUNT]
-        rewards[i], discounts[i] = total, discount
-        action, reflection = np.int64(rows[row, 2 * size + _ACTION]), (sign[:0], shift[:0])
-        if reflected.shape[0] and reflected[i]:
-            action, reflection = counterparts[action], (sign, shift)
-        actions[i] = action
-        _observe(rows[row, :size], normalizer, clip, reflection, observations[i])
-        _observe(rows[last, size : 2 * size], normalizer, clip, reflection, next_observations[i])
+def _build_gather(sources: int) -> Callable[..., int]:
+    """Compile `gather`, cached on disk; `sources` is the checksum of the code that it calls."""
+
+    @njit(cache=True, error_model="numpy")
+    def gather(
+        rows: Floats,
+        indices: Integers,
+        statistics: tuple[Doubles, Doubles],
+        clip: float,
+        following: tuple[Integers, int],
+        mirror: tuple[Flags, Floats, Floats, Integers],
+        out: tuple[Floats, Floats, Integers, Floats, Floats],
+    ) -> int:
+        """Write drawn transitions: returns of several decisions along `links`, some seen in the mirror."""
+        mean, deviation = statistics
+        links, steps = following
+        reflected, sign, shift, counterparts = mirror
+        observations, next_observations, actions, rewards, discounts = out
+        normalizer, size = (mean, 1.0 / deviation), mean.shape[0]
+        for i in range(indices.shape[0]):
+            row = last = indices[i]
+            total, discount = rows[row, 2 * size + _REWARD], rows[row, 2 * size + _DISCOUNT]
+            for _ in range(steps - 1):
+                if links[last] < 0 or discount == 0.0:
+                    break
+                last = links[last]
+                total += discount * rows[last, 2 * size + _REWARD]
+                discount *= rows[last, 2 * size + _DISCOUNT]
+            rewards[i], discounts[i] = total, discount
+            action, reflection = np.int64(rows[row, 2 * size + _ACTION]), (sign[:0], shift[:0])
+            if reflected.shape[0] and reflected[i]:
+                action, reflection = counterparts[action], (sign, shift)
+            actions[i] = action
+            _normalize(rows[row, :size], normalizer, clip, reflection, observations[i])
+            _normalize(rows[last, size : 2 * size], normalizer, clip, reflection, next_observations[i])
+        return sources
+
+    return cast(Callable[..., int], gather)
+
+
+_gather = _build_gather(PREPROCESSING)
 
 
 class ReplayRing:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from soulsgraph_envs.simulator.boss import (
     window_reaching_player,
 )
 from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
-from soulsgraph_envs.simulator.compiling import compiled, every_frame
+from soulsgraph_envs.simulator.compiling import checksum, compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, clamped, seen_back, sight
 from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
 from soulsgraph_envs.simulator.player import player_frame
@@ -174,8 +173,7 @@ def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
 def build_kernels(sources: int) -> Kernels:
     """Compile the entry points, cached on disk.
 
-    numba's cache looks at an entry point's own file alone. `sources`, a checksum of every file the
-    code comes from, is read by each of them and so becomes part of the cache's key. Records are
+    `sources`, the checksum of every file the code comes from, is enclosed by each of them. Records are
     handed over as bytes, whose types numba recognises about ten times as fast in a call.
     """
     options = {"cache": True, "error_model": "numpy", "_nrt": False}
@@ -239,11 +237,7 @@ def build_kernels(sources: int) -> Kernels:
 def sources_checksum() -> int:
     """Return a checksum of every source file that goes into the compiled code."""
     modules = (controls_module, state_module, streams_module)
-    files = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)]
-    checksum = 0
-    for file in sorted(files):
-        checksum = crc32(file.read_bytes(), checksum)
-    return checksum
+    return checksum([*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)])
 
 
 KERNELS = build_kernels(sources_checksum())

@@ -41,16 +41,20 @@ class Action:
         return bool(self.holds & (Control.LEFT | Control.RIGHT))
 
 
+@njit
+def observed(value: np.float32, offset: np.float32, scale: np.float32, indicated: np.float32) -> np.float32:
+    """Map a State value: (value - offset) * scale, or whether it is the id `indicated` where that is 0 or more."""
+    if indicated >= np.float32(0.0):
+        return np.float32(value == indicated)
+    return (value - offset) * scale
+
+
 @njit(cache=True)
 def _observe(rows: StateRows, columns: Integers, affine: tuple[Floats, Floats], ids: Floats, out: Floats) -> None:
     offset, scale = affine
     for row in range(out.shape[0]):
         for i in range(out.shape[1]):
-            value = rows[row, columns[i]]
-            if ids[i] >= np.float32(0.0):
-                out[row, i] = np.float32(value == ids[i])
-            else:
-                out[row, i] = (value - offset[i]) * scale[i]
+            out[row, i] = observed(rows[row, columns[i]], offset[i], scale[i], ids[i])
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from soulsgraph_envs.state import Column
 from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.inference import FusedNetworks
 
 Doubles = npt.NDArray[np.float64]
 OnPlayed = Callable[[str], None]
@@ -144,10 +145,7 @@ class Laboratory:
 
     def inputs(self, skill: str, played: Episodes) -> Doubles:
         """Return what the skill saw at its decisions, normalised by what it was trained on, (m, size)."""
-        network = self.networks[skill]
-        seen = self.skills[skill].observation(played.taken.rows, self.scenario)
-        normalized: Doubles = np.clip((seen - network.mean) / network.deviation, -network.clip, network.clip)
-        return normalized
+        return FusedNetworks([self.networks[skill]]).inputs(0, played.taken.rows)
 
     def values(self, skill: str) -> ValueCheck:
         """Check the trained skill's values on its own task."""
