@@ -57,11 +57,11 @@ def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
     """Return the scenario whose versions an adaptation to `scenario` continues.
 
-    It is the one asked for, else the one of an earlier adaptation to the same scenario, else the last.
+    It is `after` if given, else the one of an earlier adaptation to the same scenario, else the last.
 
     Raises:
         UnknownNameError: if the run was never adapted to the scenario asked for.
-        SoulsGraphError: if that would lead in a circle.
+        SoulsGraphError: if that would make a cycle.
     """
     before, own = predecessors(run), run.plan.scenario
     if after is not None and after != own and after not in before:
@@ -88,7 +88,7 @@ def record_domain(run: RunFolder, scenario: str, after: str) -> None:
 
 
 def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
-    """Save what a stage trained as the skill's next version, and from then on count its scenario as adapted to.
+    """Save what a stage trained as the skill's next version; from then on its scenario counts as adapted to.
 
     Raises:
         DataError: if the card and the tensors contradict each other.
@@ -115,7 +115,7 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     """Return the version of a skill that plays after training on a scenario.
 
     It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
-    in the end on the run's own. `after` names the one before it where that is still to be recorded.
+    finally on the run's own. `after` names the one before it if that is not recorded yet.
 
     Raises:
         LibraryError: if the skill was never trained.
@@ -161,7 +161,7 @@ def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
-    """Check the scenario to adapt to and give the one whose versions are continued.
+    """Check the scenario to adapt to and return the one whose versions are continued.
 
     Raises:
         UnknownNameError: for an unknown scenario.
@@ -176,7 +176,7 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
 
 
 def check_budget(budget: int | None) -> None:
-    """Check the decisions each skill is to adapt for; None leaves them to the plan.
+    """Check the number of decisions that each skill adapts for; None means the plan's own.
 
     Raises:
         SoulsGraphError: naming the range and the value.

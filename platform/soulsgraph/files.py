@@ -97,5 +97,5 @@ def read_parquet(path: Path, remedy: str = REWRITE) -> dict[str, list[Any]]:
 
 
 def command_line(*words: object) -> str:
-    """Return a command of ours as it can be pasted into a shell, whatever is in its paths."""
+    """Return a `soulsgraph` command line, quoted for a shell."""
     return shlex.join(("soulsgraph", *map(str, words)))

@@ -24,7 +24,7 @@ _RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt"
 
 
 class StageProgress(Protocol):
-    """What a stage tells while it runs."""
+    """Receives the progress of a stage while it runs."""
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
         """Report total steps and the recent mean return."""
@@ -32,7 +32,7 @@ class StageProgress(Protocol):
 
 
 class Counting:
-    """Add up what is finished, bit by bit, and tell it to a progress."""
+    """Add up what is finished and report the total to a progress."""
 
     def __init__(self, progress: StageProgress) -> None:
         self._progress, self._done = progress, 0
@@ -132,7 +132,7 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 
 def stopped(how: str, command: str) -> str:
-    """Print how a command ended where no clean point was waited for, and how to go on."""
+    """Print how an interrupted command ended, and how to continue."""
     if command in _RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"
     if command in _REPEATED:
@@ -142,7 +142,7 @@ def stopped(how: str, command: str) -> str:
 
 @contextmanager
 def terminable(command: str) -> Iterator[None]:
-    """Turn a termination into `Interrupted` wherever no clean point is waited for, as Ctrl-C is an exception there."""
+    """Raise `Interrupted` on SIGTERM, as Ctrl-C raises KeyboardInterrupt, where no clean stop is possible."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted(stopped("terminated", command))
@@ -156,7 +156,7 @@ def terminable(command: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Return a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
+    """Yield a function that returns whether a stop was requested; a second Ctrl-C stops at once, saving nothing."""
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -25,7 +25,7 @@ _REMEDY = "restore the file from a copy or begin a new run"
 
 
 class RunFolderError(SoulsGraphError):
-    """A folder is not the run it is taken for, or another process writes it."""
+    """A folder is not the expected run, or another process writes it."""
 
     def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
         super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
@@ -151,7 +151,7 @@ class RunFolder:
 
 
 def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
-    """Make sure that a folder to begin something of a kind in is empty or does not exist yet.
+    """Check that a folder for a new run or reproduction is empty or does not exist yet.
 
     `plan` is the file that such a folder holds, `another` how to name another folder.
 
@@ -177,7 +177,7 @@ def _require_plan(file: Path) -> None:
 
 
 def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
-    """Refuse a value given for a field of a plan that contradicts the plan a folder was begun with.
+    """Refuse a value that contradicts the plan in a folder.
 
     `another` says how to begin another folder.
 

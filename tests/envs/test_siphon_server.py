@@ -1,4 +1,4 @@
-"""The Siphon server with a stand-in behind it, asked by Siphon's own client."""
+"""The Siphon server with a stand-in behind it, called by Siphon's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command says when it is stopped: only what it can do."""
+"""The message of a stopped command: only remedies that work."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Tables of other tools in a report: many columns, few that say something."""
+"""Tables of other tools in a report: many columns, few that differ between rows."""
 
 from pathlib import Path
 

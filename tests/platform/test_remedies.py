@@ -1,4 +1,4 @@
-"""What errors advise can be followed: commands and options exist, and a refused read is no refused write."""
+"""The remedies of errors can be followed: commands and options exist, and a refused read is no refused write."""
 
 import ast
 import errno
@@ -86,7 +86,7 @@ def test_records_are_written_where_they_can_be(tmp_path):
 
 @pytest.fixture
 def forbidden(tmp_path):
-    """A folder that this process may not look into."""
+    """A folder that this process may not read."""
     user = os.geteuid()
     (tmp_path / "run").mkdir()
     tmp_path.chmod(0)

@@ -1,4 +1,4 @@
-"""The whole agent's success while it trains, and what came before brought to it."""
+"""The whole agent's success while it trains, and the transfer from earlier training."""
 
 import numpy as np
 import pytest

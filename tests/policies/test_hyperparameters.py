@@ -1,4 +1,4 @@
-"""The clocks of learning, against stable-baselines3's."""
+"""The schedules of learning, against stable-baselines3's."""
 
 from dataclasses import replace
 

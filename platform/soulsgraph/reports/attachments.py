@@ -14,7 +14,7 @@ _END = ".parquet"
 
 @dataclass(frozen=True)
 class Attachment:
-    """A Parquet table, the title it gets, and the columns to show; none for all that say something."""
+    """A Parquet table, its title, and the columns to show; none for all with a value."""
 
     title: str
     path: Path

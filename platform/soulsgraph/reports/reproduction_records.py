@@ -1,4 +1,4 @@
-"""What a reproduction left: its description, and the win rates, curves and measures of every seed."""
+"""The records of a reproduction: its description, and the win rates, curves and measures of every seed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reproduction:
 
     @property
     def method(self) -> str:
-        """What was trained, told from the paper's own figures: the first preset is called `paper` too."""
+        """What was trained, not to be mistaken for the paper's own figures: the first preset is called `paper` too."""
         if self.learner != OWN_LEARNER:
             return self.learner
         changed = [f"{name}={value}" for name, value in (_planned(self.description, "overrides") or {}).items()]
@@ -86,7 +86,7 @@ class Reproduction:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """The training seeds that anything is known of; scripted references are trained on none."""
+        """The training seeds in the records; scripted references have none."""
         trained = [row for row in self.rows if row["part"] != REFERENCE]
         return tuple(sorted({int(row["seed"]) for row in trained + self.curves + self.training + self.measures}))
 
@@ -161,7 +161,7 @@ def _load(folder: Path) -> Reproduction:
 
 
 def _described(file: Path) -> Mapping[str, Any]:
-    """Read a description, checked as far as a report computes with it: older ones hold less."""
+    """Read a description and check what a report computes with; older ones hold less."""
     where, table = Where(file, remedy="restore the file from a copy"), Mapping[str, Any]
     description: Mapping[str, Any] = read_value(table, read_json(file, where.remedy), where)
     plan = read_value(table, description.get("plan", {}), where.at("plan"))
@@ -191,7 +191,7 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
 
 
 def _remedy(folder: Path) -> str:
-    """Return how the records of a folder are written: they are made of what is under its seeds."""
+    """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
     if (folder / DESCRIPTION).exists():
         return f"write them again with: {command_line('reproduce', '--resume', '--out', folder)}"
     if folder.exists():
@@ -200,7 +200,7 @@ def _remedy(folder: Path) -> str:
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
-    """Return whether a record's numbers are ones that statistics can be made of."""
+    """Return whether a record's numbers are valid for statistics."""
     wins, episodes = row.get("wins", 0), row.get("episodes", 1)
     whole = all(type(number) is int for number in (row["seed"], wins, episodes))
     numbers = (row.get("value", 0.0), row.get("step", 0))

@@ -17,7 +17,7 @@ _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
 @dataclass(frozen=True)
 class WinRate:
-    """One row: how often a setting of the agent won, and what the paper reports for it in percent."""
+    """One row: the wins of a setting of the agent, and the paper's win rate in percent."""
 
     setting: str
     wins: int

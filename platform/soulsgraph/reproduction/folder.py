@@ -133,11 +133,11 @@ class ReproductionFolder:
         )
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
-        """Write what `make` gives as a piece of the unit's records, unless it is there already."""
+        """Write what `make` returns as a piece of the unit's records, unless it exists."""
         self._record(self._pieces(unit.seed) / f"{unit.part}-{piece}.json", make)
 
     def record_references(self, make: Callable[[], Tables]) -> None:
-        """Write the rows that need no training, unless they are there already."""
+        """Write the rows that need no training, unless they exist."""
         self._record(self.path / "references.json", make)
 
     def assemble(self) -> None:
@@ -158,7 +158,7 @@ class ReproductionFolder:
             )
 
     def begin_session(self) -> None:
-        """Note when, where, and from which commit and packages the work begins, or goes on after an interruption."""
+        """Record when, where, and from which commit and packages the work begins or continues."""
         values = self._described()
         session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
         self._describe({**values, "sessions": [*values["sessions"], session]})
@@ -196,7 +196,7 @@ def _fights() -> dict[str, str]:
 
 
 def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
-    """Refuse to go on in fights whose data changed: seeds of different fights say nothing together."""
+    """Refuse to continue with fights whose data changed: results of different fights cannot be compared."""
     if begun != (now := _fights()):
         raise SoulsGraphError(
             f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "

@@ -43,7 +43,7 @@ _PURPOSES = {
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """One piece of work that depends on no other: all that one seed trains of one part."""
+    """One independent piece of work: everything that one seed trains of one part."""
 
     seed: int
     part: Part
@@ -101,7 +101,7 @@ class Protocol:
                 check_stable_baselines(plan.method)
 
     def units(self) -> tuple[Unit, ...]:
-        """Return the units, long ones of a seed first, so that the cores end their work together."""
+        """Return the units, the longest of each seed first, so that all cores finish at about the same time."""
         wanted: dict[Part, bool] = {
             "end_to_end_long": self.long_baseline,
             "skills": self.skills,
@@ -136,7 +136,7 @@ class Protocol:
 
 
 def evaluation_seed(training_seed: int) -> int:
-    """Return the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
+    """Return the seed of the evaluation episodes for a training seed: one per purpose, one for other seeds."""
     return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
 
 

@@ -1,4 +1,4 @@
-"""What a chain of adaptations keeps: every domain evaluated with the versions in play after every other.
+"""Retention over a chain of adaptations: every domain evaluated with the versions in play after every other.
 
 The library keeps earlier versions, so what an agent could do before is still there; the adapted
 versions may have forgotten it. The measures are those of the continual-learning benchmarks, with win
@@ -47,7 +47,7 @@ class Kept:
     now: Flags
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts, their difference as a rate, and how many episodes ended otherwise."""
+        """Return the counts, the difference of the win rates, and how many episodes changed their result."""
         return {
             "wins_before": int(self.before.sum()),
             "wins_now": int(self.now.sum()),
@@ -81,7 +81,7 @@ class Retention:
 
     @property
     def matrix(self) -> Doubles:
-        """Win rates after training on domain i (rows) in domain j (columns)."""
+        """Win rates in domain j (columns) after training on domain i (rows)."""
         rates: Doubles = self.wins / self.episodes
         return rates
 

@@ -62,7 +62,7 @@ def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
 
 
 def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
-    """Play the agent that comes into a domain, every checkpoint of its stages there, and what each ended with.
+    """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
 
     Raises:
         LibraryError: if a skill was never trained, or is damaged.
@@ -147,7 +147,7 @@ class TrainingTransfer:
 
 
 def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfer:
-    """Play both curves of a domain that the run was adapted to; the other is the recovery's arm from scratch.
+    """Play a domain's curve, and that of the recovery's arm trained from scratch.
 
     Raises:
         SoulsGraphError: if a checkpoint or an artifact is damaged.

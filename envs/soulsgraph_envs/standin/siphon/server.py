@@ -64,11 +64,11 @@ class SiphonServer:
         self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Serve until `close` is called or the time is over; tell whether it still serves."""
+        """Serve until `close` is called or the time is over; return whether it still serves."""
         return bool(self._server.wait_for_termination(timeout_s))
 
     def close(self) -> None:
-        """End: no call goes on, every key is up, every recording whole. A second call does nothing."""
+        """Stop: end every call, release every key, complete every recording. A second call does nothing."""
         stopped = self._server.stop(grace=0.5)
         # Taps, moves of the mouse and recordings under way end by this, and the calls with them.
         self._keys.close()
