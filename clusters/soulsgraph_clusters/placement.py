@@ -39,7 +39,7 @@ def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
     if not count:
         raise ClusterError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
-            "join a worker that offers it and go on with the run, or begin another without --env-runners and --games."
+            "join a worker that offers it and go on with the run, or begin another without `env_runners` and `games`."
         )
     if count < wanted:
         _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)

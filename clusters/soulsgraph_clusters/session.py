@@ -93,7 +93,7 @@ def check_session(address: str | None = None) -> None:
     _check_token()
     _check_certificates()
     if (chosen := chosen_address(address)) != LOCAL:
-        check_cluster(chosen, "--address" if address else "RAY_ADDRESS")
+        check_cluster(chosen, "`address`" if address else "RAY_ADDRESS")
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def _check_certificates() -> None:
         ) from error
 
 
-def check_cluster(address: str, source: str = "--address") -> None:
+def check_cluster(address: str, source: str = "`address`") -> None:
     """Check that a cluster of this Ray version answers within seconds and accepts our token.
 
     `source` is what an error asks to correct.

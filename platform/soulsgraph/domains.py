@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from soulsgraph.files import command_line, read_json, write_json
+from soulsgraph.files import api_call, read_json, write_json
 from soulsgraph.plan import Stage, check_range
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.schema import Where, read_value
-from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
@@ -70,8 +69,8 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     chain = domain_chain(run, chosen)
     if scenario in chain:
         raise SoulsGraphError(
-            f"--scenario: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
-            f"name {own!r} as the one to continue (adapt --after, recovery --home)."
+            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
+            f"name {own!r} as the one to continue with `after`."
         )
     return chosen
 
@@ -134,13 +133,12 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
 def _untrained(run: RunFolder, skill: str) -> LibraryError:
     names = (*run.plan.skill_graph.upstream(skill), skill)
     first = next(name for name in names if not run.library.versions(name))
-    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_command(run, first)}")
+    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
 
 
-def training_command(run: RunFolder, skill: str) -> str:
-    """Return the command that trains a skill of a run; the baseline's single skill has one of its own."""
-    words = ("baseline", "--resume") if skill == END_TO_END else ("train", skill)
-    return command_line(*words, "--run", run.path)
+def training_call(run: RunFolder, skill: str) -> str:
+    """Return the call that trains a skill of a run, as a remedy names it."""
+    return api_call("train_stage", run=run.path, skill=skill)
 
 
 def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
@@ -170,7 +168,7 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
     load_scenario(scenario)
     if scenario == run.plan.scenario:
         raise SoulsGraphError(
-            f"--scenario: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
+            f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
         )
     return continued_domain(run, scenario, after)
 
@@ -199,7 +197,7 @@ def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
         return order
     for word in (_AUTO, _ALL):
         if word in names:
-            raise SoulsGraphError(f"--skills: expected {word} by itself, found {text!r}; name skills or {word}.")
+            raise SoulsGraphError(f"`skills`: expected {word} by itself, found {text!r}; name skills or {word}.")
     return tuple(names)
 
 
@@ -223,7 +221,7 @@ def adaptation_stages(
     source = check_target(run, scenario, after)
     check_budget(budget)
     if not skills:
-        raise SoulsGraphError(f"--skills: expected one or more of {', '.join(order)}, found none; name one.")
+        raise SoulsGraphError(f"`skills`: expected one or more of {', '.join(order)}, found none; name one.")
     for skill in skills:
         if skill not in order:
             raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))

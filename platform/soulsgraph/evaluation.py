@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import training_command, version_in_play
+from soulsgraph.domains import training_call, version_in_play
 from soulsgraph.files import write_json
 from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.provenance import source_commit
@@ -323,7 +323,7 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
         missing = [name for name in order if not run.library.versions(name)]
         raise SoulsGraphError(
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
-            f"train them first: {training_command(run, missing[0])}."
+            f"train them first: {training_call(run, missing[0])}."
         )
     papers = plan.scenario == TABLE_1[0].scenario
     rows = []

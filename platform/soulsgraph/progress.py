@@ -19,8 +19,6 @@ from soulsgraph_envs.errors import SoulsGraphError
 LINE_EVERY_S = 10.0
 
 Display = Literal["auto", "silent"]
-#: Commands that go on from a checkpoint: when asked to, or by themselves.
-_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
 
 
 class StageProgress(Protocol):
@@ -131,21 +129,12 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
 
 
-def stopped(how: str, command: str) -> str:
-    """Print how an interrupted command ended, and how to continue."""
-    if command in _RESUMED:
-        return f"{how}; the run goes on from its last checkpoint with --resume"
-    if command in _REPEATED:
-        return f"{how}; the same command goes on from the last checkpoint"
-    return f"{how}; the same command begins anew"
-
-
 @contextmanager
-def terminable(command: str) -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Raise `Interrupted` on SIGTERM, as Ctrl-C raises KeyboardInterrupt, where no clean stop is possible."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(stopped("terminated", command))
+        raise Interrupted("terminated")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

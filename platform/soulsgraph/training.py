@@ -59,13 +59,6 @@ class Workplace:
     #: Real-time games to sample; the simulator if there are none.
     games: tuple[GameSettings, ...] = ()
 
-    @property
-    def remedy(self) -> str:
-        """How to continue after an interruption; empty with a supervisor."""
-        return (
-            "" if self.supervisor else "; the same command goes on from there (curriculum and baseline with --resume)"
-        )
-
     @contextmanager
     def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
         """Return the stage's progress, and a function that returns whether to stop."""
@@ -103,7 +96,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                     checkpoints.save(algorithm)
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.budget} steps"
-                    raise Interrupted(f"stopped in stage {stage.name} {done}{place.remedy}")
+                    raise Interrupted(f"stopped in stage {stage.name} {done}")
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
@@ -112,7 +105,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
         artifact = replace(artifact, card=replace(artifact.card, results=records.results))
         card = save_version(place.run, stage, artifact)
         if stopped:
-            raise Interrupted(f"stopped after stage {stage.name}{place.remedy}")
+            raise Interrupted(f"stopped after stage {stage.name}")
         return card
     finally:
         algorithm.stop()

@@ -104,7 +104,7 @@ class DQNHyperparameters:
         if needed > most:
             expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
             found = f"{self.replay_capacity:,} transitions of {needed / 2**30:.1f} GiB"
-            raise DataError(None, "replay", expected, found, "train for a smaller budget (--scale, --budget)")
+            raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
 
     @property
     def plain_head(self) -> bool:

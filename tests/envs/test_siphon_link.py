@@ -189,7 +189,7 @@ def test_nobody_there_is_told(served: Served) -> None:
 def test_another_address_demands_the_token(
     served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(GameError, match=r"expected --token-file for 0\.0\.0\.0:0"):
+    with pytest.raises(GameError, match=r"expected `token_file` for 0\.0\.0\.0:0"):
         SiphonServer(Serving("0.0.0.0:0"), served.game.pid)
     token = tmp_path / "token"
     serving = Serving("0.0.0.0:0", token_file=token, display=served.serving.display)

@@ -52,7 +52,7 @@ class StandInOptions:
         for name, least, most in (("speed", 0.1, 3.0), ("seconds", 0.0, 1e9)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise SoulsGraphError(f"--{name}: expected a number from {least:g} to {most:g}, found {value:g}.")
+                raise SoulsGraphError(f"`{name}`: expected a number from {least:g} to {most:g}, found {value:g}.")
 
     def arguments(self) -> list[str]:
         """Return the command-line arguments that mean these options."""

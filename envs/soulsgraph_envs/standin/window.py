@@ -37,8 +37,8 @@ class GameWindow:
             pygame.display.init()
         except pygame.error as error:
             raise GameError(
-                f"expected an X display to open a window on, found none ({error}); name one with --display, or run: "
-                "xvfb-run soulsgraph standin."
+                f"expected an X display to open a window on, found none ({error}); name one with `display`, or "
+                "start one: xvfb-run."
             ) from error
         pygame.font.init()
         self._font = pygame.font.Font(None, _TEXT_SIZE)

@@ -21,6 +21,7 @@ from soulsgraph.cli.options import (
     TransferOptions,
 )
 from soulsgraph.cli.place import check_ray, display_of, make_console, print_json, workplace
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
@@ -179,7 +180,8 @@ def retention(
         if len(runs) > 1:
             console.print(f"seed {seed}", highlight=False)
         console.print(found[seed].to_rich())
-        console.print("\n".join(found[seed].lines()), highlight=False, soft_wrap=True)
+        lines = in_commands("\n".join(found[seed].lines()), "retention")
+        console.print(lines, highlight=False, soft_wrap=True)
     tables = {"retention": win_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     together = printing.together(tables, shown=len(runs) > 1)
     if output.json:

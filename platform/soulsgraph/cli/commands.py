@@ -30,12 +30,12 @@ from soulsgraph.cli.place import (
     print_json,
     workplace,
 )
+from soulsgraph.cli.remedies import command_line
 from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.cli.stand_ins import serve_siphon, standin
 from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluation import Setting, check_library, was_trained_on
 from soulsgraph.evaluation import evaluate as evaluate_setting
-from soulsgraph.files import command_line
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
 from soulsgraph.reports.tables import WinRateTable

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import Given, OutputOptions, SessionOptions, plan_values
-from soulsgraph.files import command_line
+from soulsgraph.cli.remedies import command_line
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder, check_given

@@ -32,7 +32,7 @@ class Attachment:
         names = tuple(name.strip() for name in columns.removeprefix(":").split(",") if name.strip())
         if not title.strip() or not end or not stem or not columns.startswith(":" if columns else ""):
             raise SoulsGraphError(
-                f"--attach: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
+                f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
                 f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
             )
         return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)

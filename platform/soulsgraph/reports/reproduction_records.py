@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import command_line, read_json
+from soulsgraph.files import api_call, read_json
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph.reports.tables import seeds_text
@@ -193,10 +193,10 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
 def _remedy(folder: Path) -> str:
     """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
     if (folder / DESCRIPTION).exists():
-        return f"write them again with: {command_line('reproduce', '--resume', '--out', folder)}"
+        return f"write them again with: {api_call('do_units', folder=folder)}"
     if folder.exists():
-        return "name a folder that reproduce wrote"
-    return f"write one with: {command_line('reproduce', '--out', folder)}"
+        return "name the folder of a reproduction"
+    return f"write one with: {api_call('ReproductionFolder.create', path=folder)}"
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
@@ -225,8 +225,8 @@ def _setting(rows: Records) -> SettingRates:
     if len({rate.seed for rate in seeds}) < len(seeds):
         found = ", ".join(str(rate.seed) for rate in seeds)
         raise SoulsGraphError(
-            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again "
-            "(reproduce --resume)."
+            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
+            "`ReproductionFolder.open`."
         )
     percent = first["paper_percent"]
     paper = None if percent is None or math.isnan(percent) else float(percent)

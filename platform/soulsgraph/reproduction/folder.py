@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import read_json, write_json
+from soulsgraph.files import api_call, read_json, write_json
 from soulsgraph.plan import scenario_digest
 from soulsgraph.provenance import describe_origin
 from soulsgraph.reports.parquet import write_rows
@@ -20,9 +20,10 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where, read_table, read_value
 from soulsgraph_policies.atomic import check_writable
 
-_ANOTHER = "name another folder with --out"
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
-_REMEDY = "restore the file from a copy or begin a new folder with --out"
+_OPENING = "ReproductionFolder.open"
+_REMEDY = "restore the file from a copy or begin a new folder with `path`"
+_AGAIN = f"remove it and go on with `{_OPENING}`"
 
 #: What a description holds beside its format and plan.
 _KEPT = ("started", "wall_time_s", "scenarios", "sessions")
@@ -74,7 +75,7 @@ class ReproductionFolder:
         for unit in protocol.units():
             if unit.seed == protocol.seeds[0]:
                 protocol.plan(unit).check_memory()
-        require_empty(path, "reproduction", DESCRIPTION, _ANOTHER)
+        require_empty(path, "reproduction", DESCRIPTION, _OPENING)
         check_writable(path)
         return cls(path, protocol)
 
@@ -90,7 +91,7 @@ class ReproductionFolder:
             RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        require_empty(self.path, "reproduction", DESCRIPTION, _ANOTHER)
+        require_empty(self.path, "reproduction", DESCRIPTION, _OPENING)
         self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
 
     @classmethod
@@ -104,7 +105,7 @@ class ReproductionFolder:
         if not file.is_file():
             raise SoulsGraphError(
                 f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it; "
-                "begin one without --resume."
+                f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
             )
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
@@ -200,18 +201,16 @@ def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
     if begun != (now := _fights()):
         raise SoulsGraphError(
             f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
-            "or that an earlier version wrote it; restore them or begin a new folder with --out."
+            "or that an earlier version wrote it; restore them or begin a new folder with `path`."
         )
 
 
 def _read_piece(file: Path) -> dict[str, Any]:
-    piece = read_json(file, "remove it and go on with --resume")
+    piece = read_json(file, _AGAIN)
     if not isinstance(piece, dict) or not all(
         _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
     ):
-        raise SoulsGraphError(
-            f"{file}: expected an object of record tables, found {piece!r:.40}; remove it and go on with --resume."
-        )
+        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.")
     return piece
 
 

@@ -92,7 +92,7 @@ class Protocol:
         check_one_purpose(self.seeds)
         if not self.units():
             raise SoulsGraphError(
-                "reproduce: expected something to train, found neither skills nor a baseline; leave an option out."
+                "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
             )
         # The units of other seeds differ in their seed alone.
         for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
@@ -150,7 +150,7 @@ def check_one_purpose(seeds: Sequence[int]) -> None:
         known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
         raise SoulsGraphError(
             f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
-            f"{max(seeds)}; lower --seeds or change --first-seed."
+            f"{max(seeds)}; choose other `seeds`."
         )
 
 
@@ -171,5 +171,5 @@ def check_stable_baselines(preset: Preset) -> None:
     if preset.learning:
         raise SoulsGraphError(
             f"learner stable-baselines3: expected a preset of vanilla DQN, found {preset.name!r} with "
-            f"{', '.join(preset.learning)}; use preset paper without --set of the learner."
+            f"{', '.join(preset.learning)}; use preset paper without `overrides` of the learner."
         )

@@ -13,7 +13,7 @@ import ray
 from rich.console import Console
 
 from soulsgraph.advice import silence_advice
-from soulsgraph.files import command_line
+from soulsgraph.files import api_call
 from soulsgraph.progress import Interrupted, interruptible
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Unit
@@ -159,8 +159,9 @@ def _ending(reference: Any) -> Ending:
     except ray.exceptions.RayTaskError as defect:
         return Ending("met a defect, shown when the others are done", defect=defect)
     except ray.exceptions.RayError as error:
-        reason = str(error).partition("\n")[0]
-        return Ending(f"its process died ({reason}); the unit goes on from its last checkpoint with --resume")
+        found = str(error).partition("\n")[0]
+        again = "the unit goes on from its last checkpoint with `ReproductionFolder.open`"
+        return Ending(f"its process died ({found}); {again}")
     return ending
 
 
@@ -175,7 +176,4 @@ def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
     if failed:
         raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
-        raise Interrupted(
-            "stopped; every unit saved where it is. Go on with: "
-            f"{command_line('reproduce', '--resume', '--out', folder)}"
-        )
+        raise Interrupted(f"stopped; every unit saved where it is. Go on with: {api_call('do_units', folder=folder)}")

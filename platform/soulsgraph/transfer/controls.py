@@ -86,7 +86,7 @@ def run_controls(
     """
     if question.home != HOME:
         raise SoulsGraphError(
-            f"--controls: expected versions trained on {HOME}, which the controls change, found {question.home}; "
+            f"`run_controls`: expected versions trained on {HOME}, which the controls change, found {question.home}; "
             f"use a run of {HOME}."
         )
     results = []

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.evaluation import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
-from soulsgraph.files import command_line
+from soulsgraph.files import api_call
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
@@ -178,8 +178,8 @@ def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda ski
     """
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
         raise SoulsGraphError(
-            f"--home: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
-            f"see {command_line('skills', run.path)}."
+            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
+            f"see {api_call('check_library', run=run.path)}."
         )
     home, shifted = (
         Laboratory(run, question.home, load_scenario(name), question, on_played)

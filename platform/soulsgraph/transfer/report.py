@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.evaluation import load_artifacts
-from soulsgraph.files import read_json, slug, write_json
+from soulsgraph.files import api_call, read_json, slug, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -180,7 +180,7 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     path = run.path / "results" / f"transfer-{slug(scenario)}.json"
     if not path.exists():
         return None
-    remedy = f"measure anew: soulsgraph transfer {run.path} --scenario {scenario}"
+    remedy = f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}"
     values = read_json(path, remedy)
     asked = (home, scenario, versions_of(run, home))
     if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):

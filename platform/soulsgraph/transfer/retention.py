@@ -19,7 +19,7 @@ from rich.table import Table
 
 from soulsgraph.domains import domain_chain
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, check_evaluation, evaluate
-from soulsgraph.files import command_line, write_json
+from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -154,7 +154,7 @@ def measure_retention(
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
-            f"adapt it first: {command_line('adapt', run.path, '--scenario', 'NAME')}."
+            f"adapt it first: {api_call('adaptation_stages', run=run.path)}."
         )
     size, done = len(domains), 0
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:

@@ -164,7 +164,7 @@ class SiphonService(service.SiphonServiceServicer):
     def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
         """Run a program, where the server's user has allowed that."""
         if not self._allow_commands:
-            raise GameError("ExecuteCommand: refused; only a server started with --allow-commands runs commands.")
+            raise GameError("ExecuteCommand: refused; only a server with `allow_commands` runs commands.")
         program = [request.command, *request.args]
         folder, timeout_s, capture = request.working_directory, request.timeout_seconds, request.capture_output
         return run_program(program, folder, timeout_s, capture, at_end=context.add_callback)

@@ -47,10 +47,10 @@ class Serving:
         """
         host, port = split_address(self.address)
         if (self.certificate is None) != (self.key is None):
-            raise GameError("serve-siphon: expected --certificate and --key together, found one of them; give both.")
+            raise GameError("Siphon server: expected `certificate` and `key` together, found one of them; give both.")
         if not is_loopback(host) and self.token_file is None:
             raise GameError(
-                f"serve-siphon: expected --token-file for {self.address}, which others can reach, found none; "
+                f"Siphon server: expected `token_file` for {self.address}, which others can reach, found none; "
                 "give one, or listen on 127.0.0.1 and let clients come through a tunnel."
             )
         self.certificate_pair()
@@ -76,15 +76,15 @@ class Serving:
             return self.key.read_bytes(), self.certificate.read_bytes()
         except OSError as error:
             raise GameError(
-                f"serve-siphon: expected {self.certificate} and its key {self.key}, found {error}; "
+                f"Siphon server: expected {self.certificate} and its key {self.key}, found {error}; "
                 "give a certificate and its own key, both as PEM."
             ) from error
 
     def unusable_address(self, error: Exception) -> GameError:
         """Return the error of an address that cannot be listened at."""
         return GameError(
-            f"serve-siphon: expected {self.address} to be free and of this machine, found: {error}; "
-            "give another --address."
+            f"Siphon server: expected {self.address} to be free and of this machine, found: {error}; "
+            "give another `address`."
         )
 
 
