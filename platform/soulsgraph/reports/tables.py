@@ -74,9 +74,7 @@ class WinRateTable:
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, for TensorBoard's text and for notes."""
-        ruler = ("---",) + ("---:",) * (len(_HEADINGS) - 1)
-        lines = [_HEADINGS, ruler, *(row.cells for row in self.rows)]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
+        return f"**{self.title}**\n\n{markdown_table(_HEADINGS, (row.cells for row in self.rows))}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for machines."""
