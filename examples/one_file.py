@@ -2,8 +2,8 @@
 
     python examples/one_file.py --seed 0 --scale 1.0
 
-Vanilla DQN in numpy on the environments of soulsgraph_envs, with the numbers of the paper's Appendix C and 32 fights
-beside each other. Everything that counts (updates, exploration, target copies) counts decisions of the skill in
+Vanilla DQN in numpy on the environments of soulsgraph_envs, with the hyperparameters of the paper's Appendix C and
+32 fights in parallel. Everything that counts (updates, exploration, target copies) counts decisions of the skill in
 training. An action of a skill takes a whole number of control ticks while the other skills go on deciding.
 """
 
@@ -41,7 +41,7 @@ class Network:
         self.steps = 0
 
     def layers(self, inputs):
-        """Return what every layer puts out, (n, units) each: the last are the Q-values (n, actions)."""
+        """Return the output of every layer, (n, units) each; the last are the Q-values (n, actions)."""
         w1, b1, w2, b2, w3, b3 = self.parameters
         h1 = np.maximum(inputs @ w1 + b1, 0)
         h2 = np.maximum(h1 @ w2 + b2, 0)
@@ -72,14 +72,14 @@ class Network:
 
 
 class Policy:
-    """A skill's network behind running statistics of what it observed."""
+    """A skill's network behind running statistics of its observations."""
 
     def __init__(self, inputs, outputs, random):
         self.network = Network(inputs, outputs, random)
         self.mean, self.variance, self.count = np.zeros(inputs), np.ones(inputs), 1e-4
 
     def observe(self, observations):
-        """Take observations (n, inputs) into the statistics."""
+        """Update the statistics with observations (n, inputs)."""
         n, total = len(observations), self.count + len(observations)
         change = observations.mean(axis=0) - self.mean
         squares = self.variance * self.count + observations.var(axis=0) * n + change**2 * self.count * n / total
@@ -102,7 +102,7 @@ class Upstream:
         self._policies, self._random = policies, np.random.default_rng(seed)
 
     def begin(self, lanes, seeds):
-        """Do nothing: policies remember nothing between decisions."""
+        """Do nothing: policies have no state between decisions."""
 
     def act(self, combat, actions):
         """Write an action wherever a skill decides on this tick."""

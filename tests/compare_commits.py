@@ -5,7 +5,7 @@
 
 `training`: each preset on two seeds, its weights and the rows of its table. `resume`: a stage killed after its first
 checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are driven by the
-command line and by Gymnasium alone, which hold still while what lies behind them changes. Weights are compared
+command line and by Gymnasium alone, which stay the same while the code behind them changes. Weights are compared
 without their names and orientation, so that one format may replace another.
 """
 
@@ -156,7 +156,7 @@ def _plain_numbers(found: Any) -> list[float]:
 
 
 def _weights(run: Path) -> dict[str, list[str]]:
-    """Return the digests of each skill's arrays, whatever they are called and however they lie."""
+    """Return the digests of each skill's arrays, independent of their names and orientation."""
     files = sorted(run.glob("library/*/v1/weights.safetensors"))
     assert files, f"{run}: no skill was trained"
     return {path.parts[-3]: sorted(_digest(array) for array in load_file(path).values()) for path in files}

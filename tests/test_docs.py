@@ -1,4 +1,4 @@
-"""Pages say what code and results have: settings, writes, misbehaviours, keys, unverified entries, win rates."""
+"""Pages agree with code and results: settings, writes, misbehaviours, keys, unverified entries, win rates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 
 def _rows(page: str, above: str) -> dict[str, list[str]]:
-    """Return the rows of the first table below some words of a page, by the code in their first cell."""
+    """Return the rows of the first table after a heading or phrase of a page, by the code in their first cell."""
     text = (_DOCS / page).read_text(encoding="utf-8").split(above, 1)[1]
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert table

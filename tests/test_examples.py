@@ -1,4 +1,4 @@
-"""The examples: the idea in one file learns and repeats itself, and a fight is recorded."""
+"""The examples: the one-file version learns and is repeatable, and a fight is recorded."""
 
 import ast
 import importlib.util

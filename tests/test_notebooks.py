@@ -1,4 +1,4 @@
-"""Every notebook runs on a run as `soulsgraph` leaves it, and is kept without outputs."""
+"""Every notebook works on a run that `soulsgraph` wrote, and is kept without outputs."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def run_folder(tmp_path_factory):
 
 
 def outputs_of(path: Path) -> list[dict]:
-    """Execute a notebook where it lies and give the data of everything it shows."""
+    """Execute a notebook in its folder and return the data of all its outputs."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=3 * int(PATIENCE_S), resources={"metadata": {"path": str(path.parent)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,40 @@ def test_stand_ins_and_fakes_are_off_the_products_path():
                 continue
             modules = _imported_modules(file)
             found += [(place, name) for name in modules if name.startswith(apart[:2]) or name.endswith(apart[2])]
+    assert not found
+
+
+def _texts(file):
+    """Yield the texts of a file's code, without docstrings of modules, classes, functions and fields."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+#: Options of other programs: of Ray's in the cluster for tests, and those that a few texts name.
+_FOREIGN = {
+    "soulsgraph_clusters/session.py": {"--address", "--head"},
+    "soulsgraph/provenance.py": {"--porcelain", "--untracked-files"},
+    "soulsgraph_envs/keys/user32.py": {"--force-reinstall"},
+}
+#: The name by which the Siphon server answers its clients.
+_SERVER_NAME = "soulsgraph serve-siphon"
+
+
+def test_only_the_command_line_names_our_commands_and_options():
+    names = "adapt|baseline|bench|curriculum|doctor|evaluate|recovery|report|reproduce|retention|serve-siphon|skills"
+    command = re.compile(rf"\bsoulsgraph ({names}|standin|table|train|transfer)\b")
+    found = []
+    for package, root in FLOORS.items():
+        for file in sorted((ROOT / root / package).rglob("*.py")):
+            place = file.relative_to(ROOT / root).as_posix()
+            if place.startswith("soulsgraph/cli/") or place == "soulsgraph_clusters/testing.py":
+                continue
+            for text in (text for text in _texts(file) if text != _SERVER_NAME):
+                options = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} - _FOREIGN.get(place, set())
+                found += [(place, text)] if options or command.search(text) else []
     assert not found
 
 

@@ -1,4 +1,4 @@
-"""Plain words: docstrings return and report instead of giving and telling, and a short list of words stays out."""
+"""Plain words: no docstring begins with give or tell, and a short list of words is not used."""
 
 import ast
 import re

@@ -31,7 +31,7 @@ class SkillGraphEnvRunner(ChunkRunner):
 
     One of `games` serves every runner (each on a game PC of its own), more are one each. The tick loop is
     `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator `sample` runs it; a real-time
-    game runs it in a thread of its own, which `sample` drains.
+    game runs it in a thread of its own, whose chunks `sample` returns.
     """
 
     def make_env(self) -> None:
@@ -58,12 +58,12 @@ class SkillGraphEnvRunner(ChunkRunner):
             self._sampler = sampler(make_game(lanes))
 
     def weights_changed(self, skills: Collection[str]) -> None:
-        """Play `skills` by their modules' weights from now on."""
+        """Use the modules' current weights for `skills` from now on."""
         self._sampler.decisions = self.decisions
         self._sampler.set_networks([self._network(skill) for skill in self.config.skills if skill.name in skills])
 
     def played_weights(self, skill: str) -> Weights:
-        """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""
+        """Return the sampler's copy of a skill's weights; the module's before the sampler has one."""
         return (self._sampler.weights(skill) if self.samples else {}) or self.weights(skill)
 
     def _network(self, skill: Skill) -> FrozenNetwork:
@@ -71,7 +71,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         return FrozenNetwork.of(skill, self._scenario, self.weights(skill.name), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Return one chunk in a list, or none where a real-time game had nothing to give for a while."""
+        """Return a list of one chunk, empty if a real-time game had none in time."""
         most = self.config.decisions_per_sample
         if isinstance(self._sampler, Sampler):
             return [self._sampler.sample(most)]
@@ -79,7 +79,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         return [] if chunk is None else [chunk]
 
     def get_training_state(self) -> dict[str, Any]:
-        """Return lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be kept."""
+        """Return lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be saved."""
         return self._sampler.get_state() if isinstance(self._sampler, Sampler) else {}
 
     def set_training_state(self, state: dict[str, Any]) -> None:

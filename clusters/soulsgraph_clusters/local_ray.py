@@ -1,8 +1,8 @@
-"""A small Ray of one's own, in processes that end with their owner, however it ends.
+"""A private Ray session of few processes, which end with their owner, however it ends.
 
 A process of its own (this module, run as a program) starts Ray's processes and waits for a SIGTERM, or until its
-standard input closes because the owner was killed. It takes in every process that Ray leaves orphaned, so that
-nothing outlives it. Ray opens its folder to everyone; the one around it is its owner's alone.
+standard input closes because the owner was killed. It adopts every process that Ray leaves orphaned, so that
+nothing outlives it. Ray makes its folder readable for everyone; the one around it is its owner's alone.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class SessionError(SoulsGraphError):
 
 @contextmanager
 def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Start Ray and yield its address, host:port; it and its files go at the end, or when this process dies.
+    """Start Ray and yield its address, host:port; it and its files are removed at the end, or when this process dies.
 
-    It offers `num_cpus` processors, this machine's if not given, and the resources.
+    It offers `num_cpus` processors, by default this machine's, and the resources.
 
     Raises:
         SessionError: if it does not start in time; nothing of it is left then.
@@ -112,13 +112,13 @@ def _end(owned: subprocess.Popen[bytes]) -> None:
 
 
 class _Head(Node):
-    """Ray's processes without those that nobody asks here, and without waiting for its slow agents."""
+    """Ray's processes without those that are not needed here, and without waiting for its slow agents."""
 
     def start_api_server(self, *, include_dashboard: bool, raise_on_failure: bool) -> None:
         """Start no dashboard."""
 
     def start_ray_processes(self) -> None:
-        """Start the raylet, and tell it that no agent listens: nobody asks one here."""
+        """Start the raylet without agents, which are not needed here."""
         for name in _AWAITED:
             Path(self._session_dir, f"{name}_{self._node_id}").write_text("-1", encoding="ascii")
         super().start_ray_processes()
@@ -148,7 +148,7 @@ def _free_port() -> int:
 
 
 def _kill_descendants(process: psutil.Process) -> None:
-    """Kill what a process started and took in, until there is nothing left."""
+    """Kill every process that a process started or adopted, until none is left."""
     deadline = time.monotonic() + _END_TIMEOUT_S
     while (children := _descendants(process)) and time.monotonic() < deadline:
         for child in children:
@@ -158,7 +158,7 @@ def _kill_descendants(process: psutil.Process) -> None:
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    """Return those that still run: a process that waits for Ray in native code leaves the dead ones uncollected."""
+    """Return the descendants that still run, zombies left out: native code that waits for Ray does not reap them."""
     found = []
     for child in process.children(recursive=True):
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Where the parts of a stage sit: env runners on game PCs, everything else beside the driver."""
+"""Where the parts of a stage run: env runners on game PCs, everything else beside the driver."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _logger = logging.getLogger("soulsgraph")
 def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
     """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
 
-    With fewer places than `wanted` a stage goes on with those there are, so that a run outlives the
-    loss of a game PC. Without remote runners the driver samples itself; the learner always stays there.
+    With fewer places than `wanted` a stage continues with those available, so that a run survives the
+    loss of a game PC. Without remote runners the driver samples itself; the learner always runs there.
 
     Raises:
         ClusterError: if there is no place at all.
@@ -39,7 +39,7 @@ def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
     if not count:
         raise ClusterError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
-            "join a worker that offers it and go on with the run, or begin another without --env-runners and --games."
+            "join a worker that offers it and go on with the run, or begin another without `env_runners` and `games`."
         )
     if count < wanted:
         _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)
@@ -69,6 +69,6 @@ def _describe(resources: Mapping[str, float]) -> str:
 
 
 def beside_driver() -> dict[str, Any]:
-    """Return the options of a Ray task that helps the driver: on its node, so that a game PC only plays."""
+    """Return the options of a Ray task for the driver: it runs on the driver's node, so that game PCs only play."""
     node = ray.get_runtime_context().get_node_id()
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}

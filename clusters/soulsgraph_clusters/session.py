@@ -1,4 +1,4 @@
-"""Run inside a Ray session: a small local one by default, or a cluster that is joined by its address."""
+"""Run inside a Ray session: a private local one by default, or a cluster joined by its address."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
 class ClusterError(SoulsGraphError):
-    """A cluster could not be joined, or offers too little."""
+    """A cluster could not be joined, or lacks resources."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Session:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What it offers now, resource name to amount; a cluster's nodes come and go."""
+        """The present resources by name; a cluster's nodes come and go."""
         return dict(ray.cluster_resources())
 
 
@@ -57,17 +57,17 @@ class Session:
 def connect(
     address: str | None = None, num_cpus: int | None = None, resources: Mapping[str, float] | None = None
 ) -> Iterator[Session]:
-    """Join or start Ray, and leave or end it at the end.
+    """Join or start Ray, and leave or stop it at the end.
 
     Args:
-        address: `host:port` or `auto` joins a cluster; `local` starts a session of one's own, and so
+        address: `host:port` or `auto` joins a cluster; `local` starts a private session, and so
             does None unless RAY_ADDRESS names a cluster, as it does inside a Ray job.
         num_cpus: Processors the local session offers; a cluster knows its own.
-        resources: What else the local session offers, such as `game_pc`.
+        resources: Further resources of the local session, such as `game_pc`.
 
     Raises:
         ClusterError: as `check_session`.
-        SessionError: if a session of one's own does not start; nothing of it is left then.
+        SessionError: if a private session does not start; nothing of it is left then.
     """
     if ray.is_initialized():
         yield Session(local=False)
@@ -79,12 +79,12 @@ def connect(
 
 
 def chosen_address(address: str | None) -> str:
-    """Return where Ray runs: at the address, else at RAY_ADDRESS, else in a session of one's own."""
+    """Return where Ray runs: at the address, else at RAY_ADDRESS, else in a private session."""
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def check_session(address: str | None = None) -> None:
-    """Make sure that `connect` can go on from what it is given: address, token and certificates.
+    """Check that `connect` can use the address, token and certificates it would get.
 
     Raises:
         ClusterError: if the cluster does not answer within seconds or refuses the token, or a file of the
@@ -93,7 +93,7 @@ def check_session(address: str | None = None) -> None:
     _check_token()
     _check_certificates()
     if (chosen := chosen_address(address)) != LOCAL:
-        check_cluster(chosen, "--address" if address else "RAY_ADDRESS")
+        check_cluster(chosen, "`address`" if address else "RAY_ADDRESS")
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _driver(address: str) -> Iterator[None]:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Keep `ray.init` from putting another address of this machine in the place of the loopback's."""
+    """Keep `ray.init` from replacing the loopback address by another one of this machine."""
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
@@ -136,7 +136,7 @@ def _check_token() -> None:
     mode, path = os.environ.get(_MODE, "token"), os.environ.get("RAY_AUTH_TOKEN_PATH")
     if mode.lower() not in _MODES:
         raise ClusterError(
-            f"{_MODE}: expected {' or '.join(_MODES)}, found {mode!r}, by which Ray would ask nobody for a token; "
+            f"{_MODE}: expected {' or '.join(_MODES)}, found {mode!r}, with which Ray demands no token; "
             "set it to token."
         )
     if mode.lower() == "disabled" or not path or os.environ.get("RAY_AUTH_TOKEN"):
@@ -169,13 +169,13 @@ def _check_certificates() -> None:
         ) from error
 
 
-def check_cluster(address: str, source: str = "--address") -> None:
-    """Make sure that a cluster of this Ray version answers and takes our token, within seconds.
+def check_cluster(address: str, source: str = "`address`") -> None:
+    """Check that a cluster of this Ray version answers within seconds and accepts our token.
 
     `source` is what an error asks to correct.
 
     Raises:
-        ClusterError: otherwise, saying which of it failed.
+        ClusterError: otherwise, with the check that failed.
     """
     if address != "auto":
         _probe(address, source)

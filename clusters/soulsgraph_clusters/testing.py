@@ -59,7 +59,7 @@ def free_port() -> int:
 
 @contextmanager
 def reported_ports(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
-    """Report a starting node's agents' ports in their place, in the sessions below `folder`; yield the node's id.
+    """Write the port files of a starting node's agents, in the sessions below `folder`; yield the node's id.
 
     Ray's raylet ends itself where an agent has not reported within 15 s, a limit that cannot be set. The id goes
     to the node as RAY_OVERRIDE_NODE_ID_FOR_TESTING.
@@ -119,7 +119,7 @@ class _Program:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Wait for the end and give the exit code.
+        """Wait for the end and return the exit code.
 
         Raises:
             subprocess.TimeoutExpired: if it takes longer.

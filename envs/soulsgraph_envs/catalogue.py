@@ -1,4 +1,4 @@
-"""The shipped data by name, or a file of one's own: scenarios, bosses, players; checked at load."""
+"""Scenarios, bosses and players: shipped data by name, or the user's own files; checked at load."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def load_player(name_or_path: str | Path) -> PlayerData:
 
 
 def supported_controls(player: PlayerData) -> Control:
-    """Return the controls that a player answers to; it takes no notice of the others.
+    """Return the controls that a player answers to; others have no effect.
 
     INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
     """
@@ -175,7 +175,7 @@ def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where
 
 
 def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:
-    """Check that a group of data and the animations it needs are all there, or none of them."""
+    """Check that a group of data and the animations it needs are all present, or none of them."""
     for key in sorted(needed):
         if (key in found) != has:
             raise where.at(key).error(

@@ -58,7 +58,7 @@ def _decide(
     rows: StateRows,
     before: StateRows,
 ) -> int:
-    """Start the decisions that are due and return -1, or the place of an action that does not exist and do nothing."""
+    """Start the decisions that are due and return -1; for an invalid action return its index and start none."""
     latest, remaining = clocks
     ticks, ticks_when_empty, counts = tables
     for lane in range(due.shape[0]):
@@ -86,7 +86,7 @@ def _finish(
     marks: tuple[Flags, Flags, Flags, Flags],
     limits: tuple[int, int, float, float],
 ) -> None:
-    """Count the tick down, close decisions that are over, and mark the lanes whose episode ended."""
+    """Count the tick, close finished decisions, and mark the lanes whose episode ended."""
     latest, remaining = clocks
     decisions, ticks = counts
     completed, due = flags
@@ -119,7 +119,7 @@ def _finish(
 
 
 def _check_supplied(game: Game, skills: Sequence[Skill], scenario: Scenario) -> None:
-    """Refuse skills, or the judging of ends, that need what the game does not supply."""
+    """Refuse skills, or ends of an episode, that need values which the game does not supply."""
     ends: frozenset[Raw] = frozenset() if scenario.refill else _ENDS
     needs = {skill.name: skill.needs for skill in skills} | {"the end of the fight": ends}
     missing = {
@@ -136,8 +136,8 @@ class Combat:
 
     After `step`: `completed` (lanes, skills) marks the decisions that ended with this tick (cut
     ones included), `terminated`, `truncated`, `died` and `won` (lanes,) how episodes ended, and
-    `rows` (lanes, 25) the State. Ended lanes wait for `begin`; stepping them is the caller's error.
-    A real-time game may break off a tick with `EpisodeLostError`: then only `begin` helps.
+    `rows` (lanes, 25) the State. Ended lanes wait for `begin`; the caller must not step them.
+    A real-time game may break off a tick with `EpisodeLostError`: then call `begin`.
 
     Raises:
         UnknownNameError: if the horizon's skill takes no part.
@@ -234,7 +234,7 @@ class Combat:
         _finish(self.rows, self._clocks, self._counts, moving, self._flags, self._marks, self._limits)
 
     def starts(self, skill: int) -> StateRows:
-        """Return the State rows at which one skill's latest decisions began, (lanes, 25); the memory stays the same."""
+        """Return the State rows at which one skill's latest decisions began, (lanes, 25); always the same array."""
         starts: StateRows = self._before[skill]
         return starts
 
@@ -256,7 +256,7 @@ class Combat:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state` of a combat of the same make."""
+        """Continue from `get_state` of an equal combat."""
         self._savable_game().set_state(state["game"])
         for name in _SAVED:
             getattr(self, name)[...] = state[name.strip("_")]

@@ -1,4 +1,4 @@
-"""What one control tick holds and presses, named by meaning; key bindings turn it into keys."""
+"""The controls that one tick holds and presses, named by meaning; key bindings map them to keys."""
 
 from __future__ import annotations
 

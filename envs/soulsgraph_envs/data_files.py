@@ -1,7 +1,7 @@
-"""Find and read data files: shipped ones by name, others by path, and those based on another.
+"""Find and read data files: shipped ones by name, others by path; a file may be based on another.
 
 A name is a file under `data/`; anything that ends in `.toml` is a path, which inside a file is
-relative to that file. A file may say `based_on = "knight"` and give only what differs: values that
+relative to that file. A file may say `based_on = "knight"` and hold only what differs: values that
 replace the other file's, and under `scaled` factors that multiply its numbers.
 """
 
@@ -59,7 +59,7 @@ def base_of(kind: str, path: Path) -> Path | None:
     """Return the file that a file is based on, if it is based on one.
 
     Raises:
-        DataError: if it cannot be read, or is based on itself by however many others.
+        DataError: if it cannot be read, or is based on itself, directly or through others.
     """
     chain = [path]
     while (base := _base(kind, chain[-1])) is not None:

@@ -1,4 +1,4 @@
-"""What the data files hold: the player's and the boss's animations, timings and numbers.
+"""The contents of the data files: the player's and the boss's animations, timings and numbers.
 
 All times are seconds, lengths metres, angles radians, HP and stamina points. An animation's `id`
 is what the skills see, fixed by the data; `name` is its name in the game and `raw_id` the game's
@@ -17,7 +17,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class Animation:
-    """An animation without a say in the fight, played round and round."""
+    """An animation without effect on the fight, played in a loop."""
 
     id: Annotated[int, Between(0, 999)]
     name: str
@@ -40,7 +40,7 @@ class PlayerAction(Animation):
 
 @dataclass(frozen=True)
 class PlayerAnimations:
-    """Every animation a player may have, by what it is for; None where this one has no such action.
+    """Every animation a player may have, by purpose; None where this player has no such action.
 
     A heavy attack is two animations, the second following the first: it is raised, then it falls.
     """
@@ -67,7 +67,7 @@ class PlayerAnimations:
     jump: PlayerAction | None = None
 
     def known(self) -> dict[str, PlayerAction]:
-        """Return those that the player has, by what they are for."""
+        """Return the animations that the player has, by purpose."""
         return {key: action for key, action in vars(self).items() if action is not None}
 
 
@@ -75,7 +75,7 @@ class PlayerAnimations:
 class Body:
     """Size, health and endurance; an action needs stamina above 0 and may take it below.
 
-    `fp` is what weapon arts are paid with; it does not come back within a fight.
+    `fp` pays for weapon arts; it does not regenerate within a fight.
     """
 
     hp: Annotated[float, Between(1.0, 1e5)]
@@ -124,7 +124,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class WeaponArt(Attack):
-    """A weapon art: one blow straight ahead, paid with stamina and with FP, without which it does not begin."""
+    """A weapon art: one blow straight ahead that costs stamina and FP; it needs the FP to begin."""
 
     fp_cost: Annotated[float, Between(0.0, 1e4)] = 0.0
 
@@ -156,7 +156,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Hurt:
-    """What a hit does to the player beside its damage: (after a stagger, after a knock-down)."""
+    """The effects of a hit on the player besides its damage: (after a stagger, after a knock-down)."""
 
     invulnerable_s: Annotated[Pair, Between(0.0, 10.0)]
     push_m_s: Annotated[Pair, Between(0.0, 50.0)]
@@ -179,7 +179,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class PlayerData:
-    """One player character; it has no action whose group is None, and takes no notice of its control."""
+    """One player character; it has no action whose group is None, and that action's control has no effect."""
 
     name: str
     estus_heal: Annotated[float, Between(0.0, 1e5)]
@@ -272,7 +272,7 @@ class Aggression:
 
 @dataclass(frozen=True)
 class Rear:
-    """What the boss does about a player behind it: a counter-attack by chance, else a turn."""
+    """The boss's reaction to a player behind it: a random counter-attack, else a turn."""
 
     angle_rad: Annotated[float, Between(0.0, 3.2)]
     distance_m: Annotated[float, Between(0.0, 100.0)]
@@ -295,8 +295,8 @@ class Enraged:
 class Status:
     """A status effect that strikes build up, such as frost.
 
-    The build-up decays until it reaches the threshold. Then it bursts: it takes a share of full HP,
-    slows the return of stamina for a time, and begins again from nothing.
+    The build-up decays until it reaches the threshold. Then it bursts: it costs a share of full HP,
+    slows the return of stamina for a time, and restarts at 0.
     """
 
     name: str
@@ -327,7 +327,7 @@ class BossAnimations:
     thrown: Animation | None = None
 
     def known(self) -> dict[str, Animation]:
-        """Return those that the boss has, by what they are for."""
+        """Return the animations that the boss has, by purpose."""
         return {key: animation for key, animation in vars(self).items() if animation is not None}
 
 

@@ -1,8 +1,8 @@
-"""A scripted opponent for the end-to-end baseline: what its 16 actions, one at a time, are good for.
+"""A scripted reference for the end-to-end baseline: what its 16 actions, one at a time, can achieve.
 
-It separates a hard problem from a crippled agent: who peeks at the boss's hit windows wins with
-these very actions, durations and horizon. Everything it goes by is read from the boss's and the
-player's data, so it follows them when they are calibrated anew.
+It shows that the actions do not limit the agent: a script that knows the boss's hit windows wins with
+these very actions, durations and horizon. Its timings are read from the boss's and the player's data,
+so it follows them when they are recalibrated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CLOSE_M, _REACH_MARGIN_M, _VIEW_MARGIN_RAD = 0.1, 0.05, 0.05
 class Glance:
     """The present of every lane, arrays (lanes,): metres, seconds, flags.
 
-    `begins_s` and `ends_s` bound the next hit, inf without one; `left_s` is what is left of the
+    `begins_s` and `ends_s` bound the next hit, inf without one; `left_s` is the rest of the
     boss's move and 0 `between` moves.
     """
 
@@ -63,7 +63,7 @@ class Glance:
 
 
 class OracleEndToEnd(Stateless):
-    """Lock, walk up, roll through every hit, strike and drink in the gaps; one action at a time."""
+    """Lock, approach, roll through every hit, strike and drink in the gaps; one action at a time."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._boss, self._player = load_boss(scenario.boss), load_player(scenario.player)
@@ -72,7 +72,7 @@ class OracleEndToEnd(Stateless):
         self._soonest_hit_s = _soonest_hit_s(self._boss)
 
     def choose(self, combat: Combat) -> Choices:
-        """Choose the first thing that applies: roll, look at the boss, drink, strike, walk up, wait."""
+        """Choose the first action that applies: roll, look at the boss, drink, strike, approach, wait."""
         rows, player = combat.rows, self._player
         glance = self._glance(combat)
         unlocked = rows[:, Column.LOCKED] == 0.0
@@ -102,7 +102,7 @@ class OracleEndToEnd(Stateless):
         return (glance.ends_s < covered_s) | (glance.begins_s < _LAST_CALL_S)
 
     def _may_drink(self, combat: Combat, glance: Glance) -> npt.NDArray[np.bool_]:
-        """Drink where no move, begun or not, can hit before the drink lets the player roll."""
+        """Return where no move, begun or not, can hit before the player can roll after a drink."""
         rows = combat.rows
         needed = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
         recovering = np.isinf(glance.begins_s) & ~glance.between
@@ -111,7 +111,7 @@ class OracleEndToEnd(Stateless):
         return needed & (quiet_s > self._player.animations.estus.roll_s + _TICK_S)
 
     def _may_strike(self, combat: Combat, glance: Glance) -> npt.NDArray[np.bool_]:
-        """Strike where the blow lands although the boss may back off, and leaves time to roll from it."""
+        """Return where a blow lands even if the boss backs off, and leaves time to roll."""
         player, motion = self._player, self._boss.motion
         light = player.animations.light_1
         away_s = np.clip(light.hit_s - glance.left_s, 0.0, light.hit_s)

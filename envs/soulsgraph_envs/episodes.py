@@ -1,4 +1,4 @@
-"""What was played, in columns: decisions that ended, and episodes."""
+"""Played decisions and episodes, in columns."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Finished:
 
 @dataclass(frozen=True)
 class DecisionColumns:
-    """Every decision of the episodes' skill, in order of episode and time, a row each.
+    """Every decision of the episodes' skill, in order of episode and time, one row each.
 
     `episodes` numbers the episode, `rows` (m, 25) is the State at the decision's start, `ticks` what it occupies
-    if no end cuts it, `explored` whether the player says that it was drawn.
+    if no end cuts it, `explored` is whether the controller drew it at random.
     """
 
     episodes: Integers
@@ -61,7 +61,7 @@ class DecisionColumns:
 
     @classmethod
     def of(cls, finished: Finished, episodes: Integers, skill: Skill) -> DecisionColumns:
-        """Copy decisions that ended in lanes which play `episodes` (lanes,)."""
+        """Copy decisions that ended, in lanes that play `episodes` (lanes,)."""
         rewards = finished.terms.sum(axis=1, dtype=np.float64)
         rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()
         ticks, drawn = skill.ticks(finished.decisions), np.zeros(len(actions), np.bool_)
@@ -69,7 +69,7 @@ class DecisionColumns:
 
     @classmethod
     def join(cls, parts: Sequence[DecisionColumns]) -> DecisionColumns:
-        """Put parts together, in order of episode and within it of the parts."""
+        """Join parts, ordered by episode and within an episode by part."""
         whole = cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
         return in_order(whole, whole.episodes)
 
@@ -133,14 +133,14 @@ class Episodes:
 
     @classmethod
     def join(cls, parts: Sequence[Episodes]) -> Episodes:
-        """Put episodes one after another, without their decisions."""
+        """Join episodes in their order, without their decisions."""
         names = [field.name for field in fields(cls) if field.name != "decisions"]
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**columns)
 
     @classmethod
     def none(cls, terms: int) -> Episodes:
-        """Return no episode, of a skill with this number of reward terms."""
+        """Return no episodes, for a skill with this number of reward terms."""
         counts, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         rows, sums = np.zeros((0, STATE_SIZE), np.float32), np.zeros((0, terms), np.float32)
         return cls(counts, counts, np.zeros(0), flags, flags, rows, sums)

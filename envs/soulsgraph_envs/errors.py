@@ -1,4 +1,4 @@
-"""One error family: everything a user can cause is a `SoulsGraphError`, told in one line."""
+"""One error family: every error that a user can cause is a `SoulsGraphError` of one line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DataError(SoulsGraphError):
 
 
 class UnknownNameError(SoulsGraphError):
-    """A name is not among those offered; many names are cut short to the ones most like it."""
+    """A name is unknown; of many known names the message lists the most similar ones."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         # A name is shown whole, for it may be a path; anything else may be of any length.
@@ -101,11 +101,10 @@ class GameError(SoulsGraphError):
 
 
 class EpisodeLostError(GameError):
-    """A real-time game broke off an episode: what it gave last is no course of a fight to learn from.
+    """A real-time game broke off an episode: its last ticks must not be learned from.
 
     `doubtful_ticks`, at most `MOST_DOUBTFUL_TICKS`, is how many of the latest finished ticks must be
-    forgotten too. The game may be
-    reset: that is where it recovers, or gives up with another `GameError`.
+    dropped too. The game may be reset, which recovers it or raises another `GameError`.
     """
 
     def __init__(self, reason: str, doubtful_ticks: int = 0) -> None:

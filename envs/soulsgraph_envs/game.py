@@ -1,4 +1,4 @@
-"""The driver contract: what a game must answer, whatever stands behind it."""
+"""The driver contract: the methods of every game, whatever runs behind it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ActiveLanes = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a driver can do; the loop asks this and never who the driver is."""
+    """What a driver can do; the loop depends on this and never on the driver's name."""
 
     #: Raw values the driver supplies; a skill that needs another is refused.
     supplies: frozenset[str]
@@ -45,14 +45,14 @@ class Game(Protocol):
     capabilities: Capabilities
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        """Begin a new episode in `lanes` (n,), each from its own seed (n,); give raw (all lanes, 25)."""
+        """Begin a new episode in `lanes` (n,), each from its own seed (n,); return raw (all lanes, 25)."""
         ...
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        """Apply one tick's controls (lanes,) and give the raw values (lanes, 25) at its end.
+        """Apply one tick's controls (lanes,) and return the raw values (lanes, 25) at its end.
 
-        Lanes that are not `active` (lanes,) stand still for this tick: only a game that can pause
-        is asked for that; None means every lane.
+        Lanes that are not `active` (lanes,) stand still for this tick, which is only requested of
+        games that can pause; None means every lane.
         """
         ...
 
@@ -66,13 +66,13 @@ class RenderableGame(Game, Protocol):
     """A game that can be seen."""
 
     def render(self, lane: int = 0, size: tuple[int, int] = ...) -> Picture:
-        """Show a lane's present moment as a picture of `size` (height, width)."""
+        """Draw a lane's present state as a picture of `size` (height, width)."""
         ...
 
 
 @runtime_checkable
 class SavableGame(Game, Protocol):
-    """A game that can be continued exactly where it was: the simulator, never a real one."""
+    """A game whose state can be saved and restored exactly: the simulator, never a real one."""
 
     def get_state(self) -> dict[str, Any]:
         """Return everything the next tick depends on, as arrays and plain values."""

@@ -1,4 +1,4 @@
-"""Every game driver by name; what a real-time one needs is imported when it is opened."""
+"""Every game driver by name; the packages of a real-time one are imported when it is opened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRIVERS = (SIMULATOR, *LINKS)
 
 
 def make_game(lanes: int = 1) -> Simulator:
-    """Open the simulator with so many lanes."""
+    """Open the simulator with a number of lanes."""
     return Simulator(lanes)
 
 
@@ -45,10 +45,10 @@ def open_live_game(settings: GameSettings, clock: Clock | None = None) -> LiveGa
 def check_games(games: Sequence[GameSettings]) -> None:
     """Refuse games whose settings cannot be used, or that cannot be played from one machine at once.
 
-    None is attached to: addresses, maps, token files, certificates and displays are checked.
+    No game is attached to: addresses, maps, token files, certificates and displays are checked.
 
     Raises:
-        SoulsGraphError: saying which of it cannot be used.
+        SoulsGraphError: naming what cannot be used.
     """
     check_side_by_side(games)
     for settings in games:

@@ -92,7 +92,7 @@ class SkillGraphEnv(MultiAgentEnv):
         return self._observations(shown), rewards, flags, cut, {}
 
     def _checked(self, action_dict: MultiAgentDict) -> npt.NDArray[np.int64]:
-        """Return every skill's next action, (skills,): the latest one where it is not due."""
+        """Return every skill's next action, (skills,); a skill that is not due keeps its latest one."""
         if not isinstance(action_dict, Mapping):
             raise ActionError(f"expected a dictionary of actions by agent, found {shown(action_dict)}.")
         for name in action_dict:

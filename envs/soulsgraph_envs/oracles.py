@@ -1,7 +1,7 @@
-"""Scripted play: controllers that need no learning, some of which peek at the simulator's future.
+"""Scripted play: controllers without learning; the oracles among them read the simulator's future.
 
-They measure the fight itself: how long random dodging lasts, whether attack spam wins, how far
-above any learner perfect timing is.
+They measure the fight itself: how long random dodging survives, whether attack spam wins, what
+perfect timing achieves.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Script(Protocol):
 
 
 class Stateless:
-    """A script that looks at nothing but the present."""
+    """A script without memory of earlier ticks."""
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Do nothing: there is nothing to remember."""
+        """Do nothing: there is no state."""
 
 
 @dataclass
 class Always(Stateless):
-    """Choose one action forever."""
+    """Choose the same action always."""
 
     action: int
 
@@ -75,9 +75,9 @@ class Always(Stateless):
 
 
 class Uniform:
-    """Choose one skill's actions uniformly at random, each lane from its own stream; durations stay the skill's.
+    """Choose one skill's actions uniformly at random, each lane from its own stream, with the skill's durations.
 
-    `stream` is a number of its own for every skill of one agent.
+    `stream` is a number that no other skill of the agent has.
     """
 
     def __init__(self, skill: Skill, lanes: int, stream: int) -> None:
@@ -89,7 +89,7 @@ class Uniform:
         self._streams[lanes] = derive_seeds(seeds, _RANDOM_STREAM, self._stream)
 
     def choose(self, combat: Combat) -> Choices:
-        """Draw an action where the skill is due, so that no lane's draws depend on another's."""
+        """Draw an action in lanes where the skill is due, so that no lane's draws depend on another's."""
         due = np.flatnonzero(combat.due[:, combat.position(self._skill)])
         choices = np.zeros(combat.lanes, np.int64)
         choices[due] = (uniforms(self._streams, due) * self._actions).astype(np.int64)
@@ -113,10 +113,10 @@ class AlignCamera(Stateless):
 
 
 class TakeLock(Stateless):
-    """Toggle the lock on as soon as the boss is in view, and leave it."""
+    """Toggle the lock on as soon as the boss is in view, then keep it."""
 
     def choose(self, combat: Combat) -> Choices:
-        """Toggle where the lock would take."""
+        """Toggle the lock where it would succeed."""
         view, locked = combat.rows[:, Column.CAMERA_TARGET_ANGLE], combat.rows[:, Column.LOCKED]
         return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
 
@@ -125,7 +125,7 @@ class OracleDodge(Stateless):
     """Roll exactly when the roll's invulnerability covers the next hit."""
 
     def choose(self, combat: Combat) -> Choices:
-        """Peek at the hit windows and roll through them."""
+        """Roll through the hit windows, read in advance."""
         begins, ends = hits_ahead(combat)
         return np.where((ends < _COVERED_S) | (begins < _LAST_CALL_S), DODGE, DODGE_IDLE)
 
@@ -134,13 +134,13 @@ class OracleDodge(Stateless):
 class OracleFight(Stateless):
     """Strike when no hit comes within `clear_s`, drink when there is time for it.
 
-    The default leaves time to roll away from the blow; who never rolls needs only the time to land it.
+    The default leaves time to roll after the blow; a player who never rolls needs only the time to land it.
     """
 
     clear_s: float = _STRIKE_SAFE_S
 
     def choose(self, combat: Combat) -> Choices:
-        """Peek at the hit windows and use the gaps."""
+        """Strike and drink between the hit windows, read in advance."""
         rows = combat.rows
         begins, _ = hits_ahead(combat)
         recovering = np.isinf(begins) & (rows[:, Column.BOSS_PROGRESS] > 0.5)
@@ -151,19 +151,19 @@ class OracleFight(Stateless):
 
 
 def hits_ahead(combat: Combat) -> tuple[Floats, Floats]:
-    """Return (first, last) second of the next hit on a player who stands still, each (lanes,), inf without one.
+    """Return (first, last) second of the next hit on a player who stands still, each (lanes,), inf without a hit.
 
     Raises:
         GameError: if the game is not the simulator.
     """
     if not isinstance(combat.game, Simulator):
-        raise GameError("expected the simulator, found a game that cannot tell its future: use another script.")
+        raise GameError("expected the simulator, found a game that does not know its future: use another script.")
     hits = combat.game.hits_ahead_s()
     return hits[:, 0], hits[:, 1]
 
 
 class ScriptedPlay:
-    """A controller made of one script a skill; skills without one are left to others."""
+    """A controller with one script per skill; skills without one are left to other controllers."""
 
     def __init__(self, scripts: Mapping[str, Script]) -> None:
         self._scripts = dict(scripts)
@@ -183,7 +183,7 @@ class ScriptedPlay:
 
 
 def engaging() -> dict[str, Script]:
-    """Return scripts of camera, lock-on and movement: look at the boss, lock, walk at it."""
+    """Return scripts of camera, lock-on and movement: look at the boss, lock, walk towards it."""
     return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
 
 

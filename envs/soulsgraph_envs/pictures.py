@@ -1,4 +1,4 @@
-"""Pictures of a game: what they are, how they are scaled, and a window that shows them."""
+"""Pictures of a game: their type, scaling, and a window that shows them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PictureWindow:
         self._open()
 
     def show(self, picture: Picture) -> None:
-        """Show a picture, not before it is its turn."""
+        """Show a picture, after waiting for its time."""
         pygame = self._pygame
         surface = pygame.display.get_surface()
         # A process has one window: another one may have replaced or closed it.

@@ -1,7 +1,7 @@
-"""One rollout: a controller plays the lanes of a combat, and what was played comes out in columns.
+"""One rollout: a controller plays the lanes of a combat; the result is columns of decisions and episodes.
 
-Whatever steps a combat does it here: training samples, evaluations, learning curves, scripted references and the
-environments.
+Everything that steps a combat uses it: training samples, evaluations, learning curves, scripted references and
+the environments.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
 
 
 class Rollout:
-    """Let a controller play a combat; the skill of the combat's horizon is the one that is looked at.
+    """Let a controller play a combat and record the decisions of the combat's horizon skill.
 
     `advance` logs the decisions of that skill that end with a tick; `collect` evaluates their rewards, many at a
-    time, and `close` makes rows of the episodes that ended. `play` does all of it for a list of seeds.
+    time, and `close` adds rows for the episodes that ended. `play` does all of this for a list of seeds.
     """
 
     def __init__(self, combat: Combat, controller: Controller | None = None) -> None:
@@ -93,30 +93,30 @@ class Rollout:
         )
 
     def reserve(self, decisions: int) -> None:
-        """Make room in an empty log, for this number of decisions until the next `collect`."""
+        """Reserve room in an empty log for this number of decisions until the next `collect`."""
         if self._capacity < decisions:
             self._allocate(decisions)
 
     @property
     def due(self) -> Flags:
-        """Where the skill decides on the next tick, (lanes,)."""
+        """Whether the skill decides on the next tick, (lanes,)."""
         due: Flags = self.combat.due[:, self._index]
         return due
 
     @property
     def observations(self) -> Floats:
-        """What the skill observes now, (lanes, size)."""
+        """The skill's present observations, (lanes, size)."""
         return self.skill.observation(self.combat.rows, self.combat.scenario)
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin episodes in `lanes` (n,) from `seeds` (n,); what a lane had summed up is forgotten."""
+        """Begin episodes in `lanes` (n,) from `seeds` (n,); the lanes' sums start at 0."""
         self.sums[lanes] = 0.0
         self.combat.begin(lanes, seeds)
         if self.controller is not None:
             self.controller.begin(lanes, seeds)
 
     def tick(self, active: Flags | None = None) -> None:
-        """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default in all."""
+        """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default all."""
         if active is not None and active.all():
             active = None
         if self.controller is not None:
@@ -129,10 +129,10 @@ class Rollout:
             self.after_tick()
 
     def advance(self, active: Flags | None = None) -> int:
-        """Run a tick and log the skill's decisions that ended with it; return how many those are.
+        """Run a tick, log the skill's decisions that ended with it, and return their number.
 
         Raises:
-            GameError: if the log has no room for as many as there are lanes.
+            GameError: if the log has no room for one decision per lane.
         """
         if self.log_is_full:
             raise GameError(
@@ -146,11 +146,11 @@ class Rollout:
 
     @property
     def log_is_full(self) -> bool:
-        """Whether another tick may bring more decisions than the log has room for."""
+        """Whether another tick may yield more decisions than the log has room for."""
         return self.logged + self.combat.lanes > self._capacity
 
     def collect(self) -> Finished:
-        """Return what was logged, with its rewards, which count for the open episodes; views until the next tick."""
+        """Return the logged decisions with rewards, also added to the open episodes; views until the next tick."""
         part, self.logged = slice(0, self.logged), 0
         (lanes, actions), (before, after), (died, won, terminated, truncated) = self._log
         decisions = Decisions(before[part], after[part], actions[part], died[part], won[part])
@@ -159,12 +159,12 @@ class Rollout:
         return Finished(lanes[part], decisions, terms, terminated[part], truncated[part])
 
     def forget(self) -> None:
-        """Forget what was logged and summed up, when a lost game has broken the episodes off."""
+        """Drop what was logged and summed up, after a lost game has broken the episodes off."""
         self.logged = 0
         self.sums[:] = 0.0
 
     def close(self, lanes: LaneIndices) -> None:
-        """Keep a row for each episode that ended in `lanes` (n,), once its decisions were collected."""
+        """Add a row for each episode that ended in `lanes` (n,), after its decisions were collected."""
         combat = self.combat
         self._closed.append(
             Episodes(
@@ -200,7 +200,7 @@ class Rollout:
     def decide(self, actions: Integers) -> Finished:
         """Carry out one decision of the skill in every lane, `actions` (lanes,), and return them lane by lane.
 
-        A lane that is done stands still until all are: a game that can pause takes many lanes, any other one.
+        A lane that is done stands still until all are: with more than one lane the game must be able to pause.
 
         Raises:
             ActionError: for an action that the skill does not have.
@@ -221,13 +221,13 @@ class Rollout:
         keep_decisions: bool = False,
         most_ticks: int | None = None,
     ) -> Episodes:
-        """Play one episode a seed, (n,), and return them in the order of the seeds, however many lanes there are.
+        """Play one episode per seed, (n,), and return them in seed order, for any number of lanes.
 
         `on_finished` is called with the number of episodes that ended since its last call. An episode that a
-        real-time game breaks off is played again from its seed; one of `most_ticks` ends there.
+        real-time game breaks off is played again from its seed; an episode ends after `most_ticks`.
 
         Raises:
-            EpisodeLostError: if a real-time game breaks off the same episode again and again.
+            EpisodeLostError: if a real-time game breaks off the same episode too often.
             GameError: if a real-time game cannot be reset.
         """
         assignment, losses = _Assignment(self.combat.lanes, seeds), 0
@@ -265,7 +265,7 @@ class Rollout:
         return replace(episodes, decisions=DecisionColumns.join(kept)) if keep_decisions else episodes
 
     def _lose(self, loss: EpisodeLostError, active: Flags) -> LaneIndices:
-        """Forget the episodes under way, and return their lanes, which begin again."""
+        """Drop the episodes under way, and return their lanes, which begin again."""
         _logger.warning("episode lost, played again: %s", loss.reason)
         self.replays += 1
         self.forget()
@@ -273,7 +273,7 @@ class Rollout:
 
 
 class _Assignment:
-    """Which of a list of episodes each lane plays, -1 for none, and the order in which they ended."""
+    """The index of the episode that each lane plays, -1 for none, and the order in which the episodes ended."""
 
     def __init__(self, lanes: int, seeds: Seeds) -> None:
         self.playing: Integers = np.full(lanes, -1, np.int64)
@@ -289,7 +289,7 @@ class _Assignment:
         return self._assign(np.arange(len(self.playing)))
 
     def follow(self, ended: LaneIndices) -> LaneIndices:
-        """Assign the next episodes to lanes whose episode ended, and return those that got one."""
+        """Assign the next episodes to lanes whose episode ended, and return the lanes that got one."""
         self._ended.append(self.playing[ended])
         self.playing[ended] = -1
         return self._assign(ended)
@@ -302,5 +302,5 @@ class _Assignment:
         return lanes
 
     def sorted(self, episodes: Episodes) -> Episodes:
-        """Return the episodes, which come as they ended, in the order of their seeds."""
+        """Return episodes, given in the order in which they ended, in the order of their seeds."""
         return in_order(episodes, np.concatenate([np.zeros(0, np.int64), *self._ended]))

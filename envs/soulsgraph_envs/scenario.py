@@ -1,4 +1,4 @@
-"""A scenario: which boss data, which start, how many flasks, which HP window. A TOML file."""
+"""A scenario: boss data, start, number of flasks, HP window. A TOML file."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Arena:
 
 @dataclass(frozen=True)
 class Transition:
-    """The change of phase: between moves at or below a share of full HP the boss plays `animation`, then is `boss`.
+    """The change of phase: between moves, at or below a share of full HP, the boss plays `animation`, then is `boss`.
 
-    Meanwhile it neither moves nor strikes, and may be struck.
+    Meanwhile it neither moves nor strikes, but can be hit.
     """
 
     below_hp_ratio: Annotated[float, Between(0.0, 1.0)]
@@ -46,8 +46,8 @@ class Scenario:
     """One encounter, validated at load by `catalogue.load_scenario`.
 
     The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
-    below `death_hp_ratio` of full HP. With `refill` both are made whole after every tick and
-    nobody dies or wins: the practice ground of the upstream skills. A `transition` makes it a whole
+    below `death_hp_ratio` of full HP. With `refill` both get full HP after every tick and nobody
+    dies or wins: the practice ground of the upstream skills. A `transition` makes it a whole
     fight in two phases.
     """
 

@@ -1,7 +1,7 @@
 """Read TOML and JSON into frozen dataclasses, checking keys, types and ranges on the way.
 
-A field says its range once, in its annotation; what a file holds, what a command line gives and what
-Python code constructs are checked against the same one.
+A field's range is declared once, in its annotation; values from files, from the command line and from
+Python code are checked against it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LONGEST_KEY = 60
 
 @dataclass(frozen=True)
 class Where:
-    """The place of a value: the file, and the key from its root; `remedy` ends its errors.
+    """The place of a value: the file, and the key from its root; errors end with `remedy`.
 
-    A `saved` file was written with every key, so that one left out is an error, default or not.
+    A `saved` file was written with every key, so that a missing one is an error even with a default.
     """
 
     file: object
@@ -52,7 +52,7 @@ class Where:
         return Where(self.file, name, self.remedy, self.saved)
 
     def error(self, expected: str, actual: object) -> DataError:
-        """Make the error of this place."""
+        """Make an error with this place."""
         return DataError(self.file, self.key, expected, actual, self.remedy)
 
 
@@ -62,7 +62,7 @@ _ARGUMENT = Where(None, remedy="correct the value")
 
 @dataclass(frozen=True)
 class Between:
-    """Annotates a field whose numbers must lie in [low, high]: `Annotated[float, Between(0.0, 1.0)]`."""
+    """The annotation of a field whose numbers must lie in [low, high]: `Annotated[float, Between(0.0, 1.0)]`."""
 
     low: float
     high: float
@@ -96,7 +96,7 @@ def parse(text: str, loads: Callable[[str], Any], where: Where) -> Any:
     """Parse TOML by `tomllib.loads` or JSON by `json.loads`.
 
     Raises:
-        DataError: if it is neither, is nested deeply, or holds a number that is infinite, none, or beyond 64 bits.
+        DataError: if it is neither, is nested too deeply, or holds a number that is infinite, NaN, or beyond 64 bits.
     """
     try:
         values = loads(text)
@@ -110,7 +110,7 @@ def parse(text: str, loads: Callable[[str], Any], where: Where) -> Any:
 
 
 def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int) -> None:
-    """Refuse what no field of ours can hold, before anything is computed or shown from it."""
+    """Refuse values that no field can hold, before anything is computed or shown from them."""
     if level > _MOST_LEVELS:
         raise where.error(*_TOO_DEEP)
     for key, item in table.items() if isinstance(table, dict) else enumerate(table):
@@ -129,7 +129,7 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
 
     Raises:
         DataError: for a missing or unknown key, a value of another type or out of its range.
-        SoulsGraphError: what the dataclass itself refuses, with its place.
+        SoulsGraphError: if the dataclass itself refuses the values; with the place in the file.
     """
     if not isinstance(values, Mapping):
         raise where.error("a table", shown(values))
@@ -190,7 +190,7 @@ _hints: Callable[[Any], dict[str, Any]] = cache(_evaluated)
 
 
 def _split(hint: Any) -> tuple[Any, Between]:
-    """Split an annotation into the bare type, without the None of what may be left out, and its range."""
+    """Split an annotation into the bare type, without an optional None, and its range."""
     if get_origin(hint) in (UnionType, Union):
         (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
     if get_origin(hint) is Annotated:

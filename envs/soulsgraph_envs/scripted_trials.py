@@ -1,4 +1,4 @@
-"""What scripts achieve in a scenario: many fights from fixed seeds, for bands that a fight is to stay in."""
+"""The results of scripts in a scenario: many fights from fixed seeds, to compare with expected ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
 
 @dataclass(frozen=True)
 class ScriptedTrials:
-    """So many fights of a scenario, the same for every set of scripts; camera, lock-on and movement engage."""
+    """A number of fights of a scenario, the same for every set of scripts; camera, lock-on and movement engage."""
 
     scenario: Scenario
     episodes: int
@@ -39,5 +39,5 @@ class ScriptedTrials:
         return 100.0 * self.fights({"dodge": dodge, "heal_attack": heal_attack, **others}).win_rate
 
     def chance(self, skill: str) -> Script:
-        """Return uniform chance for one of the skills."""
+        """Return the script of uniform random actions for one of the skills."""
         return Uniform(make_skill(skill), self.episodes, stream=SKILL_NAMES.index(skill))

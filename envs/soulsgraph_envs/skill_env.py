@@ -2,7 +2,7 @@
 
 One `step` is one decision of the skill; the world moves on by as many control ticks as the action
 takes. Lanes of the vector face begin their next episode within the step in which one ended, and
-give the true last observation as `final_obs`. A seed is a non-negative integer of any size; without one
+return the true last observation as `final_obs`. A seed is a non-negative integer of any size; without one
 the episodes go on, from entropy at first. docs/gymnasium.md says what the pictures show.
 """
 
@@ -50,7 +50,7 @@ def make_rollout(
     controller: Controller | None = None,
     options: SkillOptions | None = None,
 ) -> Rollout:
-    """Make a rollout of a skill's practice in the simulator; scripted upstream skills where no controller is given.
+    """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
 
     Raises:
         UnknownNameError: for an unknown skill or scenario.
@@ -147,7 +147,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         return info
 
     def render(self) -> Picture | None:  # type: ignore[override]
-        """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window shows its pictures by itself.
+        """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window updates itself.
 
         Raises:
             ResetNeededError: before the first reset.

@@ -1,4 +1,4 @@
-"""Counter-based random streams: one per lane and episode, the same whatever runs beside it.
+"""Counter-based random streams: one per lane and episode, independent of what else runs.
 
 The generator is splitmix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
 generators"): 64 bits of state, one multiply-xorshift mix a draw, equally usable from compiled code.
@@ -74,7 +74,7 @@ def _fold(words: Seeds, path: Seeds) -> Seeds:
 
 
 def derive_seeds(seeds: npt.ArrayLike, *path: npt.ArrayLike) -> Seeds:
-    """Derive independent streams from seeds along a path of integers, (n,); one goes with all others.
+    """Derive independent streams from seeds along a path of integers, (n,); a single one is broadcast.
 
     Equal seeds and paths give equal streams; different ones give unrelated streams. A single integer
     may have any size.
@@ -93,13 +93,13 @@ def _words(values: npt.ArrayLike) -> Seeds:
 
 
 def _word(seed: int) -> int:
-    """Return 64 bits of a seed: itself where it fits."""
+    """Return 64 bits of a seed: the seed itself if it fits."""
     number = checked_seed(seed) or 0
     return number if number < 2**64 else int(np.random.SeedSequence(number).generate_state(1, np.uint64)[0])
 
 
 def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
-    """Return the seed of each (lane, episode) pair of a run, (n,); one lane or episode goes with all others."""
+    """Return the seed of each (lane, episode) pair of a run, (n,); a single lane or episode is broadcast."""
     return derive_seeds(seed, lanes, episodes)
 
 
@@ -116,7 +116,7 @@ class EpisodeSeeds:
         return bool((self._episodes >= 0).all())
 
     def checked(self, seed: object) -> int | list[int | None] | None:
-        """Return what `restart` takes: one seed, or a list of one a lane.
+        """Return checked seeds for `restart`: one seed, or a list of one per lane.
 
         Raises:
             SeedError: as `checked_seed`, and for a list of another length.
@@ -131,8 +131,8 @@ class EpisodeSeeds:
     def restart(self, seed: int | Sequence[int | None] | None, random: np.random.Generator) -> None:
         """Begin the lanes' sequences again.
 
-        Of one seed each lane gets a stream of its own, by its number; in a list each seed means what it
-        means to a lane alone. A lane without a seed goes on; `random` draws its first.
+        From one seed each lane gets a stream of its own, by its number; in a list each seed means what it
+        means to a single lane. A lane without a seed continues; `random` draws its first.
         """
         alone = isinstance(seed, Sequence)
         each = seed if isinstance(seed, Sequence) else [seed] * len(self._streams)

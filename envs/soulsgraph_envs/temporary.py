@@ -1,4 +1,4 @@
-"""Temporary folders that go with the process that made them, however it ended."""
+"""Temporary folders that are removed with the process that made them, however it ended."""
 
 from __future__ import annotations
 

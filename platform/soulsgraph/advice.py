@@ -1,4 +1,4 @@
-"""Keep RLlib's and gymnasium's advice from the user."""
+"""Silence the deprecation warnings and log messages of RLlib and gymnasium."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 
 
 def silence_advice() -> None:
-    """Keep advice on things long decided from the user."""
+    """Silence deprecation warnings, and Ray's log below errors."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)

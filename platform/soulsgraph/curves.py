@@ -1,4 +1,4 @@
-"""Learning curves as in Figures 2 and 3: every checkpoint over a few episodes, beside training.
+"""Learning curves as in Figures 2 and 3: every checkpoint evaluated over a few episodes while training goes on.
 
 Training drops the trained skill's weights as small files about every 1,000 decisions; Ray tasks
 play many of them in one batch of lanes, each lane with its own weights, while training goes on.
@@ -84,10 +84,10 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Sequence[tuple[
 
 
 class CurveEvaluator:
-    """Keep a stage's checkpoints on disk and have them played, by Ray tasks if `beside` training.
+    """Keep a stage's checkpoints on disk and evaluate them, in Ray tasks if `beside` training.
 
-    A stage that is itself one of many tasks plays them in its own process: the other cores are busy.
-    Pass the steps whose points are known to `take_up`: a resumed stage submits only the others.
+    A stage that is itself one of many tasks evaluates them in its own process, as the other cores are busy.
+    Pass the steps whose points are known to `take_up`: a resumed stage evaluates only the others.
     """
 
     def __init__(self, folder: Path, agent: Agent, clip: float, beside: bool = True) -> None:
@@ -100,7 +100,7 @@ class CurveEvaluator:
         self._ready: list[CurvePoint] = []
 
     def take_up(self, known: set[int], reached: int) -> None:
-        """Go on from a stage's checkpoints on disk: forget those beyond `reached`, play those not yet `known`.
+        """Continue from a stage's checkpoints on disk: delete those beyond `reached`, evaluate those not yet `known`.
 
         Raises:
             SoulsGraphError: if one is damaged.
@@ -112,7 +112,7 @@ class CurveEvaluator:
                 self._waiting.append((step, load_checkpoint(path)))
 
     def add(self, step: int, weights: Weights) -> None:
-        """Keep a checkpoint, and have it played once a batch is full and the one before is done.
+        """Keep a checkpoint, and evaluate it once a batch is full and the one before is done.
 
         Raises:
             WriteError: if the folder cannot be written.
@@ -132,7 +132,7 @@ class CurveEvaluator:
         return [*points, *(point for batch in ray.get(done) for point in batch)]
 
     def finish(self) -> list[CurvePoint]:
-        """Wait for every point that is still out and give them."""
+        """Wait for every outstanding point and return them."""
         if self._waiting:
             self._submit()
         if self._running:  # ray.get would start a Ray of its own otherwise

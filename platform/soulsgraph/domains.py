@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from soulsgraph.files import command_line, read_json, write_json
+from soulsgraph.files import api_call, read_json, write_json
 from soulsgraph.plan import Stage, check_range
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.schema import Where, read_value
-from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
@@ -57,11 +56,11 @@ def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
     """Return the scenario whose versions an adaptation to `scenario` continues.
 
-    It is the one asked for, else the one of an earlier adaptation to the same scenario, else the last.
+    It is `after` if given, else the one of an earlier adaptation to the same scenario, else the last.
 
     Raises:
         UnknownNameError: if the run was never adapted to the scenario asked for.
-        SoulsGraphError: if that would lead in a circle.
+        SoulsGraphError: if that would make a cycle.
     """
     before, own = predecessors(run), run.plan.scenario
     if after is not None and after != own and after not in before:
@@ -70,8 +69,8 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     chain = domain_chain(run, chosen)
     if scenario in chain:
         raise SoulsGraphError(
-            f"--scenario: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
-            f"name {own!r} as the one to continue (adapt --after, recovery --home)."
+            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
+            f"name {own!r} as the one to continue with `after`."
         )
     return chosen
 
@@ -88,7 +87,7 @@ def record_domain(run: RunFolder, scenario: str, after: str) -> None:
 
 
 def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
-    """Save what a stage trained as the skill's next version, and from then on count its scenario as adapted to.
+    """Save what a stage trained as the skill's next version; from then on its scenario counts as adapted to.
 
     Raises:
         DataError: if the card and the tensors contradict each other.
@@ -115,7 +114,7 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     """Return the version of a skill that plays after training on a scenario.
 
     It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
-    in the end on the run's own. `after` names the one before it where that is still to be recorded.
+    finally on the run's own. `after` names the one before it if that is not recorded yet.
 
     Raises:
         LibraryError: if the skill was never trained.
@@ -134,13 +133,12 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
 def _untrained(run: RunFolder, skill: str) -> LibraryError:
     names = (*run.plan.skill_graph.upstream(skill), skill)
     first = next(name for name in names if not run.library.versions(name))
-    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_command(run, first)}")
+    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
 
 
-def training_command(run: RunFolder, skill: str) -> str:
-    """Return the command that trains a skill of a run; the baseline's single skill has one of its own."""
-    words = ("baseline", "--resume") if skill == END_TO_END else ("train", skill)
-    return command_line(*words, "--run", run.path)
+def training_call(run: RunFolder, skill: str) -> str:
+    """Return the call that trains a skill of a run, as a remedy names it."""
+    return api_call("train_stage", run=run.path, skill=skill)
 
 
 def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
@@ -161,7 +159,7 @@ def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
-    """Check the scenario to adapt to and give the one whose versions are continued.
+    """Check the scenario to adapt to and return the one whose versions are continued.
 
     Raises:
         UnknownNameError: for an unknown scenario.
@@ -170,13 +168,13 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
     load_scenario(scenario)
     if scenario == run.plan.scenario:
         raise SoulsGraphError(
-            f"--scenario: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
+            f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
         )
     return continued_domain(run, scenario, after)
 
 
 def check_budget(budget: int | None) -> None:
-    """Check the decisions each skill is to adapt for; None leaves them to the plan.
+    """Check the number of decisions that each skill adapts for; None means the plan's own.
 
     Raises:
         SoulsGraphError: naming the range and the value.
@@ -199,7 +197,7 @@ def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
         return order
     for word in (_AUTO, _ALL):
         if word in names:
-            raise SoulsGraphError(f"--skills: expected {word} by itself, found {text!r}; name skills or {word}.")
+            raise SoulsGraphError(f"`skills`: expected {word} by itself, found {text!r}; name skills or {word}.")
     return tuple(names)
 
 
@@ -223,7 +221,7 @@ def adaptation_stages(
     source = check_target(run, scenario, after)
     check_budget(budget)
     if not skills:
-        raise SoulsGraphError(f"--skills: expected one or more of {', '.join(order)}, found none; name one.")
+        raise SoulsGraphError(f"`skills`: expected one or more of {', '.join(order)}, found none; name one.")
     for skill in skills:
         if skill not in order:
             raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))

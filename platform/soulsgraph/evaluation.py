@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import training_command, version_in_play
+from soulsgraph.domains import training_call, version_in_play
 from soulsgraph.files import write_json
 from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.provenance import source_commit
@@ -71,7 +71,7 @@ def play(
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """How one game went: its timing, episodes that were lost and played again, animations no data name."""
+    """How one game ran: its timing, episodes that were lost and played again, animations that no data file names."""
 
     timing: CycleReport
     replays: int
@@ -93,7 +93,7 @@ class PlayedGame:
 def play_in_games(
     agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
 ) -> tuple[Episodes, tuple[PlayedGame, ...]]:
-    """Play one episode a seed over the games, a thread each: the episodes in the order of the seeds, and how it went.
+    """Play one episode per seed on the games, a thread each; return the episodes in seed order, and how each game ran.
 
     Raises:
         GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
@@ -124,7 +124,7 @@ def play_in_games(
 
 
 def _warm_up(agent: Agent) -> None:
-    """Play a tick of the simulator: what is compiled at its first use must not hold up a running fight."""
+    """Play a tick of the simulator, so that no compilation delays a running fight."""
     agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
 
 
@@ -170,7 +170,7 @@ def _load(run: RunFolder, skill: str, version: int) -> Artifact:
 
 
 def check_library(run: RunFolder) -> list[SkillCard]:
-    """Check every version of every skill as if it were to play, and return their cards in training order.
+    """Check every version of every skill as for playing, and return their cards in training order.
 
     Raises:
         SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
@@ -185,7 +185,7 @@ def check_library(run: RunFolder) -> list[SkillCard]:
 
 
 def started_at(scenario: Scenario, start: str | None) -> Scenario:
-    """Return the scenario with another of its starts.
+    """Return the scenario with another one of its starts.
 
     Raises:
         UnknownNameError: if the scenario has no start of that name.
@@ -198,7 +198,7 @@ def started_at(scenario: Scenario, start: str | None) -> Scenario:
 
 
 def make_agent(run: RunFolder, setting: Setting) -> Agent:
-    """Put a setting's agent together from the run's library.
+    """Build a setting's agent from the run's library.
 
     Raises:
         SoulsGraphError: if a skill is missing or damaged, or a name unknown.
@@ -256,7 +256,7 @@ class Evaluation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was evaluated and what came of it as plain values; rates are ratios."""
+        """Return what was evaluated and its results as plain values; rates are ratios."""
         games = {"games": [game.to_dict() for game in self.games]} if self.games else {}
         return {**self.origin, **self.win_rate.to_dict(), **self.means, **games}
 
@@ -283,7 +283,7 @@ def evaluate(
     games: Sequence[GameSettings] = (),
     on_finished: OnFinished | None = None,
 ) -> Evaluation:
-    """Play a setting's evaluation episodes, in real-time games if any are given, and say what was played.
+    """Play a setting's evaluation episodes, in real-time games if any are given, and return what was played.
 
     Raises:
         SoulsGraphError: if a skill is missing or damaged, a name unknown, or a number out of range.
@@ -323,7 +323,7 @@ def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
         missing = [name for name in order if not run.library.versions(name)]
         raise SoulsGraphError(
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
-            f"train them first: {training_command(run, missing[0])}."
+            f"train them first: {training_call(run, missing[0])}."
         )
     papers = plan.scenario == TABLE_1[0].scenario
     rows = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,6 +95,8 @@ def read_parquet(path: Path, remedy: str = REWRITE) -> dict[str, list[Any]]:
     return columns
 
 
-def command_line(*words: object) -> str:
-    """Return a command of ours as it can be pasted into a shell, whatever is in its paths."""
-    return shlex.join(("soulsgraph", *map(str, words)))
+def api_call(function: str, **arguments: object) -> str:
+    """Return a call of the library as a remedy names it: the function, and the arguments that matter, as literals."""
+    values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
+    shown = ", ".join(f"{name}={value!r}" for name, value in values.items()).replace("`", r"\x60")
+    return f"`{function}({shown})`"

@@ -43,7 +43,7 @@ class Stage:
     """Train one skill for `budget` decisions with everything upstream frozen.
 
     A stage with a `parent` continues that version of the skill: its networks and its normaliser,
-    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream where
+    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream if
     the stage's own has none yet; the run's own if there is none.
     """
 
@@ -52,7 +52,7 @@ class Stage:
     budget: int
     seed: int
     parent: int | None = None
-    #: Tells a further adaptation to a scenario apart from the first.
+    #: Distinguishes a further adaptation to a scenario from the first.
     suffix: str = ""
     after: str | None = None
 
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def checkpoint_name(self) -> str:
-        """Name the folder of its checkpoints: none that continues another version goes on from them."""
+        """Name its checkpoint folder, which a stage that continues another version does not share."""
         return self.name if self.parent in (None, 1) else f"{self.name}-from-v{self.parent}"
 
 
@@ -84,7 +84,7 @@ class Plan:
     """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
     pays in the same budget; extended: best with more to observe than the paper's Table 2 has."""
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
-    """Seed of everything random: on one kind of processor the same seed returns the same weights."""
+    """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, Between(1e-3, 1e3)] = 1.0
     """Multiplies every skill's budget (in decisions of the skill)."""
     lanes: Annotated[int, Between(1, 65_536)] | None = None
@@ -119,7 +119,7 @@ class Plan:
 
     @property
     def options(self) -> SkillOptions:
-        """Return the skills' options as the run observes with them."""
+        """Return the skills' options, the preset's way of observing included."""
         return self.method.skill_options(self.skill_options)
 
     @property
@@ -196,7 +196,7 @@ def lasting_name(scenario: str) -> str:
 def scenario_digest(name: str) -> str:
     """Return a digest of everything that the files of a fight say: its scenario, player and bosses.
 
-    It depends on neither where the files lie nor what later versions of this package can read besides.
+    It depends neither on the files' place nor on keys that later versions of this package add.
 
     Raises:
         SoulsGraphError: if a file is missing or holds something else.

@@ -19,12 +19,10 @@ from soulsgraph_envs.errors import SoulsGraphError
 LINE_EVERY_S = 10.0
 
 Display = Literal["auto", "silent"]
-#: Commands that go on from a checkpoint: when asked to, or by themselves.
-_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
 
 
 class StageProgress(Protocol):
-    """What a stage tells while it runs."""
+    """Receives the progress of a stage while it runs."""
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
         """Report total steps and the recent mean return."""
@@ -32,7 +30,7 @@ class StageProgress(Protocol):
 
 
 class Counting:
-    """Add up what is finished, bit by bit, and tell it to a progress."""
+    """Add up what is finished and report the total to a progress."""
 
     def __init__(self, progress: StageProgress) -> None:
         self._progress, self._done = progress, 0
@@ -131,21 +129,12 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
 
 
-def stopped(how: str, command: str) -> str:
-    """Print how a command ended where no clean point was waited for, and how to go on."""
-    if command in _RESUMED:
-        return f"{how}; the run goes on from its last checkpoint with --resume"
-    if command in _REPEATED:
-        return f"{how}; the same command goes on from the last checkpoint"
-    return f"{how}; the same command begins anew"
-
-
 @contextmanager
-def terminable(command: str) -> Iterator[None]:
-    """Turn a termination into `Interrupted` wherever no clean point is waited for, as Ctrl-C is an exception there."""
+def terminable() -> Iterator[None]:
+    """Raise `Interrupted` on SIGTERM, as Ctrl-C raises KeyboardInterrupt, where no clean stop is possible."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(stopped("terminated", command))
+        raise Interrupted("terminated")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
@@ -156,7 +145,7 @@ def terminable(command: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Return a question whether a stop was asked for; a second Ctrl-C stops at once, saving nothing."""
+    """Yield a function that returns whether a stop was requested; a second Ctrl-C stops at once, saving nothing."""
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -16,7 +16,7 @@ _GIT_TIMEOUT_S = 20.0
 
 
 def describe_origin() -> dict[str, Any]:
-    """Return what a result depends on beside its plan: commit, versions and machine."""
+    """Return what a result depends on besides its plan: commit, versions and machine."""
     versions = {"python": platform.python_version(), **package_versions()}
     return {"commit": source_commit(), "versions": versions, "machine": describe_machine()}
 

@@ -1,4 +1,4 @@
-"""What a stage tells while it trains: TensorBoard, Parquet and learning curves, over the skill's steps."""
+"""Records of a stage in training: TensorBoard, Parquet and learning curves, over the skill's steps."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from soulsgraph_policies.algorithm import SkillDQN
 
 
 class StageRecords:
-    """Write a stage's figures as they come; `reached` is the step a resumed stage goes on from.
+    """Write a stage's metrics as they come; `reached` is the step that a resumed stage continues from.
 
-    The learning curve is played `beside` training or in between.
+    The learning curve is evaluated `beside` training, in parallel, or between iterations.
     """
 
     def __init__(self, setup: StageSetup, board: Board, reached: int, beside: bool = True) -> None:
@@ -50,7 +50,7 @@ class StageRecords:
         return figures.get("return")
 
     def flush(self) -> None:
-        """Bring everything to disk, as a checkpoint does."""
+        """Write everything to disk, as at each checkpoint."""
         self._training.flush()
         self._curve.flush()
         self._board.flush()
@@ -64,7 +64,7 @@ class StageRecords:
         return {} if last is None else {"episodes": EPISODES, **{name: float(last[name] or 0.0) for name in names}}
 
     def finish(self) -> None:
-        """Wait for the learning curve's last points, and bring everything to disk."""
+        """Wait for the learning curve's last points, and write everything to disk."""
         self._draw(self._evaluator.finish())
         self.flush()
 

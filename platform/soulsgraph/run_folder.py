@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import command_line, read_json, write_json
+from soulsgraph.files import api_call, read_json, write_json
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph_envs.errors import SoulsGraphError, shown
 from soulsgraph_envs.schema import Where, read_table
@@ -20,12 +20,12 @@ from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
 _PLAN, _LOCK = "plan.json", ".lock"
-_ANOTHER, _ANY = "name another folder with --run", "name the folder of a run"
+_ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 
 
 class RunFolderError(SoulsGraphError):
-    """A folder is not the run it is taken for, or another process writes it."""
+    """A folder is not the expected run, or another process writes it."""
 
     def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
         super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
@@ -77,7 +77,7 @@ class RunFolder:
             WriteError: if it cannot be written.
             DataError: if the plan needs more memory than this machine may spare.
         """
-        require_empty(path, "run", _PLAN, _ANOTHER)
+        require_empty(path, "run", _PLAN, "RunFolder.open")
         check_writable(path)
         plan.check_memory()
         return cls(path, plan)
@@ -94,7 +94,7 @@ class RunFolder:
             RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        require_empty(self.path, "run", _PLAN, _ANOTHER)
+        require_empty(self.path, "run", _PLAN, "RunFolder.open")
         plan = self.plan
         graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
         header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
@@ -150,10 +150,10 @@ class RunFolder:
         return locked(self.path)
 
 
-def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
-    """Make sure that a folder to begin something of a kind in is empty or does not exist yet.
+def require_empty(path: Path, kind: str, plan: str, opening: str) -> None:
+    """Check that a folder for a new run or reproduction is empty or does not exist yet.
 
-    `plan` is the file that such a folder holds, `another` how to name another folder.
+    `plan` is the file that such a folder holds, `opening` the name of the method that opens it.
 
     Raises:
         RunFolderError: if something is in it already.
@@ -162,8 +162,8 @@ def require_empty(path: Path, kind: str, plan: str, another: str) -> None:
     with reading(path):
         if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
             begun = (path / plan).exists()
-            found, first = (f"a {kind}", "go on with --resume") if begun else ("other files", "remove them")
-            raise RunFolderError(path, f"an empty folder for a new {kind}", found, f"{first} or {another}")
+            found, first = (f"a {kind}", f"go on with `{opening}`") if begun else ("other files", "remove them")
+            raise RunFolderError(path, f"an empty folder for a new {kind}", found, f"{first} or {_ANOTHER}")
 
 
 def _require_plan(file: Path) -> None:
@@ -172,12 +172,12 @@ def _require_plan(file: Path) -> None:
         begun, there = file.is_file(), path.exists()
     if not begun:
         found = "no plan.json in it" if there else "no such folder"
-        begin = " or ".join(command_line(name, "--run", path) for name in ("curriculum", "baseline"))
-        raise RunFolderError(path, "the folder of a run", found, _ANY if there else f"begin one with: {begin}")
+        begin = f"begin one with: {api_call('RunFolder.create', path=path)}"
+        raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
 
 
 def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
-    """Refuse a value given for a field of a plan that contradicts the plan a folder was begun with.
+    """Refuse a value that contradicts the plan in a folder.
 
     `another` says how to begin another folder.
 

@@ -1,4 +1,4 @@
-"""stable-baselines3's DQN on the vector face: what our learner is held against, in speed and in results."""
+"""stable-baselines3's DQN on the vector environment, to compare our learner with in speed and results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 
 class SkillVecEnv(VecEnv):
-    """The vector face in stable-baselines3's own vector protocol."""
+    """The vector environment in stable-baselines3's own protocol."""
 
     def __init__(self, env: SkillVectorEnv, seed: int) -> None:
         # The base class asks for attributes of the lanes at once.
@@ -31,7 +31,7 @@ class SkillVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> Any:
-        """Step every lane; ended lanes tell their last observation as `terminal_observation`."""
+        """Step every lane; ended lanes report their last observation as `terminal_observation`."""
         observations, rewards, terminated, truncated, info = self._env.step(self._actions)
         ended = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
@@ -45,11 +45,11 @@ class SkillVecEnv(VecEnv):
         return observations, rewards, ended, infos
 
     def close(self) -> None:
-        """Close the vector face."""
+        """Close the vector environment."""
         self._env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the vector face for each lane asked."""
+        """Return an attribute of the vector environment for each lane asked."""
         return [getattr(self._env, attr_name, None) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -61,7 +61,7 @@ class SkillVecEnv(VecEnv):
         raise NotImplementedError("lanes share one simulator: methods of one lane cannot be called")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No lane is wrapped."""
+        """Return False for every lane: none is wrapped."""
         return [False for _ in self._get_indices(indices)]
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:

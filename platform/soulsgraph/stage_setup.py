@@ -59,18 +59,18 @@ class StageSetup:
 
     @property
     def hyperparameters(self) -> DQNHyperparameters:
-        """The stage's as the run's plan has them."""
+        """The stage's hyperparameters according to the run's plan."""
         return self.run.plan.hyperparameters(self.stage)
 
     @property
     def agent(self) -> Agent:
-        """Who plays the stage: the upstream skills trained, its own by chance until it has weights."""
+        """The stage's agent: the upstream skills trained, its own random until it has weights."""
         upstream = {s.name: self.upstream[s.name].network(s, self.scenario) for s in self.skills[:-1]}
         return Agent(self.scenario, self.skills, upstream, {self.stage.skill: "random"})
 
     @property
     def steps_before(self) -> int:
-        """Decisions that went into the versions this stage continues: where its curves go on."""
+        """Decisions in the versions that this stage continues, where its curves begin."""
         if self.parent is None:
             return 0
         lineage = self.run.library.lineage(self.stage.skill, self.parent.card.version)
@@ -99,7 +99,7 @@ class StageSetup:
         return algorithm
 
     def verify_frozen(self, algorithm: SkillDQN) -> None:
-        """Make sure that every upstream weight, wherever there is one, is bit for bit what the library holds.
+        """Check that every copy of an upstream weight is bit for bit what the library holds.
 
         Raises:
             SoulsGraphError: naming the skill that changed.

@@ -1,4 +1,4 @@
-"""Train one stage: the loop, and what becomes of it in the skill library."""
+"""Train one stage: the loop, and the version it saves in the skill library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from soulsgraph_policies.weights import DEVIATION, MEAN, Weights, layer_names
 
 
 class Supervisor(Protocol):
-    """Whom a stage that is one of many reports to, instead of a person at a terminal."""
+    """Receives the reports of a stage that is one of many, in place of a terminal."""
 
     def follow(self, name: str, total: int) -> StageProgress:
         """Return the progress of the stage that begins now."""
@@ -59,16 +59,9 @@ class Workplace:
     #: Real-time games to sample; the simulator if there are none.
     games: tuple[GameSettings, ...] = ()
 
-    @property
-    def remedy(self) -> str:
-        """How a person goes on from an interruption; a supervisor knows."""
-        return (
-            "" if self.supervisor else "; the same command goes on from there (curriculum and baseline with --resume)"
-        )
-
     @contextmanager
     def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
-        """Return the stage's progress, and the question whether to stop."""
+        """Return the stage's progress, and a function that returns whether to stop."""
         if self.supervisor is not None:
             yield self.supervisor.follow(stage.name, stage.budget), self.supervisor.stop_requested
             return
@@ -103,7 +96,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                     checkpoints.save(algorithm)
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.budget} steps"
-                    raise Interrupted(f"stopped in stage {stage.name} {done}{place.remedy}")
+                    raise Interrupted(f"stopped in stage {stage.name} {done}")
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
@@ -112,7 +105,7 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
         artifact = replace(artifact, card=replace(artifact.card, results=records.results))
         card = save_version(place.run, stage, artifact)
         if stopped:
-            raise Interrupted(f"stopped after stage {stage.name}{place.remedy}")
+            raise Interrupted(f"stopped after stage {stage.name}")
         return card
     finally:
         algorithm.stop()
@@ -125,7 +118,7 @@ def _resume(algorithm: SkillDQN, checkpoints: StageCheckpoints) -> None:
 
 
 def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNormalizer, steps: int) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions."""
+    """Make the artifact of a stage's skill from its module's weights, head included, after `steps` decisions."""
     skill, stage, plan = setup.skills[-1], setup.stage, setup.run.plan
     parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
     cards = (artifact.card for artifact in setup.upstream.values())

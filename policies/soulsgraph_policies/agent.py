@@ -1,4 +1,4 @@
-"""Who plays a fight: trained networks, scripts, chance or nobody, skill by skill."""
+"""Who plays each skill of a fight: a trained network, a script, random actions, or idling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
-#: Who takes a trained skill's place: uniform chance with the skill's own step durations, or nobody.
+#: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.
 StandIn = Literal["random", "idle"]
 STAND_INS: tuple[StandIn, ...] = ("random", "idle")
 
@@ -31,7 +31,7 @@ class NetworkController:
         self.networks = networks
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Networks keep nothing between decisions."""
+        """Do nothing: networks have no state between decisions."""
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Write the greedy actions of the due skills."""
@@ -60,7 +60,7 @@ class Agent:
     """A scenario, the skills in it in graph order, and what plays each of them.
 
     `networks` maps a skill to its network, or to several: then the lanes are split evenly, and each part plays by
-    the next one. `replaced` maps a skill to a stand-in or a script; it goes before a network. The last skill is the
+    the next one. `replaced` maps a skill to a stand-in or a script, which overrides its network. The last skill is the
     one whose return, length and horizon count.
 
     Raises:
@@ -86,18 +86,18 @@ class Agent:
                 _idle(skill)
 
     def playing(self, networks: Mapping[str, FrozenNetwork | Sequence[FrozenNetwork]]) -> Agent:
-        """Return the agent with other networks for some skills, which play them from now on."""
+        """Return a copy of the agent in which these networks play their skills."""
         others = {name: who for name, who in self.replaced.items() if name not in networks}
         return replace(self, networks={**self.networks, **networks}, replaced=others)
 
     def rollout(self, game: Game, *further: Controller) -> Rollout:
-        """Return a rollout of the agent in a game; `further` controllers act behind its own."""
+        """Return a rollout of the agent in a game; `further` controllers act after its own."""
         last = self.skills[-1]
         combat = Combat(game, self.skills, self.scenario, Horizon(last.name, last.horizon))
         return Rollout(combat, Controllers([*self.controllers(game.lanes), *further]))
 
     def controllers(self, lanes: int) -> list[Controller]:
-        """Return what plays the agent's skills, for a number of lanes."""
+        """Return the controllers of the agent's skills, for a number of lanes."""
         made: list[Controller] = []
         trained = [skill.name for skill in self.skills if skill.name not in self.replaced]
         if trained:
@@ -138,7 +138,7 @@ def _script(who: StandIn | Script, skill: Skill, position: int, lanes: int) -> S
 
 
 def _idle(skill: Skill) -> int:
-    """Return the action of a skill that holds and presses nothing."""
+    """Return the index of the skill's action that holds and presses nothing."""
     for index, action in enumerate(skill.actions):
         if not (action.holds | action.presses):
             return index

@@ -31,7 +31,7 @@ from soulsgraph_policies.weights import Weights
 
 #: A runner that died is asked whether it is back at most this often.
 PROBE_PERIOD_S = 5.0
-#: Without any live runner for so long the stage gives up.
+#: The stage fails after this time without any live runner.
 ABANDONED_AFTER_S = 300.0
 
 #: Loss and Q-values are averaged over so many updates before they are logged.
@@ -63,9 +63,9 @@ class _Figures:
 class SkillDQN(DQN):
     """Train one skill on a budget of its decisions.
 
-    In one round every runner gives a chunk, what was received goes into the replay, the updates owed
+    In one round every runner returns a chunk, its transitions go into the replay, the updates due
     are taken in one call of the learner group, and the runners get the new weights. `decisions`
-    counts what was received, `updates` what was learned. A training step is one round with remote
+    counts the decisions received, `updates` the updates taken. A training step is one round with remote
     runners; without them it goes on to the end of the iteration.
     """
 
@@ -78,7 +78,7 @@ class SkillDQN(DQN):
         return SkillDQNConfig(algo_class=cls)
 
     def setup(self, config: SkillDQNConfig) -> None:
-        """Build learner, replay and runners, and return the runners the first weights."""
+        """Build learner, replay and runners, and send the runners the first weights."""
         self.decisions, self.updates = 0, 0
         #: Asked after every round with remote runners, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
@@ -100,7 +100,7 @@ class SkillDQN(DQN):
 
     @property
     def learner(self) -> SkillDQNLearner:
-        """The one learner, which stays with the driver."""
+        """The one learner, in the driver's process."""
         learner = self.learner_group._learner
         assert isinstance(learner, SkillDQNLearner)
         return learner
@@ -116,7 +116,7 @@ class SkillDQN(DQN):
         return self.config.hyperparameters.exploration_rate(self.decisions)
 
     def step(self) -> dict[str, Any]:
-        """Run training steps to the next thousand of decisions, or to the end of the budget.
+        """Run training steps up to the next multiple of 1,000 decisions, or to the end of the budget.
 
         Raises:
             SoulsGraphError: if the budget is spent.
@@ -152,7 +152,7 @@ class SkillDQN(DQN):
             self._set_iteration(0)
 
     def _round(self, chunks: Sequence[Chunk]) -> None:
-        """Remember what was sampled, learn, and hand out the new weights."""
+        """Store what was sampled, learn, and send out the new weights."""
         if self._receive(chunks):
             self._learn()
             self._send_weights([self.config.trained])
@@ -164,7 +164,7 @@ class SkillDQN(DQN):
             self._figures = _Figures()
 
     def _sample(self) -> list[Chunk]:
-        # RLlib's own sampling asks on and on until there is a step: a real-time game in trouble has none to give.
+        # RLlib's own sampling repeats until there is a step: a real-time game with a problem has none.
         sampled: list[list[Chunk]] = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.sample(), local_env_runner=False, timeout_seconds=self.config.sample_timeout_s
         )
@@ -196,7 +196,7 @@ class SkillDQN(DQN):
         self._live_runners = live
 
     def _tell_of_games(self, chunks: Sequence[Chunk]) -> None:
-        """Log real-time games' troubles; one that cannot be opened ends a stage that has not begun to play."""
+        """Log problems of real-time games; one that cannot be opened ends a stage that has not played yet."""
         for chunk in chunks:
             for note in (*chunk.notes, chunk.failure):
                 if note and note != self._last_note:
@@ -206,7 +206,7 @@ class SkillDQN(DQN):
                 raise SoulsGraphError(chunk.failure)
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
-        """Take over chunks up to the budget, the surplus of the last one dropped; return the count."""
+        """Store chunks up to the budget, dropping the surplus of the last one; return the count."""
         received = 0
         for chunk in chunks:
             self._require_size(chunk)
@@ -271,18 +271,18 @@ class SkillDQN(DQN):
         return {name: values.copy() for name, values in own.items()}
 
     def copies(self, skill: str) -> list[Weights]:
-        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays by."""
+        """Return every copy of a frozen skill's weights: the learner's and that of every live runner."""
         played = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.played_weights(skill), timeout_seconds=self.config.sample_timeout_s
         )
         return [self.weights(skill), *played]
 
     def head_weights(self) -> Weights:
-        """Return a copy of the trained skill's head, by name, if it is not the layer that plays."""
+        """Return a copy of the trained skill's head, by name; empty if it is the layer that plays."""
         return {name: values.copy() for name, values in self.learner.playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
-        """Put trained weights in, skill by skill: frozen ones upstream, or the trained skill's to go on from.
+        """Load trained weights by skill: frozen ones upstream, or those that the trained skill continues from.
 
         Raises:
             SoulsGraphError: if a name or shape does not match.
@@ -292,7 +292,7 @@ class SkillDQN(DQN):
         self._send_weights(list(weights))
 
     def load_normalizer(self, state: dict[str, Any]) -> None:
-        """Go on from the trained skill's running statistics (`RunningNormalizer.get_state`)."""
+        """Continue from the trained skill's running statistics (`RunningNormalizer.get_state`)."""
         self.normalizer.set_state(state)
         self.learner.trained_module.set_normalizer(self.normalizer.mean, self.normalizer.deviation)
         self._send_weights([self.config.trained])
@@ -303,7 +303,7 @@ class SkillDQN(DQN):
         return Episodes.join(episodes) if episodes else None
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Ask lost runners whether they are back, but not in every round: asking a dead one takes time."""
+        """Ask lost runners at intervals whether they are back: asking a dead one takes time."""
         now = time.monotonic()
         if now < self._next_probe_s:
             return []

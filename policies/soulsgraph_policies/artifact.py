@@ -1,4 +1,4 @@
-"""One trained skill as files: weights in safetensors, a JSON card that says where they come from."""
+"""One trained skill as files: weights in safetensors, and a JSON card with their origin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RESTORE = "restore the file from a copy, or begin a new run"
 
 
 class LibraryError(SoulsGraphError):
-    """An artifact is missing, damaged, or not what it is taken for."""
+    """An artifact is missing, damaged, or not the expected one."""
 
     def __init__(self, source: object, expected: str, found: object, remedy: str = _RESTORE) -> None:
         super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
@@ -38,7 +38,7 @@ class LibraryError(SoulsGraphError):
 
 @dataclass(frozen=True)
 class NormalizerStatistics:
-    """Running statistics of the raw observations, one value a column; `count` weighs them (float64)."""
+    """Running statistics of the raw observations, one value per column; `count` is their weight (float64)."""
 
     mean: tuple[float, ...]
     variance: tuple[float, ...]
@@ -81,13 +81,13 @@ class Training:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the installed versions of what a training depends on."""
+    """Return the versions of the packages that training depends on."""
     return {name: version(name) for name in ("soulsgraph", "numba", "numpy", "ray", "torch")}
 
 
 @dataclass(frozen=True)
 class SkillCard:
-    """What is known of one version of a skill.
+    """The description of one version of a skill.
 
     `observation` names the State columns it reads; a normalised observation is clipped at
     +-`observation_clip`. `layer_sizes` counts inputs, hidden units and actions; `sha256` is that
@@ -113,7 +113,7 @@ class SkillCard:
 
     @property
     def digest(self) -> str:
-        """Identify the artifact by what makes it play as it does: weights, inputs, graph and lineage."""
+        """Return a SHA-256 of everything that determines how the artifact plays: weights, inputs, graph and lineage."""
         return _sha256({name: value for name, value in asdict(self).items() if name not in ("training", "results")})
 
     @property
@@ -187,7 +187,7 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
 
 
 def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Weights:
-    """Return the tensors of the old format by today's names, in today's layout."""
+    """Return tensors of the old format with the present names and layout."""
     named: Weights = {}
     others = dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
@@ -207,7 +207,7 @@ def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tup
 
 
 def card_from(values: object, source: object) -> SkillCard:
-    """Read a card from plain values, every one of them checked; one written before cards had a checksum has none.
+    """Read a card from plain values and check each of them; cards of old versions have no checksum.
 
     Raises:
         LibraryError: if a value is missing, misspelt, of another type, or at odds with another.
@@ -264,7 +264,7 @@ class _Reader:
         return _Reader(self.take(key, dict), f"{self._source}: {key}")
 
     def all_of(self, kind: type) -> dict[str, Any]:
-        """Return every value, checked but as written: a checksum tells 5 from 5.0."""
+        """Return every value, checked but as written: a checksum distinguishes 5 from 5.0."""
         for key in self.values:
             self.take(key, kind)
         return self.values

@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all: a temporary neighbour first, then a rename. Errors of reading, too."""
+"""Write files and folders whole or not at all, by a temporary neighbour and a rename; errors of reading and writing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReadError(SoulsGraphError):
 
 
 class AccessError(SoulsGraphError):
-    """The operating system forbade something, and nobody knows whether it was to be read or written."""
+    """The operating system refused access, and it is not known whether for reading or writing."""
 
     def __init__(self, path: object, error: OSError) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class AccessError(SoulsGraphError):
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Turn the operating system's refusal to write into a `WriteError` that names `path`."""
+    """Raise the operating system's errors of writing as a `WriteError` that names `path`."""
     try:
         yield
     except OSError as error:
@@ -66,9 +66,9 @@ def writing(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn the operating system's refusal to read into a `ReadError` that names `path`.
+    """Raise the operating system's errors of reading as a `ReadError` that names `path`.
 
-    A missing file stays a `FileNotFoundError`: what to do about it depends on what it is.
+    A missing file stays a `FileNotFoundError`: its remedy depends on the kind of file.
     """
     try:
         yield
@@ -80,10 +80,10 @@ def reading(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Return a temporary path to write; at the end it becomes `path`, on any error it vanishes.
+    """Yield a temporary path to write; at the end it becomes `path`, on any error it is removed.
 
     Raises:
-        WriteError: if the disk is full, the folder read-only, or the path not to be made.
+        WriteError: if the disk is full, the folder read-only, or the path cannot be made.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Return a temporary folder to fill; at the end it becomes `path`, which must not exist before.
+    """Yield a temporary folder to fill; at the end it becomes `path`, which must not exist before.
 
     Raises:
         WriteError: if `path` exists by then, or cannot be written.
@@ -124,7 +124,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Make sure, before long work, that its results can be written into a folder; nothing is left there.
+    """Check, before long work, that its results can be written into a folder; nothing is left there.
 
     Raises:
         WriteError: if they cannot.

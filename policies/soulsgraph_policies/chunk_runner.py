@@ -1,4 +1,4 @@
-"""What an env runner of `SkillDQN` is: RLlib's plumbing round a sampler of chunks."""
+"""The base of `SkillDQN`'s env runners: what RLlib asks of a runner, around a sampler of chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
     Beside remote runners the driver keeps a runner of its own that only holds the weights, so the
-    game is opened in `make_env`, which is called where sampling happens and nowhere else.
+    game is opened in `make_env`, which is called only where sampling happens.
     """
 
     config: SkillDQNConfig
@@ -43,7 +43,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @property
     def samples(self) -> bool:
-        """Whether this runner plays: every remote one does, the driver's own only without them."""
+        """Whether this runner samples: every remote one does, the driver's own only without remote ones."""
         return bool(self.worker_index) or not self.config.num_env_runners
 
     @abstractmethod
@@ -54,18 +54,18 @@ class ChunkRunner(EnvRunner, Checkpointable):
     def sample(self, **kwargs: Any) -> list[Chunk]:
         """Return one chunk of 1 to `config.decisions_per_sample` transitions, in a list.
 
-        A real-time game may give none for a while: then an empty list, or a chunk that notes why.
+        A real-time game may have none in time: then an empty list, or a chunk that notes why.
         """
 
     @abstractmethod
     def weights_changed(self, skills: Collection[str]) -> None:
-        """Play `skills` by their new `weights` from now on, exploring as `decisions` tells.
+        """Play `skills` by their new `weights` from now on, exploring at the rate that `decisions` determines.
 
-        The first call names every skill: a runner that Ray has restarted plays by nothing but what it was given.
+        The first call names every skill, so that a runner restarted by Ray gets all weights.
         """
 
     def get_training_state(self) -> dict[str, Any]:
-        """Return what the next chunk depends on but networks and `decisions`, as nested arrays and plain values."""
+        """Return what the next chunk depends on, except networks and `decisions`, as nested arrays and plain values."""
         raise NotImplementedError
 
     def set_training_state(self, state: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         return weights
 
     def played_weights(self, skill: str) -> Weights:
-        """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
+        """Return the weights by which a skill is played; a subclass may keep its own copy of them."""
         return self.weights(skill)
 
     def get_spaces(self) -> dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
@@ -86,7 +86,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         return self.config.skill_spaces()
 
     def assert_healthy(self) -> None:
-        """Make sure that the runner was built."""
+        """Raise if the runner was not built."""
         assert self.module is not None
 
     def get_state(
@@ -96,14 +96,14 @@ class ChunkRunner(EnvRunner, Checkpointable):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what RLlib brings another runner up to date with: modules and the count of decisions."""
+        """Return the state that RLlib copies to other runners: modules and the count of decisions."""
         state: dict[str, Any] = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self._skills}
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over weights (all or some modules) and the count of decisions."""
+        """Set weights (of all or some modules) and the count of decisions."""
         self.decisions = int(state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions))
         given = state.get(COMPONENT_RL_MODULE, {})
         for skill, weights in given.items():
@@ -114,7 +114,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
             self.weights_changed(self._skills if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what makes an equal runner."""
+        """Return the constructor's arguments."""
         return (), {"config": self.config}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:

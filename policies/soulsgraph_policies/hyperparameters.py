@@ -1,6 +1,6 @@
 """The learner's hyperparameters, and presets: how stages are stepped, what is added to the paper's learner.
 
-Every clock counts decisions of the trained skill that the learner has received, never control
+Every schedule counts decisions of the trained skill that the learner has received, never control
 ticks. Values are the paper's (Appendix C) and, where it names none, stable-baselines3's defaults.
 """
 
@@ -33,7 +33,7 @@ _BEST: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": 
 
 @dataclass(frozen=True)
 class DQNHyperparameters:
-    """DQN for a budget of decisions: vanilla by default, each further method by itself or with the others.
+    """DQN for a budget of decisions: vanilla by default; the further methods can be combined freely.
 
     Raises:
         DataError: if a value is of another type or out of its range.
@@ -104,20 +104,20 @@ class DQNHyperparameters:
         if needed > most:
             expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
             found = f"{self.replay_capacity:,} transitions of {needed / 2**30:.1f} GiB"
-            raise DataError(None, "replay", expected, found, "train for a smaller budget (--scale, --budget)")
+            raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
 
     @property
     def plain_head(self) -> bool:
-        """Whether the network's last layer is trained as it plays."""
+        """Whether the network's last layer is a plain one, the same in training and play."""
         return not self.dueling and not self.quantiles
 
     def correction(self, decisions: int) -> float:
-        """Return the power that corrects prioritised draws after a number of decisions: up to 1 along a line."""
+        """Return the importance-sampling exponent after a number of decisions: a line up to 1."""
         progress = min(decisions / self.budget, 1.0)
         return self.importance_exponent + progress * (1.0 - self.importance_exponent)
 
     def averages(self, decisions: int) -> bool:
-        """Return whether the network of this count of decisions goes into the average for greedy play."""
+        """Return whether the network at this count of decisions enters the average for greedy play."""
         return decisions > (1.0 - self.averaged_fraction) * self.budget
 
     def exploration_rate(self, decisions: int) -> float:
@@ -129,7 +129,7 @@ class DQNHyperparameters:
         return self.exploration_initial + progress * fall / self.exploration_fraction
 
     def updates_owed(self, decisions: int, updates: int) -> int:
-        """Return how many updates are still owed when `updates` were done for `decisions` received."""
+        """Return the number of updates due for `decisions` received, of which `updates` are done."""
         return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
 
     def target_copy(self, before: int, after: int) -> int | None:
@@ -140,7 +140,7 @@ class DQNHyperparameters:
         return latest if latest > before else None
 
     def updates_before(self, copy: int, updates: int) -> int:
-        """Return how many of the updates owed since `updates` come before a target copy.
+        """Return how many of the updates due after `updates` come before a target copy.
 
         An update belongs to the decision that made it due; the copy of that decision comes first, as
         in stable-baselines3, however many updates are taken in one round.
@@ -154,7 +154,7 @@ def skill_hyperparameters(budget: int) -> DQNHyperparameters:
 
 
 def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
-    """Return the end-to-end baseline's: the replay holds 100,000 transitions (paper, Appendix C)."""
+    """Return the end-to-end baseline's hyperparameters: the replay holds 100,000 transitions (paper, Appendix C)."""
     return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)
 
 
@@ -171,13 +171,13 @@ OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
 
 @dataclass(frozen=True)
 class Preset:
-    """Lanes beside each other, the most decisions between two rounds of updates, and options by name.
+    """A number of lanes, the most decisions between two rounds of updates, and options by name.
 
     `learning` holds fields of `DQNHyperparameters`, `observing` fields of `SkillOptions`; what they
-    leave out stays as the paper has it.
+    leave out stays as in the paper.
 
     Raises:
-        UnknownNameError: for an option there is none of.
+        UnknownNameError: for an unknown option.
         SoulsGraphError: for a value of another type or out of its range.
     """
 
@@ -203,7 +203,7 @@ class Preset:
 
     @property
     def vanilla(self) -> Preset:
-        """The preset's way of stepping with the paper's learner and observations."""
+        """The preset's lanes and rounds with the paper's learner and observations."""
         return replace(self, learning={}, observing={})
 
     def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
@@ -213,7 +213,7 @@ class Preset:
         )
 
     def skill_options(self, options: SkillOptions) -> SkillOptions:
-        """Return a plan's skill options with the preset's way of observing."""
+        """Return a plan's skill options with the preset's observation options."""
         changes = {name: read_option(SkillOptions, name, value) for name, value in self.observing.items()}
         return replace(options, **changes)
 
@@ -250,7 +250,7 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     """Change single options of a preset by their names, as an ablation does.
 
     Raises:
-        UnknownNameError: for an option there is none of.
+        UnknownNameError: for an unknown option.
         SoulsGraphError: for a value of another type or out of its range.
     """
     for name in options:

@@ -153,7 +153,7 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 @njit
 def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
-    """Leave the Q-values of one network in the packed `source`, and return how many they are."""
+    """Leave the Q-values of one network in the packed `source`, and return their number."""
     tables, affine, parameters, source, out, active = packed
     table = tables[network]
     first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
@@ -214,7 +214,7 @@ class FusedNetworks:
     """Evaluate networks for the skills of many lanes.
 
     `plays` says which network plays a skill: (skills,) for every lane alike, or (lanes, skills); -1
-    leaves the skill to somebody else. By default network i plays skill i.
+    leaves the skill to another controller. By default network i plays skill i.
     """
 
     def __init__(self, networks: Sequence[FrozenNetwork], plays: npt.ArrayLike | None = None) -> None:
@@ -262,7 +262,7 @@ class FusedNetworks:
             start = end + outputs
 
     def replace(self, index: int, network: FrozenNetwork) -> None:
-        """Put newer weights of the same shapes in a network's place.
+        """Replace a network by newer weights of the same shapes.
 
         Raises:
             SoulsGraphError: if a shape differs.
@@ -277,7 +277,7 @@ class FusedNetworks:
         self._write(index)
 
     def weights(self, index: int) -> Weights:
-        """Return a copy of the parameters that one network plays by, under the names of `QNetworkModule.weights`."""
+        """Return a copy of one network's parameters, under the names of `QNetworkModule.weights`."""
         network, start = self.networks[index], int(self._tables[index, _PARAMETERS])
         columns = self._tables[index, _OBSERVATION] + np.arange(len(network.mean))
         # Only the inverse of the deviation is kept to play by.

@@ -39,7 +39,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def as_multi_agent_batch(skill: str, batch: Batch) -> MultiAgentBatch:
-    """Return sampled transitions as what RLlib's learner group takes."""
+    """Return sampled transitions in the form that RLlib's learner group takes."""
     rows = SampleBatch(
         {
             Columns.OBS: batch.observations,
@@ -94,7 +94,7 @@ class SkillDQNLearner(DQNTorchLearner):
 
     @property
     def trained_module(self) -> QNetworkModule:
-        """The module in training."""
+        """The trained module."""
         module = self.module[self._trained].unwrapped()
         assert isinstance(module, QNetworkModule)
         return module
@@ -144,7 +144,7 @@ class SkillDQNLearner(DQNTorchLearner):
 
     def _set_optimizer_state(self, state: dict[str, Any]) -> None:
         super()._set_optimizer_state(state)
-        # Loading gives Adam new tensors; counts and kernel must work on those.
+        # Loading replaces Adam's tensors; counts and kernel must use the new ones.
         self._steps = self._step_counts()
         if self._updater is not None:
             self._updater = self._make_updater()
@@ -160,7 +160,7 @@ class SkillDQNLearner(DQNTorchLearner):
         """Take one update for every `batch_size` rows of the trained skill's batch.
 
         `timesteps` tells how many of its decisions were received so far: the target network is copied
-        between the updates where a target period ended. The figures come back as they are, by
+        between the updates where a target period ended. The metrics are returned unlogged, by
         module: RLlib's reduction of logged values would take longer than the updates.
 
         Raises:
@@ -238,7 +238,7 @@ class SkillDQNLearner(DQNTorchLearner):
         return self.trained_module.weights(self._average.network)
 
     def playing_head(self) -> Weights:
-        """Return the trained head's parameters that go with `playing_weights`."""
+        """Return the parameters of the trained head that belong to `playing_weights`."""
         return self.trained_module.head_weights(self._average.network)
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
@@ -301,13 +301,13 @@ class NetworkAverage:
 
     @torch.no_grad()
     def add(self, network: nn.Sequential) -> None:
-        """Take a network of the same make in."""
+        """Add a network of the same layout to the average."""
         self._count += 1
         for mean, value in zip(self._network.parameters(), network.parameters(), strict=True):
             mean.add_((value - mean) / self._count)
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later averages depend on, as arrays and numbers; nothing but 0 before the first."""
+        """Return everything that later averages depend on, as arrays and numbers; only the count 0 before the first."""
         parameters = self._network.named_parameters() if self._count else ()
         return {"count": self._count, "network": {name: value.cpu().numpy().copy() for name, value in parameters}}
 

@@ -31,7 +31,7 @@ class SkillLibrary:
         self.folder, self.graph = folder, graph
 
     def save(self, artifact: Artifact) -> SkillCard:
-        """Save an artifact as the next version of its skill and give the finished card.
+        """Save an artifact as the next version of its skill and return the finished card.
 
         The card's version, format and sha256 are filled in here.
 
@@ -124,10 +124,10 @@ class SkillLibrary:
         return cards
 
     def check_upstream(self, card: SkillCard) -> None:
-        """Make sure that the skills a version was trained on are here, unchanged.
+        """Check that the skills a version was trained on are in the library, unchanged.
 
         Raises:
-            LibraryError: if one is missing or another than it was.
+            LibraryError: if one is missing or has changed.
         """
         for upstream in card.upstream:
             found = self.card(upstream.skill, upstream.version)

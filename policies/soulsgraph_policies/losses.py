@@ -1,4 +1,4 @@
-"""What a minibatch of transitions costs the trained network, for the autograd path."""
+"""The loss of a minibatch of transitions, for the autograd path."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _quantiles(network: nn.Sequential, observations: Tensor) -> Tensor:
 
 
 class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
-    """Return the Q-values of one skill's actions.
+    """Compute the Q-values of one skill's actions.
 
     Acting (`forward_inference`, `forward_exploration`) takes raw observations (n, size), training
     (`forward_train`) takes them normalised, as the replay samples them. The model configuration holds
@@ -51,7 +51,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     """
 
     def setup(self) -> None:
-        """Build the network, the same from the same seed whatever was drawn before."""
+        """Build the network; equal seeds give equal networks, whatever was drawn before."""
         assert isinstance(self.observation_space, gymnasium.spaces.Box)
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
         size = self.observation_space.shape[0]
@@ -137,8 +137,8 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     def weights(self, network: nn.Sequential | None = None) -> Weights:
         """Return the parameters and the normaliser by name as they play, without the target network.
 
-        On a CPU the arrays share the module's memory: copy what must last. `network` gives another
-        network of the same make in the place of the module's own.
+        On a CPU the arrays share the module's memory: copy what must last. `network` is read in place of
+        the module's own, which it resembles.
         """
         parameters = self._named if network is None else self._named | dict(network.named_parameters(prefix=NETWORK))
         head = (self.q_network if network is None else network)[-1]
@@ -157,7 +157,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return {f"{HEAD}.{name}": tensor.numpy(force=True) for name, tensor in head.named_parameters()}
 
     def get_state(self, *args: Any, inference_only: bool = False, **kwargs: Any) -> dict[str, Any]:
-        """Return RLlib's state; what it hands to modules for acting are the weights that play."""
+        """Return RLlib's state; for modules that only act it holds the weights that play."""
         if inference_only:
             return {name: values.copy() for name, values in self.weights().items()}
         state: dict[str, Any] = super().get_state(*args, inference_only=False, **kwargs)
@@ -167,8 +167,8 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     def load_weights(self, weights: Mapping[str, npt.NDArray[Any]]) -> None:
         """Copy weights of the same names and shapes in; the target network becomes equal to the network.
 
-        The weights are those that play. With them may come those of a head (`head_weights`), which only a
-        module with such a head needs.
+        The weights are those that play. Those of a head (`head_weights`) may be added, which only a module
+        with such a head needs.
 
         Raises:
             SoulsGraphError: if a name or shape does not match.
@@ -189,7 +189,7 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
             self.target_network.load_state_dict(self.q_network.state_dict())
 
     def _as_trained(self, weights: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-        """Leave out the head, or put it in the place of the layer it folds to."""
+        """Return the weights without the head, or with it in place of the layer that it folds to."""
         plain = {name: values for name, values in weights.items() if not name.startswith(f"{HEAD}.")}
         if not self._has_head or len(plain) == len(weights):
             return plain
@@ -199,16 +199,16 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return {name: values for name, values in plain.items() if not name.startswith(self._last)} | head
 
     def set_normalizer(self, mean: npt.NDArray[np.float64], deviation: npt.NDArray[np.float64]) -> None:
-        """Normalise raw observations by these from now on, (size,) each."""
+        """Normalise raw observations by this mean and deviation from now on, (size,) each."""
         self._named[MEAN].copy_(torch.from_numpy(mean))
         self._named[DEVIATION].copy_(torch.from_numpy(deviation))
 
 
 class QuantileHead(nn.Module):
-    """Return quantiles of every action's return from the last hidden layer: (n, hidden) -> (n, actions, quantiles).
+    """Compute quantiles of every action's return from the last hidden layer: (n, hidden) -> (n, actions, quantiles).
 
     With `dueling` the first half of the hidden layer feeds the value of the state and the rest the
-    advantages, of which the mean is taken away (Wang et al. 2016, Eq. 9). One quantile is the return's
+    advantages, from which the mean is subtracted (Wang et al. 2016, Eq. 9). One quantile is the return's
     mean; more are those of Dabney et al. 2018.
     """
 

@@ -27,7 +27,7 @@ _INITIAL_COUNT = 1e-4
 def _update(
     batch: Floats, count_before: float, old_mean: Doubles, old_variance: Doubles, indicators: Flags
 ) -> tuple[Doubles, Doubles]:
-    """Return the mean and variance of all rows, those of the batch and the `count_before` before it."""
+    """Return the mean and variance over all rows: those of the batch and the `count_before` earlier ones."""
     count = batch.shape[0]
     mean, variance = np.zeros_like(old_mean), np.zeros_like(old_mean)
     for row in range(count):
@@ -78,7 +78,7 @@ class RunningNormalizer:
         return deviation
 
     def update(self, batch: Floats) -> None:
-        """Take a batch of raw observations (n, size) into account."""
+        """Update the statistics with a batch of raw observations (n, size)."""
         if not len(batch):
             return
         self.mean, self.variance = _update(batch, self.count, self.mean, self.variance, self._indicators)

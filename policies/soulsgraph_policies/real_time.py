@@ -1,8 +1,8 @@
 """Sample a real-time game in a thread of its own, which never waits on learning.
 
-The thread plays on while the learner learns; an env runner drains what it collected. New networks
-wait beside those that play and are taken up between two decisions, so that none is played half old
-and half new. What a lost game gave last is dropped before anyone learns from it.
+The thread plays on while the learner learns; an env runner takes what it collected. New networks
+replace those that play between two decisions, so that none is played half old and half new. The last
+transitions of a lost game are dropped before anything learns from them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ RETRY_AFTER_S = 5.0
 
 
 class _Collected(NamedTuple):
-    """What one decision or more gave, and the tick at which it ended."""
+    """The transitions of one decision or more, and the tick at which they ended."""
 
     ended: int
     chunk: Chunk
 
 
 class RealTimeSampling:
-    """Play a sampler's game without a pause; `sample` gives what was collected since.
+    """Play a sampler's game without a pause; `sample` returns what was collected since its last call.
 
-    `notes` of the chunks tell which episodes were lost and why, and when the game could not be reset.
-    The `rehearsal`, a sampler of the simulator, plays first: what is compiled at its first use must not
-    hold up a running fight. Only then `open_sampler` opens the game, given the event that
-    ends its waiting; while it cannot, chunks have a `failure`.
+    `notes` of the chunks say which episodes were lost and why, and when the game could not be reset.
+    The `rehearsal`, a sampler of the simulator, plays first, so that no compilation delays a running fight.
+    Only then `open_sampler` opens the game, with the event that ends its waiting; while it cannot, chunks
+    have a `failure`.
     """
 
     def __init__(self, open_sampler: Callable[[threading.Event], Sampler], rehearsal: Sampler) -> None:
@@ -57,7 +57,7 @@ class RealTimeSampling:
 
     @property
     def decisions(self) -> int:
-        """Decisions that drive the exploration: the thread counts on from what was set last."""
+        """Decisions that determine the exploration: the thread continues the count from the last value set."""
         return self._decisions if self._sampler is None else self._sampler.decisions
 
     @decisions.setter
@@ -67,18 +67,18 @@ class RealTimeSampling:
             self._sampler.decisions = count
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
-        """Play skills by these networks from their next decision on; the first call begins the fight."""
+        """Play skills by these networks from their next decision on; the first call starts the fight."""
         with self._changed:
             self._pending |= {network.skill: network for network in networks}
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread.start()
 
     def weights(self, skill: str) -> Weights:
-        """Return a copy of the weights that a skill is played by; nothing before the game is opened."""
+        """Return a copy of the weights that a skill is played by; empty before the game is opened."""
         return {} if self._sampler is None else self._sampler.weights(skill)
 
     def sample(self, max_transitions: int, timeout_s: float) -> Chunk | None:
-        """Return up to `max_transitions` that wait, or what comes first in `timeout_s`; None if nothing does."""
+        """Return up to `max_transitions` waiting transitions, or the first in `timeout_s`; None if there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._notes or self._failure or self._defect, timeout_s)
             if self._defect is not None:
@@ -94,7 +94,7 @@ class RealTimeSampling:
         return self._joined(parts, notes, failure)
 
     def close(self) -> None:
-        """Stop the thread, wherever it waits, and close the game."""
+        """Stop the thread, even while it waits, and close the game."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,7 +121,7 @@ class RealTimeSampling:
         return networks
 
     def _open_game(self, networks: Sequence[FrozenNetwork]) -> None:
-        """Rehearse and open the game; one that cannot be opened is tried again in a while."""
+        """Rehearse and open the game; retry at intervals if it cannot be opened."""
         self._networks |= {network.skill: network for network in networks}
         every = list(self._networks.values())
         self._rehearsal.set_networks(every)
@@ -148,7 +148,7 @@ class RealTimeSampling:
             self._stopping.wait(RETRY_AFTER_S)
 
     def _keep(self, chunk: Chunk, now: int) -> None:
-        """Hold a chunk back until it is too old to be doubted; ticks are counted from the first on."""
+        """Hold a chunk back until it can no longer be in doubt; ticks are counted from the first on."""
         self._young.append(_Collected(now, chunk))
         with self._changed:
             while self._young and now - self._young[0].ended >= MOST_DOUBTFUL_TICKS:

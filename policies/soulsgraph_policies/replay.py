@@ -72,9 +72,9 @@ def _add(
 
 @njit(cache=True)
 def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
-    """Let every decision point to the row of the one that followed it in its episode, or to -1.
+    """Link every decision to the row of the next one of its episode, or to -1.
 
-    Where a transition was lost on its way, the observations on both sides differ: no link there.
+    Where a transition was lost, the observations on both sides differ, and there is no link.
     """
     capacity, size = rows.shape[0], (rows.shape[1] - _EXTRA) // 2
     for i in range(lanes.shape[0]):
@@ -117,7 +117,7 @@ def _build_gather(sources: int) -> Callable[..., int]:
         mirror: tuple[Flags, Floats, Floats, Integers],
         out: tuple[Floats, Floats, Integers, Floats, Floats],
     ) -> int:
-        """Write drawn transitions: returns of several decisions along `links`, some seen in the mirror."""
+        """Write drawn transitions: returns of several decisions along `links`, some of them mirrored."""
         mean, deviation = statistics
         links, steps = following
         reflected, sign, shift, counterparts = mirror
@@ -150,8 +150,8 @@ _gather = _build_gather(PREPROCESSING)
 class ReplayRing:
     """Keep the latest transitions of one skill, observations (size,) raw.
 
-    The hyperparameters say how many, and how they are drawn: returns of several decisions, discounts
-    by decision or by tick, priorities, mirrored ones by `mirror`.
+    The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
+    by decision or by tick, priorities, mirroring by `mirror`.
 
     Raises:
         DataError: if it would fill more than half of the machine's memory.
@@ -173,7 +173,7 @@ class ReplayRing:
         self._drawn: Integers = np.zeros(0, np.int64)
 
     def add(self, transitions: Transitions) -> None:
-        """Store transitions in their order, over the oldest once the ring is full."""
+        """Store transitions in order, replacing the oldest once the ring is full."""
         count, first = len(transitions), self._written
         observations = (transitions.observations, transitions.next_observations)
         discounts = self._discounts(transitions)
@@ -200,7 +200,7 @@ class ReplayRing:
     def sample(
         self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
     ) -> Batch:
-        """Draw `count` transitions with replacement, normalised by today's statistics, after so many decisions.
+        """Draw `count` transitions with replacement, normalised by the present statistics, after `decisions` decisions.
 
         Raises:
             SoulsGraphError: if the ring is empty.
@@ -230,14 +230,14 @@ class ReplayRing:
         return batch
 
     def _reflection(self, count: int, generator: np.random.Generator) -> tuple[Flags, Floats, Floats, Integers]:
-        """Choose the rows to reflect, none without a mirror."""
+        """Draw which rows to reflect; none without a mirror."""
         if self._mirror is None:
             nothing = np.zeros(0, np.float32)
             return np.zeros(0, np.bool_), nothing, nothing, np.zeros(0, np.int64)
         return generator.random(count) < 0.5, self._mirror.sign, self._mirror.shift, self._mirror.actions
 
     def learned(self, errors: Floats) -> None:
-        """Record the TD errors (n,) of the transitions drawn last."""
+        """Record the TD errors (n,) of the last drawn transitions."""
         if self._priorities is not None:
             self._priorities.update(self._drawn, errors)
 
@@ -284,7 +284,7 @@ def _write(tree: Doubles, rows: Integers, values: Doubles) -> None:
 
 @njit(cache=True)
 def _find(tree: Doubles, shares: Doubles, rows: Integers) -> None:
-    """Return for every share of the total, in [0, 1), the row whose stretch of the cumulated sum holds it."""
+    """Return, for every share of the total, in [0, 1), the row whose part of the cumulative sum contains it."""
     half = tree.shape[0] // 2
     for i in range(shares.shape[0]):
         left, node = shares[i] * tree[1], 1
@@ -310,7 +310,7 @@ class Priorities:
         self._greatest = 1.0
 
     def add(self, rows: Integers) -> None:
-        """Take new rows in."""
+        """Add rows with the greatest priority so far."""
         _write(self._tree, rows, np.full(len(rows), self._greatest))
 
     def draw(self, count: int, generator: np.random.Generator) -> Integers:
@@ -320,7 +320,7 @@ class Priorities:
         return rows
 
     def weights(self, rows: Integers, size: int, correction: float) -> Floats:
-        """Return the importance weights of drawn rows among `size`, the greatest of them 1, (n,)."""
+        """Return the importance weights of drawn rows among `size`, scaled to a maximum of 1, (n,)."""
         half = len(self._tree) // 2
         scarcity = self._tree[1] / (size * self._tree[half + rows])
         weights = scarcity**correction
@@ -328,7 +328,7 @@ class Priorities:
         return normalized
 
     def update(self, rows: Integers, errors: Floats) -> None:
-        """Return rows the priorities of their newest TD errors; of a row drawn twice, the last counts."""
+        """Set the priorities of drawn rows from their new TD errors; of a row drawn twice, the last counts."""
         values = (np.abs(errors, dtype=np.float64) + _EPSILON) ** self._exponent
         self._greatest = max(self._greatest, float(values.max()))
         _write(self._tree, rows, values)

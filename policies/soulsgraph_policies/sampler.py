@@ -24,7 +24,7 @@ Exploration = Callable[[int], float]
 class ExploringController:
     """Play skills by fused networks, exploring in the one at `position` only.
 
-    `decisions` drives the exploration; it belongs to whoever counts them.
+    `decisions` determines the exploration rate; the caller sets it.
     """
 
     def __init__(self, seed: int, exploration: Exploration, position: int, actions: int) -> None:
@@ -34,10 +34,10 @@ class ExploringController:
         self.decisions = 0
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Networks keep nothing between decisions."""
+        """Do nothing: networks have no state between decisions."""
 
     def act(self, combat: Combat, actions: Actions) -> None:
-        """Write greedy actions, and drawn ones over a share of the trained skill's."""
+        """Write greedy actions, and replace a share of the trained skill's by random ones."""
         assert self.networks is not None, "set_networks comes before sample"
         self.networks.act(combat.rows, combat.due, actions)
         due = combat.due[:, self._position].nonzero()[0]
@@ -49,10 +49,10 @@ class ExploringController:
 
 
 class Sampler:
-    """Roll out a combat's lanes without end, exploring in the trained skill, and return its transitions.
+    """Roll out a combat's lanes endlessly, exploring in the trained skill, and return its transitions.
 
-    The trained skill is the combat's horizon skill. `decisions` counts its finished decisions; it belongs to the
-    one who receives them and may be set from outside. Lanes are numbered from `first_lane` on.
+    The trained skill is the combat's horizon skill. `decisions` counts its finished decisions and may be set
+    by the receiver. Lanes are numbered from `first_lane` on.
     """
 
     def __init__(self, combat: Combat, seed: int, exploration: Exploration, first_lane: int = 0) -> None:
@@ -81,7 +81,7 @@ class Sampler:
         return self._rollout.ticks
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
-        """Play skills by these networks from the next tick on: all of them first, later any of them.
+        """Play skills by these networks from the next tick on; the first call needs all skills, later ones any.
 
         Raises:
             UnknownNameError: if a skill takes no part.
@@ -95,12 +95,12 @@ class Sampler:
             self._player.networks.replace(self._combat.position(network.skill), network)
 
     def weights(self, skill: str) -> Weights:
-        """Return a copy of the weights that a skill is played by; nothing before the first networks are set."""
+        """Return a copy of the weights that a skill is played by; empty before the first networks are set."""
         networks = self._player.networks
         return {} if networks is None else networks.weights(self._combat.position(skill))
 
     def sample(self, max_transitions: int) -> Chunk:
-        """Step until another tick could bring more than `max_transitions`.
+        """Step until another tick could yield more than `max_transitions`, and return the transitions.
 
         Raises:
             GameError: if a real-time game could not be reset, or lost its episode; call `abandon_episodes` then.
@@ -133,12 +133,12 @@ class Sampler:
         return Chunk(Transitions.join(parts), rollout.episodes(), (rollout.ticks - before) * lanes)
 
     def abandon_episodes(self) -> None:
-        """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
+        """Drop the open episodes and what `sample` had gathered when the game was lost."""
         self._rollout.forget()
         self._began, self._failure = False, None
 
     def _transitions(self) -> Transitions:
-        """Reward the decisions gathered so far, and return them as transitions."""
+        """Compute the rewards of the decisions gathered so far, and return them as transitions."""
         finished = self._rollout.collect()
         lanes, decisions = finished.lanes, finished.decisions
         return Transitions(
@@ -169,7 +169,7 @@ class Sampler:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state` of a sampler of the same make."""
+        """Continue from `get_state` of an equal sampler."""
         self._combat.set_state(state["combat"])
         self._player.random.bit_generator.state = state["random"]
         self._episodes[:] = state["episodes"]

@@ -1,4 +1,4 @@
-"""RLlib's configuration of one stage: which skill learns on top of which, how, and how it is stepped."""
+"""RLlib's configuration of one stage: the trained skill, those upstream, hyperparameters, lanes and rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
 
 
 class SkillDQNConfig(DQNConfig):
-    """Configure one stage: `stage` says what is trained, all else is RLlib's own.
+    """Configure one stage: `stage` sets what is trained, all else is RLlib's own.
 
     Made by `SkillDQN.get_default_config()`.
     """
@@ -65,8 +65,8 @@ class SkillDQNConfig(DQNConfig):
     ) -> Self:
         """Train the last of `skills`, the others frozen; `decisions_per_round` lie at most between updates.
 
-        Call `debugging(seed=...)` first: the initial weights come from the seed. Without an update path
-        the compiled one is taken wherever it can. `mirror` is the trained skill's, for mirrored transitions.
+        Call `debugging(seed=...)` first: the initial weights come from the seed. By default the compiled update
+        path is used where possible. `mirror` is the trained skill's, for mirrored transitions.
 
         Raises:
             UnknownNameError: for an unknown update path.

@@ -1,4 +1,4 @@
-"""An env runner without a game, for tests of the learner: random linear dynamics, and a strict eye on its caller."""
+"""An env runner without a game, for tests of the learner: random linear dynamics, and checks of its caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEATH, _HORIZON = 0.02, 50
 class LinearRunner(ChunkRunner):
     """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise, episodes of at most 50 decisions.
 
-    It demands what a real runner relies on: the count of decisions never falls, and frozen skills keep
+    It checks what a real runner relies on: the count of decisions never falls, and frozen skills keep
     their weights.
     """
 
@@ -49,7 +49,7 @@ class LinearRunner(ChunkRunner):
         return self._random.standard_normal((lanes, self._drift.shape[0])).astype(np.float32)
 
     def weights_changed(self, skills: Collection[str]) -> None:
-        """Make sure that nothing was changed that must not be.
+        """Check that nothing frozen was changed.
 
         Raises:
             SoulsGraphError: if the count of decisions fell, or a frozen skill changed once learning had begun.
@@ -65,7 +65,7 @@ class LinearRunner(ChunkRunner):
         self._seen = self.decisions
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Return as many whole rounds of the lanes as one sample may hold."""
+        """Return a sample of as many whole rounds of the lanes as it may hold."""
         rounds = max(self.config.decisions_per_sample // self._lanes, 1)
         steps = [self._step() for _ in range(rounds)]
         episodes = Episodes.join([episodes for _, episodes in steps])

@@ -1,6 +1,6 @@
 """A stage's exact state on disk: tensors in safetensors, all else as JSON in the same file's header.
 
-Nothing in the file can run code when it is read, and a digest over everything in it tells damage.
+Reading the file runs no code from it, and a digest over everything in it reveals damage.
 """
 
 from __future__ import annotations

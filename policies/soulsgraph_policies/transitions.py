@@ -1,4 +1,4 @@
-"""What a sampler hands to the learner: the trained skill's transitions, in columns."""
+"""The trained skill's transitions in columns, as a sampler passes them to the learner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soulsgraph_envs.episodes import Episodes
 class Transitions:
     """Finished decisions of the trained skill, (n,) or (n, size) each; observations are raw.
 
-    `next_observations` are true last observations where an episode ended. `terminated` marks deaths
+    `next_observations` are the last observations of an episode where it ended. `terminated` marks deaths
     and wins only: a horizon bootstraps. `ticks` are the control ticks of a decision. Decisions of the
     same lane and episode follow each other; lanes are numbered over all runners.
     """
@@ -40,14 +40,14 @@ class Transitions:
 
     @classmethod
     def join(cls, parts: Sequence[Transitions]) -> Transitions:
-        """Put one or more parts one after another."""
+        """Join one or more parts in their order."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     @classmethod
     def none(cls, size: int) -> Transitions:
-        """No transition at all, of a skill that observes so many values."""
+        """Return no transitions, for a skill that observes `size` values."""
         observations, whole = np.zeros((0, size), np.float32), np.zeros(0, np.int64)
         rewards, flags = np.zeros(0, np.float32), np.zeros(0, np.bool_)
         return cls(observations, observations, whole, rewards, flags, whole, whole, whole)
@@ -55,10 +55,10 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one call of an env runner's `sample` collected: transitions, and the episodes that ended meanwhile.
+    """The result of one call of an env runner's `sample`: transitions, and the episodes that ended meanwhile.
 
-    `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` tell of a real-time
-    game's troubles, `failure` why it cannot be opened. Only with one of them may there be no transition.
+    `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
+    game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
     """
 
     transitions: Transitions

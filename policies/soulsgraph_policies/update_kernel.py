@@ -88,7 +88,7 @@ def _rectify(values: Floats, bias: Floats) -> None:
 
 @njit(cache=True)
 def _forward(layers: Layers, inputs: Floats, h1: Floats, h2: Floats, values: Floats) -> None:
-    """Write both hidden layers and the output, the last without its bias."""
+    """Compute both hidden layers and the output, the last without its bias."""
     w1, b1, w2, b2, w3, _ = layers
     np.dot(inputs, w1.T, h1)
     _rectify(h1, b1)
@@ -125,7 +125,7 @@ def _output_gradients(
     sums: Doubles,
     errors: Floats,
 ) -> None:
-    """Go from the TD errors to the gradients of the output layer and of the second layer's sums."""
+    """Compute, from the TD errors, the gradients of the output layer and of the second layer's sums."""
     _, _, actions, _, _, weights = batch
     w3, b3, g2_bias, g3, g3_bias = layers[4], layers[5], gradients[3], gradients[4], gradients[5]
     h2, values, targets, delta2 = work
@@ -154,7 +154,7 @@ def _output_gradients(
 
 @njit(cache=True)
 def _mask(delta: Floats, activations: Floats, bias_gradient: Floats) -> None:
-    """Stop gradients at inactive units, in place, and sum the rest over the rows."""
+    """Set the gradients of inactive units to 0, in place, and sum the rest over the rows."""
     zero = np.float32(0.0)
     bias_gradient[:] = zero
     for row in range(delta.shape[0]):

@@ -1,4 +1,4 @@
-"""A module's weights by name: what learner, library and inference call them."""
+"""The names of a module's weights in learner, library and inference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def layer_names(weights: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def layer_names_at(index: int) -> tuple[str, str]:
-    """Return the names of the linear layer at a place, counted from 0."""
+    """Return the names of weight and bias of the linear layer at an index."""
     # A ReLU without parameters stands between two linear layers.
     return f"{NETWORK}.{2 * index}.weight", f"{NETWORK}.{2 * index}.bias"
 

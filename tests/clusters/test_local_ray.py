@@ -1,4 +1,4 @@
-"""A Ray of one's own: private, on the loopback, quick where its agents are slow, and gone with its owner."""
+"""The private Ray session: on the loopback, quick although its agents are slow, and gone with its owner."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ if any(word.endswith("dashboard/agent.py") for word in sys.orig_argv):
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A user's without any setting of Ray, and a home of its own."""
+    """A user's environment without any setting of Ray, with a home folder of its own."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return ours | {"HOME": str(tmp_path)}
 
@@ -137,7 +137,7 @@ def test_a_start_does_not_wait_for_a_slow_agent(environment: dict[str, str], tmp
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The parent of the session's folders, below a short path as sockets need."""
+    """The parent of the session's folders, at a short path, as sockets need."""
     with TemporaryDirectory(prefix="sg-", dir="/tmp") as name:
         monkeypatch.setattr(module, "FOLDER", Path(name))
         yield Path(name)

@@ -34,7 +34,7 @@ def stage():
 
 
 def kill(runner) -> None:
-    """Kill a runner and wait until it is dead: Ray's kill only asks for it."""
+    """Kill a runner and wait until it is dead: Ray's kill does not wait."""
     ray.kill(runner)
     while _answers(runner):
         pass

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def game_pcs():
-    """Two places for runners and a processor that is none."""
+    """Two places for runners, and a processor that is no place."""
     with connect("local", num_cpus=3, resources={"game_pc": 2}) as session:
         yield session
 

@@ -1,4 +1,4 @@
-"""The address maps: shipped ones against the published figures, and what a faulty one is told."""
+"""The address maps: shipped ones against the published figures, and the errors of faulty ones."""
 
 from pathlib import Path
 

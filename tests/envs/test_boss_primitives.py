@@ -1,4 +1,4 @@
-"""What a boss can do by its data alone: charge, breathe, build up a status, rage, reach beside itself."""
+"""What a boss can do by its data alone: charge, breathe, build up a status, rage, reach to its side."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class TestEnraged:
 
 class TestOffset:
     def spared(self, title: str, bearing: float, boss_heading: float) -> bool:
-        """Return whether a player touching the boss, `bearing` off its heading, goes unhurt."""
+        """Return whether a player touching the boss, `bearing` off its heading, stays unhurt."""
         away = boss_heading + bearing
         x, y = CENTRE[0] + np.sin(away) * CONTACT_M, CENTRE[1] + np.cos(away) * CONTACT_M
         sim = about(title, boss_x=x, boss_y=y, boss_heading=boss_heading)

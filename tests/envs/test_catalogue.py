@@ -1,4 +1,4 @@
-"""Shipped data is sound, and a bad file is told in one line: file, key, expected, found."""
+"""Shipped data is valid, and a bad file is refused in one line: file, key, expected, found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data file may be based on another: what differs is laid over it, and mistakes are told where they are."""
+"""A data file may be based on another: what differs is laid over it, and errors name their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that others wrote, on EldenGym's environment: nothing changed but where it comes from."""
+"""Agents written for EldenGym, on our environment with only the import changed."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_originals_clients_are_imported_from_here() -> None:
 
 
 class Refund(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper of somebody else's, which reads and writes the game as EldenGym's own do."""
+    """A third-party wrapper, which reads and writes the game as EldenGym's own do."""
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = self.env.step(action)

@@ -48,7 +48,7 @@ def test_a_score_that_the_info_lacks_is_an_error_and_not_a_reward_of_zero() -> N
 
 
 class ForeignBase(ABC):
-    """A base class of somebody else's, as EldenGym's own is to us."""
+    """A third-party base class, as EldenGym's own is."""
 
     @abstractmethod
     def calculate(self, obs: Any, info: Any, prev_info: Any = None) -> float: ...

@@ -1,4 +1,4 @@
-"""EldenGym's environment on the simulated Margit: what keys do there, and what repeats."""
+"""EldenGym's environment on the simulated Margit: the effect of keys, and repeatable fights."""
 
 from __future__ import annotations
 

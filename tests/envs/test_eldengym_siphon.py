@@ -185,7 +185,7 @@ def test_the_calls_of_a_stock_reset_restart_the_fight_and_a_step_after_death_has
 
 
 class Hurried(EldenClient):
-    """A client that waits for a third of the time, and may have to try again on a slow machine."""
+    """A client that waits a third of the time, and may have to retry on a slow machine."""
 
     def quits(self) -> bool:
         if not is_at_title(self):

@@ -1,4 +1,4 @@
-"""Invalid actions and seeds: an error that names them, and an environment that goes on as if nothing had been asked."""
+"""Invalid actions and seeds: an error that names them, and an environment that continues unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Unprintable:
 
 
 def nonsense(random: np.random.Generator) -> Iterator[Any]:
-    """Yield values that are neither an action nor a seed, without end."""
+    """Yield values that are neither an action nor a seed, endlessly."""
     fixed: list[Any] = [-1, -(2**63), -(2**64), -(10**5000), 1.5, 0.0, np.float32(1), np.nan, np.inf, -np.inf, 1j]
     fixed += ["0", "", "noop", b"1", Decimal(1), object(), Unprintable(), print, {}, {0}, {"dodge": 0}, (), [], [0]]
     fixed += [[[0], [0, 1]], np.array([0]), np.array([[0]]), np.zeros(0, int), np.array(0.0), np.array(1, object)]
@@ -162,7 +162,7 @@ class Stray:
     """A controller that plays an action which does not exist."""
 
     def begin(self, lanes: Any, seeds: Any) -> None:
-        """Take no note."""
+        """Do nothing."""
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Play far beyond the last action of the camera."""

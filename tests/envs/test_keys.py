@@ -154,7 +154,7 @@ def test_leaving_the_context_lets_everything_up() -> None:
 
 
 class FailingDevice(FakeDevice):
-    """Cannot let one key up."""
+    """A device that fails to release one key."""
 
     def release(self, key: str) -> None:
         if key == "a":

@@ -144,7 +144,7 @@ def test_a_guard_that_was_ended_is_replaced_with_all_it_knew(display: str, devic
 
 
 def ended(process: int) -> bool:
-    """Return whether a process is gone, or waits for its parent with everything closed."""
+    """Return whether a process is gone or a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
@@ -152,7 +152,7 @@ def ended(process: int) -> bool:
 
 
 def guards_of(process: int) -> list[int]:
-    """Find the guards of a process: they tell it in their arguments, and are no children of it."""
+    """Find the guards of a process: their arguments name it, and they are not its children."""
     found = []
     for folder in os.listdir("/proc"):
         try:

@@ -1,4 +1,4 @@
-"""A driver of a real-time game, played against the stand-in's world on a clock of its own."""
+"""A driver of a real-time game, against the stand-in's world on a clock of its own."""
 
 from __future__ import annotations
 

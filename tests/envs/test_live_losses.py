@@ -1,4 +1,4 @@
-"""How a driver of a real-time game loses episodes, and gets its game back: on a clock of the test's."""
+"""How a driver of a real-time game loses episodes and recovers its game, on a clock that the test controls."""
 
 from __future__ import annotations
 

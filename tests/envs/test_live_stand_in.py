@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
 
 def patiently(begin: Callable[[], object]) -> None:
-    """Begin an episode, again where a busy machine slowed the game's clock meanwhile."""
+    """Begin an episode; retry if a busy machine slowed the game's clock."""
     given_up_s = monotonic() + PATIENCE_S
     while True:
         try:
@@ -103,7 +103,7 @@ def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
 
 
 def fight(game: Game, seed: int, ticks: int) -> set[str]:
-    """Walk up to the boss and strike, rolling at random, for one episode; tell who was hurt."""
+    """Walk up to the boss and strike, rolling at random, for one episode; return who was hurt."""
     skills = [make_skill(name) for name in SKILL_NAMES]
     scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Always(STRIKE)}
     combat = Combat(game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))

@@ -1,4 +1,4 @@
-"""A game's fields in memory laid out by hand after the published chains, not by the map under test."""
+"""A game's fields in memory laid out by hand from the published chains, not by the map under test."""
 
 import math
 import struct
@@ -34,7 +34,7 @@ WORLD, PLAYER, BOSS, OTHER = 0x200000000, 0x210000000, 0x220000000, 0x230000000
 
 
 class Heap:
-    """Objects by address; what is put there grows a block of the object's size."""
+    """Objects by address; putting a value grows a block of the object's size."""
 
     def __init__(self):
         self.objects = {}
@@ -55,7 +55,7 @@ class Heap:
 
 
 def character(heap, at, name, hp, place):
-    """Lay out a character: its modules and in them what the tables of the modules say."""
+    """Lay out a character: its modules and their values, by the modules' tables."""
     heap.new(at, 0x3000)
     table, clock, data, look, body = (heap.new(at + 0x10000 * n, 0x1000) for n in range(1, 6))
     heap.point(at + 0x1F90, table)
@@ -75,7 +75,7 @@ def character(heap, at, name, hp, place):
 
 
 def lay_out_code(module):
-    """Put each pattern's instruction where it leads to its global."""
+    """Write each pattern's instruction, leading to its global."""
     for number, (text, rva) in enumerate(CODE.values()):
         at, code = 0x1000 * (number + 1), bytearray(bytes.fromhex(text))
         struct.pack_into("<i", code, 3, rva - (at + 7))

@@ -42,7 +42,7 @@ def stand_in(display: str) -> Iterator[subprocess.Popen]:
 
 
 def read_until(link, wanted):
-    """Read until a reading has what is wanted; return it."""
+    """Read until a reading meets the condition; return it."""
     return until(lambda: values if wanted(values := link.read()) else None, "a reading of the kind")
 
 

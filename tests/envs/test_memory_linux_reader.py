@@ -1,4 +1,4 @@
-"""The Linux reader against live processes: memory, modules, names, and how it tells what went wrong."""
+"""The Linux reader against live processes: memory, modules, names, and its errors."""
 
 import os
 import subprocess
@@ -169,7 +169,7 @@ except NoPermissionError as error:
         "from soulsgraph_envs.memory.reader import NoPermissionError\n"
     )
     ran = subprocess.run([sys.executable, "-c", imports + script], capture_output=True, text=True)
-    assert "process 1: expected leave to read its memory" in ran.stdout
+    assert "process 1: expected permission to read its memory" in ran.stdout
     assert "ptrace_scope" in ran.stdout
 
 

@@ -1,4 +1,4 @@
-"""Headers of Windows executables: size, sections and version, as the stand-in writes them, and what is none."""
+"""Headers of Windows executables: size, sections and version, as the stand-in writes them, and invalid ones."""
 
 import struct
 

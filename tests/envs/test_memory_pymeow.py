@@ -1,4 +1,4 @@
-"""The pyMeow reader over a pyMeow as badly behaved as the real one."""
+"""The pyMeow reader over a pyMeow with the pitfalls of the real one."""
 
 import ctypes
 import pickle

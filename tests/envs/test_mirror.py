@@ -1,4 +1,4 @@
-"""The fight in a mirror: the reflection is its own inverse, and the simulator knows no side."""
+"""The mirrored fight: the reflection is its own inverse, and the simulator is symmetric."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ _REFLECTED = ("player_x", "boss_x", "player_heading", "boss_heading", "camera_ya
 
 
 def _reflect(sim: Simulator) -> None:
-    """Let the second half of the lanes be the first half in a mirror."""
+    """Set the second half of the lanes to the mirrored first half."""
     state, half = sim.get_state(), sim.lanes // 2
     state["streams"][half:] = state["streams"][:half]
     for name, values in state["fights"].items():

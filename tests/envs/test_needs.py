@@ -1,4 +1,4 @@
-"""What a skill says it needs of a game is all that its observations and rewards depend on."""
+"""The values that a skill declares to need are all that its observations and rewards depend on."""
 
 import numpy as np
 import pytest

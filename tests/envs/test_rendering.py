@@ -1,4 +1,4 @@
-"""Pictures of the skill environments: in arrays, in a window, and what their colours mean."""
+"""Pictures of the skill environments: in arrays, in a window, and the meaning of their colours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZE = (360, 640, 3)
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let windows open without a display."""
+    """Allow windows without a display."""
     import pygame
 
     pygame.display.quit()

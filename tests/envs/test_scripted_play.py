@@ -1,4 +1,4 @@
-"""What the fight demands, measured without learning: wide bands around the calibrated behaviour.
+"""What the fight demands, measured without learning: wide ranges around the calibrated behaviour.
 
 400 fights a row from fixed seeds, so a row is exactly reproducible and fails only when the fight
 changes. Were the seeds redrawn, every band lies at least four standard errors of its row away
@@ -95,7 +95,7 @@ def test_phase_2_is_winnable() -> None:
 
 
 def moved_away(folder: Path) -> Scenario:
-    """Write Phase 1 with a boss that keeps a metre more and backs off twice as fast."""
+    """Write Phase 1 with a boss that keeps a metre more distance and backs off twice as fast."""
     data = resources.files("soulsgraph_envs") / "data"
     boss = (data / "bosses" / "iudex-phase1.toml").read_text()
     for key, value in {"back_off_within_m": 4.5, "approach_beyond_m": 5.2, "back_off_m_s": 3.5}.items():

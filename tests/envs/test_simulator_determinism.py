@@ -1,4 +1,4 @@
-"""Same seed and same controls give the same bits, whatever runs beside a lane."""
+"""Same seed and same controls give the same bits, whatever the other lanes do."""
 
 from __future__ import annotations
 

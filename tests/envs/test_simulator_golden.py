@@ -1,7 +1,7 @@
-"""The fights that skills are trained in stay what they were.
+"""The fights that skills are trained in do not change.
 
 `golden_fights.npz` holds moments of their courses from before the player's further actions. Values are compared
-with a tolerance: another processor's sine differs in its last bits. Run this file as a program to write it anew,
+with a tolerance: another processor's sine differs in its last bits. Run this file as a program to write it again,
 after a change that is meant to change the fights.
 """
 

@@ -1,4 +1,4 @@
-"""What another program may set in a fight between ticks, and what it may ask and see."""
+"""What another program may set in a fight between ticks, and what it may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Siphon's attribute files: what they say, and that they say the same as the address maps."""
+"""Siphon's attribute files: their content, and that it agrees with the address maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHIPPED = shipped_names("attribute file")
 
 
 def chains(file: AttributeFile, layouts: dict[str, Layout]) -> dict[str, set[tuple[object, ...]]]:
-    """Return where each field lies, whichever attributes it is a part of."""
+    """Return the address of each field in every attribute it is a part of."""
     found: dict[str, set[tuple[object, ...]]] = {}
     for name, layout in layouts.items():
         attribute = file.attributes[name]

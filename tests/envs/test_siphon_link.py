@@ -1,4 +1,4 @@
-"""The Siphon link to a stand-in behind a server, through whatever goes wrong between them."""
+"""The Siphon link to a stand-in behind a server, and the failures between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def device(screen: str) -> Iterator[XTestDevice]:
 
 
 class AnotherServer(service.SiphonServiceServicer):
-    """A Siphon server as others have it: it says what it likes of itself."""
+    """A third-party Siphon server, which reports any status."""
 
     def GetServerStatus(self, request: object, context: object) -> object:  # noqa: N802 - the protocol's name
         return ANSWERS["GetServerStatus"](success=True, message="Server is running")
@@ -66,7 +66,7 @@ def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def own_address() -> str:
-    """Return the address by which others reach this machine; the loopback's where it has none."""
+    """Return the address by which others reach this machine; the loopback address if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             # Nothing is sent: the kernel chooses the address it would send from.
@@ -189,7 +189,7 @@ def test_nobody_there_is_told(served: Served) -> None:
 def test_another_address_demands_the_token(
     served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(GameError, match=r"expected --token-file for 0\.0\.0\.0:0"):
+    with pytest.raises(GameError, match=r"expected `token_file` for 0\.0\.0\.0:0"):
         SiphonServer(Serving("0.0.0.0:0"), served.game.pid)
     token = tmp_path / "token"
     serving = Serving("0.0.0.0:0", token_file=token, display=served.serving.display)

@@ -1,4 +1,4 @@
-"""The parts of a Siphon server and link, each for itself: addresses, keys, clients, tokens, items."""
+"""The parts of a Siphon server and link, each by itself: addresses, keys, clients, tokens, items."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_faulty_attribute_is_refused_with_its_name() -> None:
 
 
 class Clients:
-    """Clients that are connected, as a test says."""
+    """Clients that are connected as a test sets them."""
 
     def __init__(self) -> None:
         self.names = {"one", "two"}
@@ -308,7 +308,7 @@ def test_an_item_that_is_nowhere_reads_as_not_a_number() -> None:
 
 
 class Camera:
-    """A window whose pictures have the size that a test says."""
+    """A window whose pictures have the size that a test sets."""
 
     width = 6
 

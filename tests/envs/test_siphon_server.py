@@ -1,4 +1,4 @@
-"""The Siphon server with a stand-in behind it, asked by Siphon's own client."""
+"""The Siphon server with a stand-in behind it, called by Siphon's own client."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_fails_is_said_in_the_answer(client: SiphonClient) -> None:
 def test_programs_are_run_only_where_that_was_allowed(client: SiphonClient) -> None:
     result = client.execute_command("true")
     assert not result["success"]
-    assert "--allow-commands" in result["message"]
+    assert "`allow_commands`" in result["message"]
 
 
 def test_programs_run_where_that_was_allowed(served: Served) -> None:
@@ -197,7 +197,7 @@ def test_keys_come_up_when_a_client_is_killed(served: Served, device: XTestDevic
 
 
 def test_an_address_in_use_is_told(served: Served) -> None:
-    with pytest.raises(GameError, match="give another --address"):
+    with pytest.raises(GameError, match="give another `address`"):
         SiphonServer(Serving(served.server.address, display=served.serving.display), served.game.pid)
 
 

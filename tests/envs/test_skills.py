@@ -178,7 +178,7 @@ def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, messa
 
 
 def _toml(value: object) -> str:
-    """Write a value as TOML; Python's own notation is TOML's for what is not listed."""
+    """Write a value as TOML; Python's own notation is valid TOML for types not listed."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -33,7 +33,7 @@ def scripted(*states, **options):
 
 
 def play(env, seed, steps):
-    """Play random valid actions; return what was seen and rewarded."""
+    """Play random valid actions; return the observations and rewards."""
     rng = np.random.default_rng(seed)
     course = [env.reset(seed=seed)]
     for _ in range(steps):

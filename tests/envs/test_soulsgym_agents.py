@@ -1,4 +1,4 @@
-"""Agents written for SoulsGym, as others write them: stable-baselines3, CleanRL's loop, Gymnasium's vectors."""
+"""Agents written for SoulsGym: stable-baselines3, CleanRL's loop, Gymnasium's vector environments."""
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ def make():
 
 
 class Unwrapped(gymnasium.Wrapper):
-    """stable-baselines3's checker takes whatever has `compute_reward`, as SoulsEnv has, for a goal environment."""
+    """Hides `compute_reward`, by which stable-baselines3's checker would mistake SoulsEnv for a goal environment."""
 
     @property
     def unwrapped(self):

@@ -13,7 +13,7 @@ SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 
 
 def running(refills, time=None, made=FakeLink, **options):
-    """Return a game on a clock of the test's and a world over it."""
+    """Return a game on a clock that the test controls, and a world over it."""
     time = time or FakeTime()
     link = made(time, scenario=SCENARIO, **options)
     return link, LiveWorld(link, GameSettings(), refills, clock=time.clock)

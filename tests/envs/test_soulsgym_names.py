@@ -1,4 +1,4 @@
-"""Code for SoulsGym and SoulsAI imports and uses what it always did; written here from their public interface."""
+"""Code for SoulsGym and SoulsAI works unchanged; written here from their public interface."""
 
 import copy
 import json
@@ -46,7 +46,7 @@ ARENA_LOW, ARENA_SIZE = np.array([110.0, 540.0, -73.0]), np.array([80.0, 100.0, 
 
 
 def imported(name="soulsgym"):
-    """Name what is imported as `soulsgym` and below it."""
+    """Return the imported modules named `soulsgym` or below it."""
     return [found for found in sys.modules if found.partition(".")[0] == name]
 
 
@@ -172,7 +172,7 @@ def test_the_state_is_read_as_a_property_and_as_a_method_and_is_a_copy():
 
 
 def columns(animations, alike):
-    """Return each animation's number a column, those that mean the same one together."""
+    """Return a column for each animation's number, the same one for numbers of equal meaning."""
     kinds = {}
     for number in (animation["ID"] for animation in animations.values()):
         kind = next((index for index, group in enumerate(alike) if number in group), -1 - number)
@@ -277,7 +277,7 @@ def test_a_demonstration_says_which_phase_it_is_in_and_who_won(theirs):
 
 
 class Replay:
-    """Samples over several steps, with the actions that could be taken after them, as SoulsAI keeps them."""
+    """Samples over several steps, with the actions possible after them, as SoulsAI stores them."""
 
     def __init__(self):
         self.samples = []

@@ -1,4 +1,4 @@
-"""The stand-in's memory, looked at from outside as a reader of a real game does."""
+"""The stand-in's memory, read from outside as by a reader of a real game."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GAME = "dark-souls-3-1.15.2"
 
 
 def some_values() -> dict[str, float | str]:
-    """Return every field a value of its own that any type holds."""
+    """Return a distinct value for every field, one that fits any type."""
     values: dict[str, float | str] = {name: float(number + 2) for number, name in enumerate(FIELDS)}
     values |= {name: 1.0 for name, field in FIELDS.items() if "flag" in field.unit}
     values |= {name: f"name {len(name)}" for name, field in FIELDS.items() if field.kind == "text"}

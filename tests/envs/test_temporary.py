@@ -1,4 +1,4 @@
-"""Temporary folders: private, gone at the end, and removed by the next process where theirs was killed."""
+"""Temporary folders: private, removed at the end, or by the next process if theirs was killed."""
 
 from __future__ import annotations
 

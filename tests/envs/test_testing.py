@@ -31,7 +31,7 @@ def test_contract_holds_for_a_single_lane() -> None:
 
 
 class Spoilt(Simulator):
-    """A simulator whose raw values pass through a fault."""
+    """A simulator whose raw values are altered by a fault."""
 
     fault: Callable[[RawValues], object]
 
@@ -134,7 +134,7 @@ def test_sampled_controls_are_valid_and_various() -> None:
 
 @dataclass
 class Indifferent:
-    """An agent that ignores what it is paid."""
+    """An agent that ignores its rewards."""
 
     choose: Callable[[], int]
 

@@ -54,7 +54,7 @@ pytestmark = [
 
 
 class WineGame(NamedTuple):
-    """A running program, what its memory holds, and what it has said."""
+    """A running program, the content of its memory, and its output."""
 
     settings: GameSettings
     values: Reading
@@ -82,7 +82,7 @@ def instruction(name: str, base: Base, place: int) -> str:
 
 
 def assemble(game: AttachedGame, folder: Path) -> str:
-    """Write the memory of a game as assembler: instructions, room for globals, and what lies in both and beyond."""
+    """Write the memory of a game as assembler: instructions, room for globals, and the blocks behind them."""
     reader, bases = game.reader, game.memory.bases
     places = {name: resolved.address - game.module.base for name, resolved in bases.items()}
     patterned = {name: base for name, base in MAP.bases.items() if base.pattern}
@@ -104,7 +104,7 @@ def assemble(game: AttachedGame, folder: Path) -> str:
 
 
 def build(folder: Path) -> Reading:
-    """Build the program in a folder, and return what its memory holds."""
+    """Build the program in a folder, and return the content of its memory."""
     surroundings = surroundings_of(MAP.name)
     world = World(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=False)
     values = Readings(world)() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
@@ -127,7 +127,7 @@ def build(folder: Path) -> Reading:
 
 @contextmanager
 def wine(folder: Path, display: str) -> Iterator[dict[str, str]]:
-    """Make a Windows of its own in a folder, and return the environment that leads to it."""
+    """Make a Wine prefix in a folder, and return the environment that selects it."""
     prefix = folder / "prefix"
     environment = os.environ | {
         "HOME": str(folder),

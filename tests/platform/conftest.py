@@ -1,4 +1,4 @@
-"""The command line, expected to refuse."""
+"""Fixtures of the command line."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from soulsgraph.cli.main import main
 
 @pytest.fixture
 def refuse(monkeypatch, capsys):
-    """Run a command that is to end with one line and exit code 2, and return the line."""
+    """Run a command that must end with one line and exit code 2, and return the line."""
 
     def refused(*arguments: object) -> str:
         monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])

@@ -107,14 +107,14 @@ def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
     assert named_skills(run, "auto") is None
     with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
         adaptation_stages(run, SECOND, ("doge",))
-    with pytest.raises(SoulsGraphError, match="--skills: expected"):
+    with pytest.raises(SoulsGraphError, match="`skills`: expected"):
         adaptation_stages(run, SECOND, ())
 
 
 def test_a_circle_is_refused_with_a_remedy_that_works(run):
     adapt(run, SECOND)
     adapt(run, THIRD)
-    with pytest.raises(SoulsGraphError, match=f"name '{HOME}' as the one to continue .adapt --after"):
+    with pytest.raises(SoulsGraphError, match=f"name '{HOME}' as the one to continue with `after`"):
         continued_domain(run, SECOND, THIRD)
     assert continued_domain(run, SECOND, HOME) == HOME
     with pytest.raises(SoulsGraphError, match="another scenario than the run's own"):
@@ -198,7 +198,7 @@ def test_a_stage_of_another_origin_is_not_taken_for_finished(run):
 
 def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
     run = RunFolder.create(tmp_path / "empty", Plan(scale=0.01))
-    with pytest.raises(LibraryError, match=f"train it first: soulsgraph train camera --run {run.path}"):
+    with pytest.raises(LibraryError, match=f"train it first: `train_stage.run='{run.path}', skill='camera'"):
         adaptation_stages(run, SECOND, ("dodge",))
 
 

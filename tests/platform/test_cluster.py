@@ -21,7 +21,7 @@ CAMERA_BUDGET = 140_000
 
 @dataclass(frozen=True)
 class Story:
-    """What became of the camera's stage: a game PC lost and back, the job stopped, and submitted again."""
+    """The course of the camera's stage: a game PC lost and back, the job stopped, and submitted again."""
 
     run: RunFolder
     runners_at_first: list[int]

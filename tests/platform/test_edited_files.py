@@ -1,4 +1,4 @@
-"""Files that a user edits: what no field holds is refused in one line with file and key."""
+"""Files that a user edits: invalid values are refused in one line with file and key."""
 
 from pathlib import Path
 

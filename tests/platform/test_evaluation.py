@@ -1,4 +1,4 @@
-"""An evaluation says what it evaluated, on the screen and in files."""
+"""An evaluation reports what it evaluated, on the screen and in files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Options that were given are told apart from options left out, and a run keeps its own plan."""
+"""Given options are distinguished from omitted ones, and a run keeps its own plan."""
 
 import re
 from pathlib import Path

@@ -182,7 +182,7 @@ _KEYS = st.sampled_from([*_OPTIONS, *Plan().to_dict(), "new"])
 
 
 def _outcome(read):
-    """Return what was read, or the message of the error of the project's family; any other error is raised."""
+    """Return what was read, or the message of a `SoulsGraphError`; other errors are raised."""
     try:
         return read(), None
     except SoulsGraphError as error:

@@ -1,6 +1,7 @@
-"""What errors advise can be followed: commands and options exist, and a refused read is no refused write."""
+"""The remedies of errors can be followed: commands and options exist, and a refused read is no refused write."""
 
 import ast
+import dataclasses
 import errno
 import os
 import re
@@ -9,36 +10,42 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli import commands
+from soulsgraph.cli import commands, remedies
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.main import main
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluation import allowed_rows
-from soulsgraph.files import read_json, read_parquet
+from soulsgraph.files import api_call, read_json, read_parquet
 from soulsgraph.plan import Plan
 from soulsgraph.reports.reproduction_records import DESCRIPTION, load_reproductions
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.doctor.check import Check
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_policies.atomic import ReadError
 from soulsgraph_policies.graph import PAPER_GRAPH
 from soulsgraph_policies.library import SkillLibrary
 from soulsgraph_policies.training_state import read_training_state
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("platform", "policies", "clusters")
-#: Options of other programs that our texts name.
-_FOREIGN = {"--block", "--head", "--logdir", "--resources"}
+_PACKAGES = ("platform", "policies", "clusters", "envs")
+#: Options of other programs that our command line names.
+_FOREIGN = {"--logdir"}
 _NOBODY = 65534
 
 
-def _texts():
-    """Every text in the packages' code that is more than a word, and every command that is put together of words."""
-    for file in sorted(file for package in _PACKAGES for file in (_ROOT / package).rglob("*.py")):
+def _files():
+    return sorted(file for package in _PACKAGES for file in (_ROOT / package).rglob("*.py"))
+
+
+def _named():
+    """Every option and command that the command line names, a command that is put together of words included."""
+    for file in (file for file in _files() if file.parent.name == "cli"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             text = ""
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = node.value
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command_line":
                 text = " ".join(["soulsgraph", *(word.value for word in node.args if isinstance(word, ast.Constant))])
@@ -52,30 +59,105 @@ def _help(monkeypatch, capsys, *words) -> str:
     return capsys.readouterr().out
 
 
-def test_every_command_and_option_that_a_text_names_exists(monkeypatch, capsys):
+def test_every_command_and_option_that_the_command_line_names_exists(monkeypatch, capsys):
     known = set(commands.app._subcommands)
-    named = [(place, word) for place, text in _texts() for word in re.findall(r"soulsgraph ([a-z][a-z-]*) --", text)]
+    named = [(place, word) for place, text in _named() for word in re.findall(r"^soulsgraph ([a-z][a-z-]*)", text)]
+    assert len(named) > 5
     assert not [(place, word) for place, word in named if word not in known]
     options = {option for name in known for option in re.findall(r"--[a-z][a-z-]+", _help(monkeypatch, capsys, name))}
-    used = [(place, option) for place, text in _texts() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)]
+    used = [(place, option) for place, text in _named() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)]
     assert len(used) > 30
     assert not [(place, option) for place, option in used if option not in options | _FOREIGN]
 
 
 def test_a_baseline_without_its_skill_is_trained_by_its_own_command(tmp_path):
-    baseline = RunFolder.create(tmp_path / "base line", Plan(graph="end-to-end"))
-    with pytest.raises(SoulsGraphError, match=f"first: soulsgraph baseline --resume --run '{baseline.path}'"):
+    baseline = RunFolder.create(tmp_path / "base `line", Plan(graph="end-to-end"))
+    with pytest.raises(SoulsGraphError) as caught:
         allowed_rows(baseline)
+    found = in_commands(str(caught.value), "table").rpartition("first: ")[2]
+    assert found == f"soulsgraph baseline --resume --run '{baseline.path}'."
+
+
+def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
+    source = "".join(file.read_text(encoding="utf-8") for file in _files() if file.parent.name != "cli")
+    options = {*remedies._OPTIONS, *(name for names in remedies._OF_COMMAND.values() for name in names)}
+    opening = {"RunFolder.open", "ReproductionFolder.open"}
+    fields = {field.name for field in dataclasses.fields(StandInOptions)}
+    assert not [name for name in options - opening - fields if f"`{name}`" not in source]
+    assert not [name for name in opening if f'"{name}"' not in source]
+    calls = {word for word in re.findall(r"""api_call\(["']([A-Za-z_.]+)["']""", source)}
+    assert calls == {*remedies._COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("message", "command", "told"),
+    [
+        (
+            "go on with `RunFolder.open` or name another with `path`",
+            "train",
+            "go on with --resume or name another with --run",
+        ),
+        ("name another folder with `path`", "reproduce", "name another folder with --out"),
+        ("continue with `after`", "adapt", "continue with --after"),
+        ("continue with `after`", "recovery", "continue with --home"),
+        ("a smaller budget (`scale`, `budget`)", "curriculum", "a smaller budget (--scale, --budget)"),
+        (
+            "choose other `seeds`, without `overrides`",
+            "reproduce",
+            "choose other --seeds or --first-seed, without --set",
+        ),
+        ("begin another without `env_runners`", "train", "begin another without --env-runners"),
+        ("expected `token_file` for 0.0.0.0", "serve-siphon", "expected --token-file for 0.0.0.0"),
+        ("correct `host`, or `certificate` if it encrypts", "train", "correct `host`, or `certificate` if it encrypts"),
+        (
+            "start it with `ray start --head` or correct `address`",
+            "train",
+            "start it with `ray start --head` or correct --address",
+        ),
+        ("`train_stage`", "train", "`train_stage`"),
+        (api_call("train_stage", run=Path("a run"), skill="dodge"), "table", "soulsgraph train dodge --run 'a run'"),
+        (
+            api_call("RunFolder.create", path="r"),
+            "train",
+            "soulsgraph curriculum --run r or soulsgraph baseline --run r",
+        ),
+        (api_call("ReproductionFolder.create", path="r"), "report", "soulsgraph reproduce --out r"),
+        (api_call("do_units", folder="r"), "report", "soulsgraph reproduce --resume --out r"),
+        (api_call("adaptation_stages", run="r"), "retention", "soulsgraph adapt r --scenario NAME"),
+        (api_call("check_library", run="r"), "transfer", "soulsgraph skills r"),
+        (api_call("save_transfer", run="r", scenario="vordt"), "adapt", "soulsgraph transfer r --scenario vordt"),
+        (
+            api_call("recover", run="r", scenario="vordt", budget=800),
+            "retention",
+            "soulsgraph recovery r --scenario vordt --budget 800",
+        ),
+    ],
+)
+def test_a_remedy_of_the_library_is_told_in_commands_and_options(message, command, told):
+    assert in_commands(message, command) == told
+
+
+def test_the_command_line_words_the_remedies_of_errors(refuse, tmp_path):
+    run = RunFolder.create(tmp_path / "run", Plan())
+    assert f"begin one with: soulsgraph curriculum --run {tmp_path / 'no'} or soulsgraph" in refuse(
+        "table", tmp_path / "no"
+    )
+    assert "go on with --resume or name another folder with --run." in refuse("curriculum", "--run", run.path)
+    assert "name another folder with --out." in refuse("reproduce", "--out", run.path)
+    assert "error: --scenario: expected another" in refuse("adapt", run.path, "--scenario", "iudex-phase1")
+    assert "error: --speed: expected a number" in refuse("standin", "--speed", "9")
+    assert "expected --token-file for 0.0.0.0:0" in refuse("serve-siphon", "--address", "0.0.0.0:0")
+    assert "other --seeds or --first-seed" in refuse("reproduce", "--first-seed", "499", "--out", tmp_path / "new")
 
 
 def test_records_are_written_where_they_can_be(tmp_path):
     def remedy(folder: Path) -> str:
         with pytest.raises(SoulsGraphError) as caught:
             load_reproductions([folder])
-        return str(caught.value).rpartition("; ")[2]
+        return in_commands(str(caught.value), "report").rpartition("; ")[2]
 
     assert remedy(tmp_path / "new") == f"write one with: soulsgraph reproduce --out {tmp_path / 'new'}."
-    assert remedy(tmp_path) == "name a folder that reproduce wrote."
+    assert remedy(tmp_path) == "name the folder of a reproduction."
     (tmp_path / DESCRIPTION).write_text("{}")
     assert remedy(tmp_path) == f"write them again with: soulsgraph reproduce --resume --out {tmp_path}."
     records = tmp_path / "records" / "rows.parquet"
@@ -86,7 +168,7 @@ def test_records_are_written_where_they_can_be(tmp_path):
 
 @pytest.fixture
 def forbidden(tmp_path):
-    """A folder that this process may not look into."""
+    """A folder that this process may not read."""
     user = os.geteuid()
     (tmp_path / "run").mkdir()
     tmp_path.chmod(0)

@@ -143,7 +143,7 @@ def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
     assert again.protocol == SMALL
-    with pytest.raises(SoulsGraphError, match="--resume"):
+    with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
 
 

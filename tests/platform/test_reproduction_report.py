@@ -182,7 +182,7 @@ def test_another_learner_and_changed_options_do_not_read_as_a_preset(tmp_path):
 def test_a_folder_without_records_is_told(tmp_path):
     with pytest.raises(SoulsGraphError, match="expected the folder of a reproduction, found no records in it"):
         write_report([tmp_path], tmp_path)
-    with pytest.raises(SoulsGraphError, match="found no such folder; write one with: soulsgraph reproduce --out"):
+    with pytest.raises(SoulsGraphError, match=r"found no such folder; write one with: `ReproductionFolder.create"):
         write_report([tmp_path / "gone"], tmp_path)
 
 

@@ -59,7 +59,7 @@ def test_a_domain_never_won_neither_forgets_nor_gains():
 
 def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
-    with pytest.raises(SoulsGraphError, match="adapt it first: soulsgraph adapt"):
+    with pytest.raises(SoulsGraphError, match="adapt it first: `adaptation_stages"):
         measure_retention(run, 5, display="silent")
     for scenario in ("iudex-phase2", "vordt"):
         pretend_training(run, adaptation_stages(run, scenario, ("dodge", "heal_attack")))
@@ -72,7 +72,7 @@ def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
     assert [kept.domain for kept in retention.kept] == ["iudex-phase1", "iudex-phase2"]
     assert [(kept.now == kept.before).all() for kept in retention.kept] == [True, True], "the old versions play as ever"
     assert [found.domain for found in retention.training] == ["iudex-phase2", "vordt"]
-    assert "soulsgraph recovery" in written["training_forward_transfer"]["vordt"]["missing"]
+    assert "`recover(" in written["training_forward_transfer"]["vordt"]["missing"]
     rates, measures = win_rates_over_seeds({0: retention}), measures_over_seeds({0: retention})
     assert len(rates.rows()) == 12
     named = {row["measure"]: row for row in measures.rows()}

@@ -26,7 +26,7 @@ def test_a_run_opens_with_its_plan(run):
 
 
 def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
-    with pytest.raises(RunFolderError, match=r"found a run; go on with --resume or name another"):
+    with pytest.raises(RunFolderError, match=r"found a run; go on with `RunFolder\.open` or name another"):
         RunFolder.create(run.path, Plan())
     assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "other").mkdir()
@@ -46,7 +46,7 @@ def test_a_run_below_a_file_cannot_be_written(tmp_path):
 
 def test_a_folder_that_is_no_run_is_told(tmp_path):
     missing = tmp_path / "my runs"
-    with pytest.raises(RunFolderError, match=f"found no such folder; .*: soulsgraph curriculum --run '{missing}'"):
+    with pytest.raises(RunFolderError, match=f"found no such folder; .*: `RunFolder.create.path='{missing}'"):
         RunFolder.open(missing)
     with pytest.raises(RunFolderError, match=r"no plan\.json in it; name the folder of a run"):
         RunFolder.open(tmp_path)
@@ -94,7 +94,7 @@ def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
     planned = RunFolder.planned(tmp_path / "run", Plan(scale=0.01))
     assert not planned.path.exists()
     RunFolder.create(tmp_path / "run", Plan(scale=0.02))
-    with pytest.raises(RunFolderError, match=r"found a run; go on with --resume"):
+    with pytest.raises(RunFolderError, match=r"found a run; go on with `RunFolder\.open`"):
         planned.begin()
     assert RunFolder.open(tmp_path / "run").plan.scale == 0.02
 

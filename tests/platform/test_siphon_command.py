@@ -66,9 +66,9 @@ def fight(games: Path) -> None:
 @pytest.mark.parametrize(
     ("serving", "options", "expected"),
     [
-        (Serving("0.0.0.0:0"), {}, "expected --token-file for 0.0.0.0:0"),
+        (Serving("0.0.0.0:0"), {}, "expected `token_file` for 0.0.0.0:0"),
         (Serving("0.0.0.0"), {}, "expected an address as HOST:PORT"),
-        (Serving(key=Path("key.pem")), {}, "expected --certificate and --key together"),
+        (Serving(key=Path("key.pem")), {}, "expected `certificate` and `key` together"),
         (Serving(), {"pid": 1, "process": "game.exe"}, "expected --pid or --process, found both"),
         (Serving(), {"map": "dark-souls-9"}, "dark-souls-9"),
         (Serving(display=":4242"), {}, "expected an X display"),

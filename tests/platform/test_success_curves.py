@@ -1,4 +1,4 @@
-"""The whole agent's success while it trains, and what came before brought to it."""
+"""The whole agent's success while it trains, and the transfer from earlier training."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
 def test_without_an_arm_from_scratch_the_command_that_makes_it_is_named(run):
     found = training_transfer(run, SECOND, SEED)
     assert found.forward_transfer is None
-    assert found.line().endswith(f"train it with: soulsgraph recovery {run.path} --scenario {SECOND} --budget 800")
+    assert found.line().endswith(f"`recover(run='{run.path}', scenario='{SECOND}', budget=800)`")
     assert found.to_dict()["missing"] == found.remedy
 
 

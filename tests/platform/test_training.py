@@ -1,4 +1,4 @@
-"""One stage: what its card tells, and that a frozen skill which changed is found out."""
+"""One stage: its card, and that a changed frozen skill is detected."""
 
 import shutil
 from collections.abc import Iterator

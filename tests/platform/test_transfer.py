@@ -193,9 +193,9 @@ def test_numbers_out_of_range_are_refused_before_anything_is_played():
 
 
 def test_a_home_without_versions_of_its_own_is_refused(run):
-    with pytest.raises(SoulsGraphError, match="--home: expected a scenario that skills of"):
+    with pytest.raises(SoulsGraphError, match="`home`: expected a scenario that skills of"):
         measure(run, Question("vordt", HOME, 2, SEED))
-    with pytest.raises(SoulsGraphError, match="--controls: expected versions trained on iudex-phase1"):
+    with pytest.raises(SoulsGraphError, match="`run_controls`: expected versions trained on iudex-phase1"):
         run_controls(run, Question("vordt", HOME, 2, SEED), CONTROLS, "silent")
 
 

@@ -1,4 +1,4 @@
-"""What a skill's own actions still do: contrasts of drawn actions, at equal contexts, told from upstream's doing."""
+"""The effect of a skill's own actions: contrasts of drawn actions, at equal contexts, apart from upstream effects."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ CONTEXT = [Column.DISTANCE, Column.LOCKED]
 
 
 def tried(effect=1.0, level=0.0, locked=0.5, by_lock=0.0, seed=0) -> Experiments:
-    """Draw decisions whose outcome is a level, the effect of the action (more of it under a lock), and noise."""
+    """Draw decisions whose outcome is a level, the effect of the action (larger under a lock), and noise."""
     random = np.random.default_rng(seed)
     count = EPISODES * DECISIONS
     rows = np.zeros((count, STATE_SIZE), np.float32)
@@ -104,7 +104,7 @@ def test_outcomes_are_the_rewards_within_the_window_and_the_episode():
 
 
 def lock_agent(scenario, stand_in="idle") -> Agent:
-    """A lock that is taken where the boss is in view, by hand; the fight begins far off, facing the boss."""
+    """An agent whose hand-made network locks on when the boss is in view; the fight begins far off, facing the boss."""
     camera, lock_on = make_skill("camera"), replace(make_skill("lock_on"), horizon=20)
     # Q(toggle) = 1 - angle - 2 locked, Q(idle) = 0, of the raw (angle, locked).
     layer = np.array([[-1.0, -2.0], [0.0, 0.0]], np.float32), np.array([1.0, 0.0], np.float32)

@@ -1,4 +1,4 @@
-"""What animations announce, home and shifted, and the rule that recommends by a skill's own decision problem."""
+"""What animations predict, home and shifted, and the rule that recommends by a skill's own decision problem."""
 
 import numpy as np
 import pytest

@@ -88,7 +88,7 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
     units = {name: partial(task.remote, noticeboard, name) for name in ("at work", "next", "later")}
     endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
-    with pytest.raises(Interrupted, match="soulsgraph reproduce --resume --out out"):
+    with pytest.raises(Interrupted, match=r"Go on with: `do_units.folder='out'"):
         check_endings(Path("out"), endings)
 
 

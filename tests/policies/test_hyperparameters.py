@@ -1,4 +1,4 @@
-"""The clocks of learning, against stable-baselines3's."""
+"""The schedules of learning, against stable-baselines3's."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
     for beyond in (replace(fits, replay_capacity=500_000 // 92 + 1), replace(fits, n_step=2)):
         with pytest.raises(SoulsGraphError, match="replay: expected at most half of this machine's memory") as caught:
             beyond.check_memory(10)
-        assert "--scale" in str(caught.value)
+        assert "`scale`" in str(caught.value)
         with pytest.raises(SoulsGraphError, match="half of this machine's memory"):
             ReplayRing(beyond, 10)
     assert ReplayRing(fits, 10).capacity == 5_434

@@ -1,4 +1,4 @@
-"""Fused inference, against the RLlib module it stands for."""
+"""Fused inference, against the RLlib module it replaces."""
 
 import numpy as np
 import pytest

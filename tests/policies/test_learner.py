@@ -34,7 +34,7 @@ def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
 
 
 def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
-    """Batches whose TD errors lie on both sides of the Huber loss's bend, some rows terminal."""
+    """Batches whose TD errors lie on both sides of the Huber loss's threshold, some rows terminal."""
     random = np.random.default_rng(seed)
     return Batch(
         observations=random.standard_normal((count, SIZE)).astype(np.float32),
@@ -119,7 +119,7 @@ def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> 
 
 
 def weighted_batch(count: int, seed: int) -> Batch:
-    """A batch as a prioritised replay of returns over several steps draws it."""
+    """A batch as drawn from a prioritised replay with n-step returns."""
     batch, random = make_batch(count, seed), np.random.default_rng(seed)
     several = (0.99 ** random.integers(1, 16, count)).astype(np.float32)
     weights = random.random(count).astype(np.float32)
@@ -149,7 +149,7 @@ def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
 
 
 def task(count: int, seed: int) -> Batch:
-    """A task to learn: an action earns one number of the observation, half of what follows counts too."""
+    """A task to learn: an action is rewarded by one number of the observation, with a discount of one half."""
     batch = make_batch(count, seed)
     rewards = batch.observations[np.arange(count), batch.actions]
     return replace(batch, rewards=rewards, discounts=np.full(count, 0.5, np.float32))
@@ -174,7 +174,7 @@ def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: flo
 
 
 def taken(learner: SkillDQNLearner, updates: int) -> None:
-    """Make the learner believe that so many updates were taken."""
+    """Set the number of updates that the learner has taken."""
     for state in learner.optimizer.state.values():
         state["step"].fill_(updates)
 

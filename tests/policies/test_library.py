@@ -244,7 +244,7 @@ def test_a_layer_too_many_is_refused_in_either_format(library, version):
 
 
 def test_skills_written_in_the_old_format_play_as_they_did(library):
-    """The file holds the Q-values that the code which wrote the format computed of 64 drawn State rows."""
+    """The file holds the Q-values of 64 drawn State rows, computed by the code that wrote the format."""
     old, kept = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH), np.load(_OLD_LIBRARY.parent / "q_values_without_checksums.npz")
     scenario = load_scenario("iudex-phase1")
     for skill in _OLD_CARDS:
@@ -309,7 +309,7 @@ def test_a_place_below_a_file_is_refused_in_one_line(tmp_path):
 
 
 class _Refusing:
-    """Takes the place of every unpickler: whoever makes one is found out."""
+    """Replaces every unpickler, and fails where one is made."""
 
     def __init__(self, *_, **__):
         raise AssertionError("unpickled")

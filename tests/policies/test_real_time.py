@@ -1,4 +1,4 @@
-"""Sampling in a thread of its own: nothing a lost game gave last is learned from, and nothing else is lost."""
+"""Sampling in a thread of its own: the last transitions of a lost game are dropped, and no others."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The replay ring: what is kept, what is drawn, and that it continues exactly."""
+"""The replay ring: what is kept, what is drawn, and that it resumes exactly."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_empty_ring_and_foreign_state_are_refused() -> None:
 
 
 def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Transitions:
-    """Decisions of lanes that take turns, observing how many there were; an end is a termination or a truncation."""
+    """Decisions of lanes in turn that observe their count; an end is a termination or a truncation."""
     count = len(rewards)
     lane = np.arange(count) % lanes
     episodes = np.zeros(count, np.int64)

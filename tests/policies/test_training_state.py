@@ -1,4 +1,4 @@
-"""The file of a stage's exact state: what goes in comes out, and damage is told."""
+"""The file of a stage's exact state: it is read back unchanged, and damage is detected."""
 
 from pathlib import Path
 

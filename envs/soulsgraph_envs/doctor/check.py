@@ -14,7 +14,7 @@ Status = Literal["ok", "warn", "fail", "skip"]
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, what was found, and what to do about it if anything."""
+    """What was checked, what was found, and the remedy if there is one."""
 
     topic: str
     name: str
@@ -36,28 +36,28 @@ class Checks:
         self.made: list[Check] = []
 
     def ok(self, name: str, found: str) -> None:
-        """Note that something is as it should be."""
+        """Record a success."""
         self._note(name, "ok", found, "")
 
     def warn(self, name: str, found: str, remedy: str) -> None:
-        """Note that something may hinder."""
+        """Record a warning."""
         self._note(name, "warn", found, remedy)
 
     def fail(self, name: str, found: str, remedy: str) -> None:
-        """Note that something cannot work."""
+        """Record a failure."""
         self._note(name, "fail", found, remedy)
 
     def skip(self, name: str, why: str) -> None:
-        """Note that something was not looked at."""
+        """Record that something was not checked."""
         self._note(name, "skip", why, "")
 
     def judge(self, name: str, good: bool, found: str, remedy: str) -> None:
-        """Note a success, or a doubt with its remedy."""
+        """Record a success, or a warning with its remedy."""
         self._note(name, "ok" if good else "warn", found, "" if good else remedy)
 
     @contextmanager
     def failing(self, name: str, remedy: str) -> Iterator[None]:
-        """Note an error of the block as the failure of a check; `remedy` serves where the error names none."""
+        """Record an error of the block as the failure of a check; `remedy` is used if the error names none."""
         try:
             yield
         except SoulsGraphError as error:

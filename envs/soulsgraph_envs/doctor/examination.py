@@ -1,4 +1,4 @@
-"""Everything there is to check for one game's settings, in the order of the page."""
+"""All checks of one game's settings, in the order of the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCENARIO, _TICKS = "iudex-phase1", 1000
 
 
 def examine(games: Sequence[GameSettings]) -> list[Check]:
-    """Check this machine, then all that playing each of the games by its driver needs.
+    """Check this machine, then everything that each game's driver needs.
 
     Raises:
         UnknownNameError: if no driver has a game's name for it.
@@ -43,7 +43,7 @@ def _examine_memory(settings: GameSettings) -> list[Check]:
 
 
 def _bindings(settings: GameSettings) -> str:
-    """Name the bindings of the settings, else of their map; "" for a map that cannot be read."""
+    """Return the name of the settings' bindings, else their map's; "" for a map that cannot be read."""
     try:
         return settings.bindings or load_address_map(settings.map).bindings
     except SoulsGraphError:

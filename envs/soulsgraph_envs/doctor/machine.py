@@ -1,4 +1,4 @@
-"""What the machine itself allows: its Python, other programs' memory, its clock, its keys."""
+"""Checks of the machine: its Python, access to other programs' memory, its clock, its keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from soulsgraph_envs.live.cycle_timer import CycleTimer
 
 _STATUS = Path("/proc/self/status")
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
-#: The value of ptrace_scope that lets nobody look, and cannot be taken back.
+#: The value of ptrace_scope that allows nobody, until the next start of the machine.
 _NOBODY = 3
 _RIGHTS = "rights to read memory"
 #: Bit of CAP_SYS_PTRACE in a process's capabilities, linux/capability.h.
@@ -94,7 +94,7 @@ def _check_rights(checks: Checks) -> None:
 
 
 def judge_rights(checks: Checks, scope: int, capabilities: int) -> None:
-    """Return by Yama's rule, 0 to 3, who may look into processes that are not their own children."""
+    """Check by Yama's ptrace_scope, 0 to 3, which processes may be read besides own children."""
     if capabilities >> _CAP_SYS_PTRACE & 1 and scope < _NOBODY:
         checks.ok(_RIGHTS, "every process (CAP_SYS_PTRACE)")
     elif scope == 0:
@@ -147,7 +147,7 @@ def check_keyboard(display: str, bindings: str) -> list[Check]:
 
 
 def check_bindings(checks: Checks, device: KeyDevice, bindings: str) -> None:
-    """Check that a device has every key of bindings, and tell the controls that have none; "" names no bindings."""
+    """Check that a device has every key of bindings, and name the controls without one; "" stands for no bindings."""
     if not bindings:
         checks.skip(_BINDINGS, "needs the address map")
         return

@@ -1,4 +1,4 @@
-"""A game that is examined: map, process, window and every entry of its memory, or what its Siphon server says."""
+"""Checks of a game: map, process, window and every entry of its memory, or what its Siphon server reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set to
 
 
 def check_memory_game(settings: GameSettings, open_reader: OpenReader | None = None) -> list[Check]:
-    """Check the game of the settings; what hangs on something that fails is passed over."""
+    """Check the game of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by {settings.map}")
     with checks.failing(_MAP, "choose a shipped map in the games file"):
         address_map = load_address_map(settings.map)
@@ -59,7 +59,7 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
     checks = Checks(f"The game, by {settings.map}")
     found = f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}"
     checks.ok(_GAME, found)
-    told = game.version or "not told by the executable"
+    told = game.version or "not in the executable"
     fits = not (game.version and address_map.version) or game.version == address_map.version
     checks.judge("version", fits, told, "use a map of this version")
     for note in notes(game.memory.bases):
@@ -88,7 +88,7 @@ def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
 
 
 def check_siphon_game(settings: GameSettings) -> list[Check]:
-    """Check the server of the settings; what hangs on something that fails is passed over."""
+    """Check the server of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by Siphon at {settings.host}")
     with checks.failing(_CLIENT, "correct the games file"):
         link = make_link(settings)

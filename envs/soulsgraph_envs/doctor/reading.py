@@ -1,4 +1,4 @@
-"""What a reading of the game, by whatever driver, says about playing it."""
+"""Checks of a reading of the game, by any driver: whether it can be played."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _shown(entry: EntryReport) -> str:
 
 
 def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
-    """Return the entries of a reading whose addresses are another machine's; the map it was made by vouches."""
+    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
     reports = []
     for name in sorted(reading):
         entry, problem = address_map and address_map.entry(name), implausible(name, reading)
@@ -67,7 +67,7 @@ def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryR
 
 
 def check_online(checks: Checks, reading: Reading) -> None:
-    """Check that the game is offline, or remind of it where that cannot be read."""
+    """Check that the game is offline, or warn if that cannot be read."""
     if "online" not in reading:
         checks.warn("offline mode", "cannot be read by this map", _OFFLINE)
     elif reading["online"]:

@@ -1,6 +1,6 @@
 """The EldenGym API: `from soulsgraph_envs import eldengym` in place of `import eldengym`.
 
-`EldenClient` and `SiphonClient` are here too, for whoever has the extra `siphon`.
+`EldenClient` and `SiphonClient` are here too, with the extra `siphon` installed.
 """
 
 from typing import Any

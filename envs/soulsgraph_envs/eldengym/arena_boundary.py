@@ -26,7 +26,7 @@ def on_map(x: float, y: float) -> tuple[float, float]:
 
 @dataclass
 class BoundaryDistances:
-    """Where a point lies, and how far the edge is in metres: at its nearest, and along the four axes of the map.
+    """The side of the edge a point is on, and the distance to the edge in metres: nearest, and along the map's axes.
 
     `nearest` is above 0 inside and below 0 outside, unlike every other signed distance here (as in EldenGym); in
     a direction that meets no edge the distance is infinite.
@@ -74,14 +74,14 @@ class ArenaBoundary:
         resolution: float = 0.5,
         use_convex_hull: bool = False,
     ) -> ArenaBoundary:
-        """Take the path that a player walked around the arena, as EldenGym's tracing writes it (JSON).
+        """Load the path that a player walked around the arena, as EldenGym's tracing writes it (JSON).
 
         Corners that lie within `simplify_tolerance` metres of the edge without them are left out; with
-        `use_convex_hull` those of the path's hull are taken instead.
+        `use_convex_hull` the corners of the path's hull are used instead.
 
         Raises:
             DataError: if the file holds no such path.
-            OptionError: if less than three corners are left.
+            OptionError: if fewer than three corners are left.
         """
         steps = _read(path_data_file, "player_path")["player_path"]
         try:
@@ -151,7 +151,7 @@ def _points(polygon: Any) -> Points:
 
 
 def _away(start: Points, end: Points, points: Points) -> Points:
-    """Return the vectors from the nearest places of the edges to the points, (n, 2): one edge or one point for all."""
+    """Return the vectors from the nearest places of the edges to the points, (n, 2); edges or points broadcast."""
     edge, towards = end - start, points - start
     along = np.clip((towards * edge).sum(axis=-1) / np.maximum((edge * edge).sum(axis=-1), 1e-12), 0.0, 1.0)
     away: Points = towards - along[..., None] * edge
@@ -159,7 +159,7 @@ def _away(start: Points, end: Points, points: Points) -> Points:
 
 
 def _along(corners: Points, x: float, y: float) -> tuple[float, float]:
-    """Return how far the edge is from a point on the way of growing x, and of falling x."""
+    """Return the distance to the edge from a point, in the direction of rising and of falling x."""
     (x0, y0), (x1, y1) = corners.T, np.roll(corners, -1, axis=0).T
     met, level = (np.minimum(y0, y1) <= y) & (y <= np.maximum(y0, y1)), y0 == y1
     slope = (x1 - x0) / np.where(level, 1.0, y1 - y0)
@@ -169,7 +169,7 @@ def _along(corners: Points, x: float, y: float) -> tuple[float, float]:
 
 
 def _simplified(path: Points, tolerance: float) -> Points:
-    """Leave out points of a closed path by the algorithm of Douglas and Peucker."""
+    """Simplify a closed path by the algorithm of Douglas and Peucker."""
     ring = np.vstack((path, path[:1]))
     kept, spans = {0}, [(0, len(ring) - 1)]
     while spans:
@@ -194,7 +194,7 @@ def _hull(path: Points) -> Points:
 
 
 def _encloses(start: Points, end: Points, x: float, y: float) -> bool:
-    """Count the edges that a ray along x crosses: an odd number around what is inside."""
+    """Return whether a path encloses a point: a ray along x then crosses an odd number of edges."""
     crosses = (start[:, 1] > y) != (end[:, 1] > y)
     rise = np.where(crosses, end[:, 1] - start[:, 1], 1.0)
     at = start[:, 0] + (y - start[:, 1]) * (end[:, 0] - start[:, 0]) / rise
@@ -202,7 +202,7 @@ def _encloses(start: Points, end: Points, x: float, y: float) -> bool:
 
 
 def _read(path: str | Path, key: str) -> dict[str, Any]:
-    """Read a JSON file whose `key` has a list of points."""
+    """Read the list of points under `key` of a JSON file."""
     try:
         values: dict[str, Any] = parse(Path(path).read_text(encoding="utf-8"), json.loads, Where(Path(path)))
         list(values[key])

@@ -54,8 +54,8 @@ class AttributeEnv(FightEnv[Observation]):
     `frame`, each of `memory_attributes` under its Siphon name, the places of player and boss, their
     distance in the plane (`dist_to_boss`) and how much higher the boss stands; numbers are float32 of
     `number_shape`, EldenGym's () or (1,) for stable-baselines3. EldenGym's other options (`fixed`) are
-    known, but have one value: another is refused, and told by a warning to have no effect in a
-    simulated fight.
+    known, but have one value: another is refused, or in a simulated fight ignored with a
+    warning.
 
     Raises:
         OptionError, RewardTypeError: for a value that is not offered.

@@ -1,4 +1,4 @@
-"""What EldenGym's two environments share: one fight in a world, judged by a reward function."""
+"""The base of EldenGym's two environments: one fight in a world, rewarded by a reward function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 
 
 class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
-    """Reset, step, judge, render and close; a subclass says how an action is played and what is seen.
+    """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
 
     The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
 
@@ -75,7 +75,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
-        """Play the action, look and judge; truncated after exactly `max_steps` steps.
+        """Play the action, read the game and compute the reward; truncated after exactly `max_steps` steps.
 
         Raises:
             OptionError: for an action outside the action space.
@@ -105,7 +105,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         return self._seen()
 
     def close(self) -> None:
-        """Release every key and let go of the game."""
+        """Release every key and disconnect from the game."""
         self.world.close()
 
     def _seen(self) -> Frame:
@@ -127,7 +127,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
     @abstractmethod
     def _play(self, action: Any) -> None:
-        """Send the action's keys and let the game go on."""
+        """Send the action's keys and let the game continue."""
 
     @abstractmethod
     def _look(self) -> tuple[Observed, Info]:
@@ -138,7 +138,7 @@ def frame_space(size: tuple[int, int]) -> Box:
     """Return the space of pictures of (height, width).
 
     Raises:
-        OptionError: for a size that is none.
+        OptionError: for an invalid size.
     """
     if not is_size(size):
         raise OptionError(f"frame_size: expected (height, width) in pixels, found {size!r}.")

@@ -27,7 +27,7 @@ class Tap:
 
 @dataclass(frozen=True)
 class MenuWay:
-    """Keys tapped one after the other on the way through a menu, and how long the game takes then."""
+    """Keys tapped one after the other to get through a menu, and how long the game takes afterwards."""
 
     keys: tuple[str, ...]
     hold_ms: Annotated[int, Between(0, 10_000)]
@@ -50,7 +50,7 @@ class KeyData:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every key that the file knows."""
+        """Every key in the file."""
         return frozenset((*self.held, *self.pressed, *self.modified, *self.without_effect))
 
 
@@ -80,7 +80,7 @@ def load_keys() -> KeyData:
 def read_bindings(path: Path) -> dict[str, str]:
     """Read a file of key bindings as version 0.6.0 ships them: JSON, `{"actions": {name: {"index", "key"}}}`.
 
-    Gives the key of every action, in the order of their indices.
+    Returns the key of every action, in the order of their indices.
 
     Raises:
         DataError: if the file is not of that kind.
@@ -108,7 +108,7 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
 
 
 class Keyboard:
-    """Which keys are down, and the controls they mean frame by frame."""
+    """The keys that are down, and the controls they mean frame by frame."""
 
     def __init__(self) -> None:
         self._data = load_keys()
@@ -122,7 +122,7 @@ class Keyboard:
                 raise UnknownNameError("key", key, sorted(self._data.names))
 
     def set(self, key: str, down: bool) -> None:
-        """Send a key down or up; one that is there already stays as it is."""
+        """Send a key down or up; nothing happens if it is in that state already."""
         self.check([key])
         if down and key not in self._down:
             self._fresh |= self._meaning(key)
@@ -131,12 +131,12 @@ class Keyboard:
             self._down.remove(key)
 
     def release(self) -> None:
-        """Send every key up, and forget presses that no frame has taken."""
+        """Send every key up, and drop presses that no frame has read."""
         self._down.clear()
         self._fresh = Control.NONE
 
     def controls(self) -> Control:
-        """Take the controls of the next frame: what is held, and what was pressed since the last."""
+        """Return the controls of the next frame: what is held, and what was pressed since the last one."""
         taken, self._fresh = self._fresh, Control.NONE
         for key in self._down:
             taken |= _control(self._data.held, key)

@@ -20,7 +20,7 @@ _ANSWER_S = 1.0
 
 @dataclass(frozen=True)
 class WorldOptions:
-    """Which world, and what of it; with `dry_run` what would be written to a game is logged instead.
+    """The world and its options; with `dry_run` writes to a game are logged instead of done.
 
     `host` is HOST:PORT, `config` a file of Siphon attributes.
     """
@@ -34,7 +34,7 @@ class WorldOptions:
 
 
 def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
-    """Open the world of an environment that presses these keys.
+    """Open the world for an environment that uses these keys.
 
     Raises:
         UnknownNameError: for a driver or a scenario that is not there.

@@ -78,7 +78,7 @@ class EnvRegistry:
         return self.env_specs[id].make(**kwargs)
 
     def list(self) -> Names:
-        """Name what `make` makes."""
+        """Return the ids that `make` knows."""
         return [*self.env_specs]
 
 

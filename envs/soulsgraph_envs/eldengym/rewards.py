@@ -60,7 +60,7 @@ class ScoreDeltaReward(_FightReward):
 
 
 class BossDefeatReward(_FightReward):
-    """Reward the end of the fight alone, and every step a little less than the one before it."""
+    """Reward only the end of the fight, with a small penalty for every step."""
 
     def __init__(
         self, boss_defeat_reward: float = 1.0, player_death_penalty: float = -1.0, time_penalty: float = -0.001

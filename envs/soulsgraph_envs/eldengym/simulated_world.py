@@ -1,4 +1,4 @@
-"""Elden Ring's place taken by the simulator: the same attributes and keys, frame by frame."""
+"""The simulator in place of Elden Ring: the same attributes and keys, frame by frame."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ class SimulatedWorld:
         self._keyboard.set(key, down)
 
     def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
-        """Refuse: the boss is locked on to, and no mouse turns the camera."""
-        raise GameError("the simulated game: expected keys, found a move of the mouse, which it has not; leave it out.")
+        """Refuse: the boss is locked on to, and the mouse does not turn the camera."""
+        raise GameError("the simulated game: expected keys, found a move of the mouse; leave it out.")
 
     def wait(self, seconds: float) -> None:
-        """Play the frames of so much of the player's time; a part of one is owed to the next call."""
+        """Play the frames of this much of the player's time; the fraction of a frame is kept for the next call."""
         self._owed_frames += seconds * self._speed * _FRAMES_PER_S
         # A sum of thirds may fall a hair short of a whole frame.
         while self._owed_frames > 1.0 - 1e-9:
@@ -109,7 +109,7 @@ class SimulatedWorld:
             self._advance(self._keyboard.controls())
 
     def set_speed(self, factor: float) -> None:
-        """Let so many seconds of the fight pass in one of the player's."""
+        """Set the seconds of the fight that pass in one second of the player's."""
         self._speed = factor
 
     def read(self, names: Sequence[str]) -> dict[str, float]:

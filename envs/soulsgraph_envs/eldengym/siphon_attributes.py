@@ -32,7 +32,7 @@ def attribute_file(config: str | Path | None) -> Path:
 
 
 class SiphonAttributes:
-    """Read and write the attributes of a file; `writes` names them all, which of them are written others decide.
+    """Read and write the attributes of a file; `writes` names them all, the caller decides which of them to write.
 
     Raises:
         LinkError: if the server does not answer or does not find the game.

@@ -1,4 +1,4 @@
-"""Elden Ring itself, or whatever shows its attributes, through a Siphon server."""
+"""Elden Ring, or any program with its attributes, through a Siphon server."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class SiphonWorld:
         atexit.register(self.close)
 
     def begin(self, seed: int) -> None:
-        """Begin a fight: through the fog wall, or where one is already on with everybody's HP made full.
+        """Begin a fight: through the fog wall, or if one is under way by restoring everybody's HP.
 
-        The game draws its own chances; `seed` changes nothing.
+        The game has its own randomness; `seed` has no effect.
 
         Raises:
             GameError: if the player does not come back to life, the boss is gone, or the fight does not begin.
@@ -73,11 +73,11 @@ class SiphonWorld:
         self._died = False
 
     def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
-        """Let the server press, hold and release; it answers when all are up."""
+        """Have the server press, hold and release keys; it answers when all are up."""
         self._keys.tap([from_siphon(key) for key in keys], hold_ms / 1000, delay_ms / 1000)
 
     def set_key(self, key: str, down: bool) -> None:
-        """Send one key down or up, if it is not there already."""
+        """Send one key down or up, unless it is in that state already."""
         if down != (key in self._down):
             send = self._keys.press if down else self._keys.release
             send(from_siphon(key))
@@ -100,7 +100,7 @@ class SiphonWorld:
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes, all calls under way at once."""
         values = self._game.read(names)
-        # Whoever dies wakes up somewhere else, even if nobody looks before.
+        # A dead player wakes up somewhere else, even if nothing was read before.
         self._died |= values.get("HeroHp", 1.0) <= 0
         return values
 
@@ -147,11 +147,11 @@ class SiphonWorld:
         )
 
     def _near_a_boss(self) -> bool:
-        """Return whether a fight is on already."""
+        """Return whether a fight is under way."""
         return self._hp("NpcHp") > 0 and self._client.target_player_distance < self._start.fight_m
 
     def _hp(self, name: str) -> float:
-        """Read somebody's HP; 0 while there is nobody whose it is, as on a loading screen."""
+        """Read a fighter's HP; 0 while there is none, as on a loading screen."""
         try:
             return self.read([name])[name]
         except LinkError:

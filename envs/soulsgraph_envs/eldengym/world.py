@@ -1,4 +1,4 @@
-"""The world contract of EldenGym's environments: what they ask of a game, simulated or real."""
+"""The world contract of EldenGym's environments: what they need of a game, simulated or real."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let the player's clock run on so long; the game's runs `set_speed` times as far."""
+        """Let the player's clock run for this time; the game's runs `set_speed` times as far."""
         ...
 
     def set_speed(self, factor: float) -> None:

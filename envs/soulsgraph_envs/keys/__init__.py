@@ -1,1 +1,1 @@
-"""Keys: bindings from controls to keys, devices that press them, and the promise that none stays down."""
+"""Keys: bindings from controls to keys, devices that press them, and guards that let no key stay down."""

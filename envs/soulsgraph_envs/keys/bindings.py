@@ -1,4 +1,4 @@
-"""Key bindings: which keys a game's controls lie on, and which of them are held and which tapped."""
+"""Key bindings: the keys of a game's controls, and which of them are held and which tapped."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TickKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class Bindings:
-    """Keys by the control's name in lower case; a control that is in neither table has no key.
+    """Keys by the control's name in lower case; a control in neither table has no key.
 
-    Several directions at once, such as a diagonal, are their keys together.
+    A combination of directions, such as a diagonal, presses their keys together.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Bindings:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key that may be pressed, once each."""
+        """Every key that may be pressed, each once."""
         return tuple(dict.fromkeys(key for keys in self._bound.values() for key in keys))
 
     @property
@@ -71,7 +71,7 @@ class Bindings:
     def controls_of(self, down: Collection[str]) -> Control:
         """Return the controls all of whose keys are down: `keys_for` the other way round.
 
-        Keys that are part of a longer combination that is down mean that one alone.
+        Keys that are part of a longer combination that is down count only for that one.
         """
         now = set(down)
         bound = (*self._bound.items(), *self.also.items())

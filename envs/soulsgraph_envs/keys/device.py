@@ -39,7 +39,7 @@ class KeyDevice(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the device; a second call does nothing."""
+        """Close the device; a second call does nothing."""
         ...
 
 

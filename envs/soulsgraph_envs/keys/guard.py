@@ -1,9 +1,9 @@
-"""A small program of its own that lets keys up when the process that pressed them is gone, however it died.
+"""A separate program that releases keys when the process that pressed them is gone, however it ended.
 
 It is started with that process's id, reads one line of JSON, `[module, class, arguments]`, opens a
-device of its own and answers "ready", or one line with what went wrong. Then it is told of every
+device of its own and answers "ready", or one line with the error. Then it reads a line for every
 key: `+w` before it goes down, `-w` after it came up. At end of file, or when the process is gone,
-it lets up whatever is down.
+it releases whatever is down.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _outlive_signals() -> None:
-    """Stay when Ctrl-C, a closed terminal or a manager of child processes ends the guarded process."""
+    """Ignore the signals by which Ctrl-C, a closed terminal or a process manager ends the guarded process."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

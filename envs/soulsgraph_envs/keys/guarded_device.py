@@ -1,4 +1,4 @@
-"""Keys held down for a tick, by a device whose keys come up even if the process is killed."""
+"""Keys held for a tick, on a device whose keys come up even if the process is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from soulsgraph_envs.keys.guard import READY
 
 
 class GuardedDevice:
-    """Open `kind(*arguments)` here and once more in a guard, a process that lets keys up when this one is gone.
+    """Open `kind(*arguments)` here and once more in a guard, a process that releases keys when this one is gone.
 
     Raises:
         GameError: if the device cannot be opened, here or there.
@@ -50,7 +50,7 @@ class GuardedDevice:
         self._device.press(key)
 
     def release(self, key: str) -> None:
-        """Send the key up, then tell the guard; after `close` everything is up."""
+        """Send the key up, then inform the guard; after `close` every key is up."""
         if self._closed:
             return
         self._device.release(key)
@@ -58,7 +58,7 @@ class GuardedDevice:
         self._tell(f"-{key}")
 
     def close(self) -> None:
-        """End the guard, which lets up what is still down; a second call does nothing."""
+        """End the guard, which releases keys that are still down; a second call does nothing."""
         if not self._closed:
             self._closed = True
             _end_guard(self._guard)
@@ -100,7 +100,7 @@ def _write(guard: subprocess.Popen[bytes], line: str) -> None:
 
 
 def _end_guard(guard: subprocess.Popen[bytes]) -> None:
-    """Close its input and wait until it has let go; its output ends with it."""
+    """Close the guard's input and wait until it has released all keys and ended."""
     if guard.stdin is not None and guard.stdout is not None:
         with contextlib.suppress(OSError):
             guard.stdin.close()
@@ -110,9 +110,9 @@ def _end_guard(guard: subprocess.Popen[bytes]) -> None:
 
 
 class HeldKeys:
-    """Hold and tap keys of a device; nothing stays down after a failure, the end of the context or of Python.
+    """Hold and tap keys of a device; no key stays down after a failure, the end of the context or of Python.
 
-    With a device of `open_key_device` not even after the process was killed.
+    With a device of `open_key_device` none stays down even if the process is killed.
     """
 
     def __init__(self, device: KeyDevice, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -135,7 +135,7 @@ class HeldKeys:
                 self._press(key)
 
     def tap(self, keys: Sequence[str], for_s: float) -> None:
-        """Press keys, wait and release them in the opposite order; one that was held is pressed anew."""
+        """Press keys, wait and release them in the opposite order; a held key is released and pressed again."""
         with self._all_up_on_failure():
             for key in keys:
                 self._release(key)
@@ -147,7 +147,7 @@ class HeldKeys:
                 self._release(key)
 
     def release_all(self) -> None:
-        """Let every key up.
+        """Release every key.
 
         Raises:
             GameError: if the device failed at a key; the others are up, and it counts as up too.

@@ -1,4 +1,4 @@
-"""Windows: its own windows through user32 and gdi32, and keys through DirectInput; not yet tried on a game PC."""
+"""Windows: windows through user32 and gdi32, and keys through DirectInput; not yet tried on a game PC."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class User32Window:
         """Bring the window to the front.
 
         Raises:
-            GameError: if Windows refuses, as it may while the user types elsewhere.
+            GameError: if Windows refuses, as it may while the user types in another window.
         """
         if self.focused():
             return
@@ -69,14 +69,14 @@ class User32Window:
             raise GameError(f"window {self.title!r}: expected it to come to the front, Windows refused; click it once.")
 
     def focused(self) -> bool:
-        """Return whether the window is at the front and not minimised, which may leave it the one at the front."""
+        """Return whether the window is at the front and not minimised, which it may be even at the front."""
         self._demand(self._user32.IsWindow(self._handle))
         front = self._user32.GetForegroundWindow
         front.restype = ctypes.c_void_p
         return bool(front() == self._handle.value) and not self._user32.IsIconic(self._handle)
 
     def geometry(self) -> Geometry:
-        """Return the place and size of the window's inside; a minimised window, which has none, is a `GameError`."""
+        """Return the place and size of the window's inside; raises `GameError` for a minimised window."""
         inside, corner = _Rectangle(), _Point(0, 0)
         self._demand(self._user32.IsWindow(self._handle))
         if self._user32.IsIconic(self._handle):
@@ -86,7 +86,7 @@ class User32Window:
         return Geometry(corner.x, corner.y, inside.right, inside.bottom)
 
     def capture(self) -> Picture:
-        """Photograph the window's place on the screen."""
+        """Capture the window's area of the screen."""
         place, gdi32 = self.geometry(), _library("gdi32")
         for function in (self._user32.GetDC, gdi32.CreateCompatibleDC, gdi32.CreateCompatibleBitmap):
             function.restype = ctypes.c_void_p
@@ -110,7 +110,7 @@ class User32Window:
         return np.ascontiguousarray(pixels[:, :, 2::-1])
 
     def close(self) -> None:
-        """Do nothing: a handle is not owned."""
+        """Do nothing: the handle belongs to the game."""
 
     def _demand(self, answered: object) -> None:
         if not answered:
@@ -186,7 +186,7 @@ class DirectInputDevice:
 
     def __init__(self, sender: Any = None) -> None:
         self._sender = sender or import_sender()
-        # Unless told otherwise they wait after each call, the older package for 0.1 s: a whole control tick.
+        # By default they wait after each call, the older package for 0.1 s: a whole control tick.
         self._sender.PAUSE = 0
         # The mouse in a corner of the screen would otherwise end the program.
         self._sender.FAILSAFE = False
@@ -223,7 +223,7 @@ class DirectInputDevice:
 
 
 def import_sender() -> Any:
-    """Import the module `pydirectinput` of whichever of the two packages was installed last.
+    """Import the module `pydirectinput`, from whichever of the two packages was installed last.
 
     Raises:
         GameError: on a system other than Windows, or if neither is installed.

@@ -20,14 +20,14 @@ class Geometry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The keyboard's layouts, the one in use first, and whether keys lie where an English layout has them."""
+    """The keyboard's layouts, the one in use first, and whether keys are where an English layout has them."""
 
     names: tuple[str, ...]
     english: bool
 
 
 class Shown(Protocol):
-    """What a system tells of one window on its screen."""
+    """A window as the system describes it."""
 
     @property
     def title(self) -> str:
@@ -36,7 +36,7 @@ class Shown(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process, 0 where that is not told."""
+        """Its process, 0 if unknown."""
         ...
 
 
@@ -61,11 +61,11 @@ class Window(Protocol):
         ...
 
     def capture(self) -> Picture:
-        """Photograph its inside; a minimised window, which shows none, is a `GameError`."""
+        """Capture its inside; raises `GameError` for a minimised window."""
         ...
 
     def close(self) -> None:
-        """Let go of it; a second call does nothing."""
+        """Release it; a second call does nothing."""
         ...
 
 
@@ -73,7 +73,7 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
     """Find a window by its whole title, by its process, or by both.
 
     Raises:
-        GameError: if there is none, or more than one; the titles that there are are named.
+        GameError: if there is none, or more than one; the message names the titles found.
     """
     if sys.platform == "win32":
         from soulsgraph_envs.keys.user32 import find_user32_window
@@ -85,7 +85,7 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
 
 
 def keyboard_layout(display: str = "") -> Layout:
-    """Return the keyboard's layouts: where another than English is among them, games may get other keys.
+    """Return the keyboard's layouts: with any layout other than English, games may get other keys.
 
     Raises:
         GameError: if the display cannot be reached.

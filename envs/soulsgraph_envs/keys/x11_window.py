@@ -40,7 +40,7 @@ class X11Window:
             self._display.sync()
 
     def focused(self) -> bool:
-        """Return whether the keyboard goes to the window or to one within it; never while it is minimised."""
+        """Return whether the window or one within it has the keyboard's focus; never while it is minimised."""
         with self._asking():
             self._window.get_geometry()
             inner = self._display.get_input_focus().focus
@@ -56,7 +56,7 @@ class X11Window:
             return Geometry(corner.x, corner.y, size.width, size.height)
 
     def capture(self) -> Picture:
-        """Photograph the window, which must lie wholly on the screen with nothing before it.
+        """Capture the window, which must lie wholly on the screen with nothing before it.
 
         Raises:
             GameError: also for a minimised window, and a display without 24 bits of colour.
@@ -76,7 +76,7 @@ class X11Window:
         return np.ascontiguousarray(pixels[:, :, 2::-1])
 
     def close(self) -> None:
-        """Leave the display."""
+        """Disconnect from the display."""
         if self._display is not None:
             close_display(self._display)
             self._display = None
@@ -176,7 +176,7 @@ def _is_minimised(display: Any, window: Any) -> bool:
 
 
 def _inner_pid(pid: int) -> int:
-    """Return a process's id within its own PID namespace, 0 if Linux does not tell.
+    """Return a process's id within its own PID namespace, 0 if unknown.
 
     A process in a container, such as Flatpak's, names itself by that id in _NET_WM_PID.
     """

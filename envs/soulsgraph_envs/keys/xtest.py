@@ -60,7 +60,7 @@ class XTestDevice:
         self._send(key, down=False)
 
     def down(self) -> tuple[str, ...]:
-        """Name the keys that the display itself counts as down, whoever pressed them."""
+        """Return the keys that the display counts as down, whoever pressed them."""
         with raised_as("keys down"):
             keymap = self._open().query_keymap()
             buttons = self._open().screen().root.query_pointer().mask >> _FIRST_BUTTON
@@ -69,7 +69,7 @@ class XTestDevice:
         return (*keys, *(key for key, number in _BUTTONS.items() if buttons >> number & 1))
 
     def close(self) -> None:
-        """Leave the display; a second call does nothing."""
+        """Disconnect from the display; a second call does nothing."""
         if self._display is not None:
             close_display(self._display)
             self._display = None
@@ -135,7 +135,7 @@ def open_display(name: str = "") -> Any:
 
 
 def close_display(display: Any) -> None:
-    """Leave an X display; nothing is left to do for one that is gone."""
+    """Disconnect from an X display; does nothing for one that is gone."""
     from Xlib.error import ConnectionClosedError, XError
 
     with suppress(ConnectionClosedError, XError, OSError):
@@ -144,7 +144,7 @@ def close_display(display: Any) -> None:
 
 @contextmanager
 def raised_as(what: str) -> Iterator[None]:
-    """Turn python-xlib's errors, such as a display that is gone, into `GameError`."""
+    """Raise python-xlib's errors, such as a display that is gone, as `GameError`."""
     from Xlib.error import ConnectionClosedError, XError
 
     try:

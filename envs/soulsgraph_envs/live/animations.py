@@ -29,7 +29,7 @@ _ATTACK_MARKS = ("Attack", "SABlend", "Part")
 
 @dataclass(frozen=True)
 class _Aliases:
-    """By character: names of the game, and the keys of the data's animations that they stand for."""
+    """By character: the game's names, and the keys of the data's animations that they stand for."""
 
     player: dict[str, str]
     boss: dict[str, str]
@@ -56,7 +56,7 @@ class AnimationTable:
         return self._idle.id
 
     def key(self, reading: Reading) -> str | int:
-        """Return the name of the animation in a reading, or the game's number where it has no name."""
+        """Return the name of the animation in a reading, or the game's number if it has no name."""
         name = reading.get(f"{self._who}_animation")
         if name is None:
             return int(reading.get(f"{self._who}_animation_id", -1))
@@ -65,7 +65,7 @@ class AnimationTable:
         return str(name)
 
     def recognises(self, reading: Reading) -> bool:
-        """Return whether any animation could be told from readings like this one."""
+        """Return whether animations can be identified in readings like this one."""
         return isinstance(self.key(reading), str) or bool(self._numbers)
 
     def among(self, reading: Reading, roles: Collection[str]) -> bool:

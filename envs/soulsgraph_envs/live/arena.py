@@ -1,4 +1,4 @@
-"""What a real-time game must know of a boss's arena beside the scenario: bounds, floor, way in. A TOML file."""
+"""A boss's arena in a real-time game: bounds, floor, way in. A TOML file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARGIN_M = 5.0
 
 @dataclass(frozen=True)
 class Entrance:
-    """The fog gate: where to stand and look when interacting with it, and where one comes out."""
+    """The fog gate: where to stand and look when interacting with it, and where the player comes out."""
 
     outside_m: Annotated[Point, _COORDINATE]
     outside_angle_rad: Annotated[float, Between(-3.2, 3.2)]
@@ -62,7 +62,7 @@ class LiveArena:
 def arena_of(scenario: Scenario, boss: str) -> LiveArena:
     """Return the arena in which a boss, by the name in its data, is fought.
 
-    It is the scenario's own disc where the boss has no file, or the scenario lies elsewhere than the file's arena.
+    It is the scenario's own disc if the boss has no file, or if the file's arena is another place.
     """
     (x, y), z = scenario.arena.centre_m, scenario.arena.height_m
     for name in shipped_names("arena"):

@@ -1,4 +1,4 @@
-"""The clock, and one timer for every loop of a fixed rate: when the next tick begins, and where the time went."""
+"""The clock, and the timer of every fixed-rate loop: when the next tick begins, and how the time was spent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class CycleReport:
-    """What a loop did: ticks, how many of them began late because the work before took too long, and times.
+    """Statistics of a loop: ticks, how many of them began late because the work before took too long, and times.
 
     `lateness` is how long after its due time a tick began.
     """
@@ -96,14 +96,14 @@ class CycleTimer:
         self._spent: dict[str, float] = {}
 
     def restart(self) -> None:
-        """Begin a tick now, after a pause that is nobody's overrun."""
+        """Begin a tick now, after a pause that does not count as an overrun."""
         self._due_s = self._clock()
         self._begun_s += self._due_s - self._latest_s
         self._latest_s = self._due_s
         self._spent.clear()
 
     def wait(self) -> float:
-        """Wait until the tick that runs now is over; return the lateness of the next one, in seconds."""
+        """Wait until the current tick is over; return the lateness of the next one, in seconds."""
         self._due_s += self.period_s
         asked_s = self._clock()
         with self.section(WAITING):
@@ -118,7 +118,7 @@ class CycleTimer:
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Count the time of a block to the tick, under a name; one name's blocks of a tick add up."""
+        """Add the time of a block to the tick's section of this name."""
         begun_s = self._clock()
         try:
             yield
@@ -153,11 +153,11 @@ class Clock(NamedTuple):
 
 
 class StoppedError(SoulsGraphError):
-    """Somebody who no longer needs the game told its driver to stop waiting."""
+    """The driver's waiting was cancelled because the game is no longer needed."""
 
 
 def stoppable(stop: threading.Event) -> Clock:
-    """Return a clock on which nobody waits any longer once `stop` is set: not for a tick, nor for a game to load.
+    """Return a clock whose waiting, for a tick or for a game to load, ends once `stop` is set.
 
     Its `sleep` raises `StoppedError` then.
     """

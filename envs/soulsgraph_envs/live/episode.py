@@ -1,4 +1,4 @@
-"""One episode in a running game: judge its readings, translate them, keep its levels."""
+"""One episode in a running game: check its readings, translate them, keep its levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from soulsgraph_envs.state import Raw
 
 
 class Episode:
-    """What a driver remembers from tick to tick; it tells the world of a phase that the boss passes into."""
+    """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
 
     def __init__(self, scenario: Scenario, world: World, tables: Tables, first: Reading) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
@@ -27,7 +27,7 @@ class Episode:
 
     @property
     def doubtful_ticks(self) -> int:
-        """The latest ticks that must be forgotten if keys turn out not to reach the game."""
+        """The number of latest ticks that must be dropped if keys turn out not to reach the game."""
         return self._effects.doubtful_ticks
 
     def judge(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
@@ -38,7 +38,7 @@ class Episode:
             self._follow(shows(reading, "boss", transition.animation))
 
     def stands_still(self, reading: Reading) -> bool:
-        """Return whether a reading shows the moment of the tick before."""
+        """Return whether a reading shows the same moment as the tick before."""
         return self._plausibility.stands_still(reading)
 
     def row(self, reading: Reading) -> Row:
@@ -46,7 +46,7 @@ class Episode:
         return translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
 
     def keep_levels(self, reading: Reading, row: Row, operations: Operations) -> None:
-        """Refill on a practice ground, `row` (25,) included; else hold the boss at its floor, for it must not die."""
+        """Refill on a practice ground, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
         start, floor = self._scenario.boss_hp
         if self._scenario.refill:
             row[Raw.PLAYER_HP], row[Raw.BOSS_HP] = row[Raw.PLAYER_HP_MAX], start
@@ -58,7 +58,7 @@ class Episode:
             operations.run("set_boss_hp", boss_hp=max(floor, 1.0))
 
     def _follow(self, changing: bool) -> None:
-        """Count a phase when the animation of the change is over; one that has no place here ends the episode."""
+        """Count a phase when the animation of its change is over; one that the scenario lacks ends the episode."""
         if changing and not self._changing:
             self._world.phase += 1
         if self._changing and not changing:

@@ -1,4 +1,4 @@
-"""What can be read from a running game and written to it, by name; every link and address map speaks these names.
+"""The fields that can be read from or written to a running game; every link and address map uses these names.
 
 Coordinates are (x, y, z) with z up, angles radians in [-pi, pi], times seconds, lengths metres,
 whatever the game's own order and units: a link converts. Flags are 0 or 1.

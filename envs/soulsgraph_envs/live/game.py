@@ -39,16 +39,16 @@ _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("
 _TRIES = 2
 #: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
 _PROMPT_S, _PATIENCE_S = 0.5, 3.0
-#: Values must stand still for so long, looked at again and again: a busy machine may keep a game waiting.
+#: Repeated readings must be unchanged for this long: a busy machine may delay a game.
 _STILL_S, _POLL_S = 0.3, 0.002
 
 
 class LiveGame:
     """Play one running game as a `Game` of a single lane: one control tick is `tick_s` of game time.
 
-    Every step sends the tick's controls as keys, waits until the tick is over, reads and judges. What
-    cannot be a moment of the fight, or an unreachable game, ends in `EpisodeLostError` with every key
-    released; `reset` then recovers or tells why it cannot.
+    Every step sends the tick's controls as keys, waits until the tick is over, reads and checks. A
+    reading that cannot be a moment of the fight, or an unreachable game, raises `EpisodeLostError` with
+    every key released; `reset` then recovers, or raises the reason why it cannot.
     """
 
     lanes = 1
@@ -87,7 +87,7 @@ class LiveGame:
         self._closed = False
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        """Begin a new episode from a seed (1,), recovering the game first if need be; give raw (1, 25).
+        """Begin a new episode from a seed (1,), recovering the game first if needed; return raw (1, 25).
 
         Raises:
             GameError: if the game is not there, does not fit the scenario, or could not be brought to its start.
@@ -115,11 +115,11 @@ class LiveGame:
         raise GameError(f"the game could not be brought to the start of an episode: {failure}") from failure
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        """Hold and tap one tick's controls (1,) and give the raw values (1, 25) at its end.
+        """Hold and tap one tick's controls (1,) and return the raw values (1, 25) at its end.
 
         Raises:
             GameError: before the first reset, for a lane that should stand still, or a control without a key.
-            EpisodeLostError: if the game was lost, or gave what cannot be.
+            EpisodeLostError: if the game was lost, or a reading is implausible.
         """
         sent = self._check(controls, active)
         if self._episode is None:
@@ -129,11 +129,11 @@ class LiveGame:
         return self._raw
 
     def render(self, lane: int = 0, size: tuple[int, int] | None = None) -> Picture:
-        """Photograph the game's window, (height, width, 3) uint8, scaled to `size` (height, width) if one is given.
+        """Capture the game's window, (height, width, 3) uint8, scaled to `size` (height, width) if one is given.
 
         Raises:
             GameError: before the first reset, for another lane, or where the link takes no pictures.
-            EpisodeLostError: if the window could not be photographed.
+            EpisodeLostError: if the window could not be captured.
         """
         link = self._session.link
         if not isinstance(link, PicturedLink):
@@ -145,19 +145,19 @@ class LiveGame:
         return picture if size is None else scaled(picture, size)
 
     def close(self) -> None:
-        """Release every key, return the game its own rules back and let go of it; a second call does nothing."""
+        """Release every key, restore the game's own rules and disconnect from it; a second call does nothing."""
         if self._closed:
             return
         self._closed, self._episode = True, None
         self._release()
-        # A game that is gone has no rules to give back.
+        # A game that is gone has no rules to restore.
         with suppress(GameError):
             for world in self._worlds.values():
                 world.leave()
         self._session.link.close()
 
     def stand_still(self, still: bool) -> None:
-        """Stop the game's clock between two ticks, or let it run again; nothing where the map cannot.
+        """Stop the game's clock between two ticks, or let it run again; does nothing if the map cannot.
 
         Raises:
             LinkError: if the game cannot be reached.
@@ -228,7 +228,7 @@ class LiveGame:
         return row
 
     def _read(self, episode: Episode) -> Reading:
-        """Read; values that stand still are looked at again, as a frame may have been late."""
+        """Read the game; unchanged values are read again, as a frame may have been late."""
         link, clock = self._session.link, self._session.clock
         reading, end_s = link.read(), clock.now() + _STILL_S
         while episode.stands_still(reading) and clock.now() < end_s:
@@ -248,7 +248,7 @@ class LiveGame:
 
     @contextmanager
     def _losing(self) -> Iterator[None]:
-        """Let go of keys and episode if anything fails; it is lost with a link that fails."""
+        """Release the keys and end the episode if anything fails; with a link that fails it counts as lost."""
         try:
             yield
         except BaseException as error:
@@ -259,6 +259,6 @@ class LiveGame:
             raise
 
     def _release(self) -> None:
-        """Let every key up, and report nothing over the error that is under way."""
+        """Release every key, without replacing an error that is being raised."""
         with suppress(GameError):
             self._session.pad.release()

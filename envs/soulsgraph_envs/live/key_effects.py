@@ -1,4 +1,4 @@
-"""See from what the game shows whether keys still reach it: a window that stalls, focus or input that is lost."""
+"""Detect from readings whether keys still reach the game: a window that stalls, focus or input that is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST, _TAP_WEIGHT, _TAP_TICKS = 8, 8, 4
 
 
 class KeyEffects:
-    """Count, kind by kind, what was sent without effect since the last that had one."""
+    """Count, by kind, the controls sent without effect since the last one with an effect."""
 
     def __init__(self, player: AnimationTable, first: Reading) -> None:
         self._player, self._last = player, first
@@ -31,7 +31,7 @@ class KeyEffects:
 
     @property
     def doubtful_ticks(self) -> int:
-        """The latest ticks in which no key, or none of a kind, is known to have reached the game, as many as may be."""
+        """The largest number of latest ticks in which no key, or none of a kind, is known to have reached the game."""
         return min(self._tick - min([self._answered, *self._before.values()]), MOST_DOUBTFUL_TICKS)
 
     def judge(self, reading: Reading, sent: Control) -> None:
@@ -80,13 +80,13 @@ class KeyEffects:
 
 
 def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:
-    """Return whether opposite directions, each pair in a row, leave a direction over."""
+    """Return whether a direction is left when opposite ones, each pair in a row, cancel."""
     both = zip(pairs[::2], pairs[1::2], strict=True)
     return any((one in sent) != (other in sent) for one, other in both)
 
 
 class Pad:
-    """Hold and tap controls on a key device, as bindings say; taps last as long in game time at any speed."""
+    """Hold and tap controls on a key device by its bindings; taps last equally long in game time at any speed."""
 
     def __init__(self, bindings: Bindings, device: KeyDevice, clock: Clock, speed: float) -> None:
         self.bindings = bindings
@@ -115,5 +115,5 @@ class Pad:
             self._keys.tap(keys, 0.0)
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Release every key."""
         self._keys.release_all()

@@ -1,4 +1,4 @@
-"""The link contract: how a running game is found, read, written and played; memory and Siphon each are one."""
+"""The link contract: how a running game is found, read, written and played, through memory or Siphon."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class LinkError(GameError):
 
 
 class RefusedError(LinkError):
-    """The game runs, but not one that can be played so: starting another would not help."""
+    """The game runs but cannot be played like this: starting it again would not help."""
 
 
 @runtime_checkable
 class Link(Protocol):
     """Reach one running game.
 
-    `supplies` names the fields that `read` gives, `writes` those that `write` takes; both are known
+    `supplies` names the fields that `read` returns, `writes` those that `write` takes; both are known
     before `attach`, and so is `bindings`, the name or path of the key bindings: those of the settings, else
     of the map. Every method but `close` raises `LinkError` when the game cannot be reached, at
     once and never after more than a second; only `attach` waits, up to its timeout.
@@ -39,9 +39,9 @@ class Link(Protocol):
         ...
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
-        """Find the game and resolve its addresses; a second call finds it anew.
+        """Find the game and resolve its addresses; a second call searches again.
 
-        `process_id` is that of a game just launched, which takes the place of the settings' own; 0 for none.
+        `process_id` is that of a game just launched, which replaces the settings' own; 0 for none.
         """
         ...
 
@@ -50,7 +50,7 @@ class Link(Protocol):
         ...
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Write fields of `writes`; those that lie side by side in one piece."""
+        """Write fields of `writes`; adjacent ones in one piece."""
         ...
 
     def focus(self) -> None:
@@ -62,13 +62,13 @@ class Link(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the game, every key released; a second call does nothing."""
+        """Release every key and disconnect from the game; a second call does nothing."""
         ...
 
 
 @runtime_checkable
 class PicturedLink(Link, Protocol):
-    """A link that sees the game's window as well."""
+    """A link that can capture the game's window too."""
 
     def capture(self) -> Picture:
         """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""

@@ -1,4 +1,4 @@
-"""The only place that writes to a real game: named operations, listed with what each of them writes."""
+"""The only module that writes to a real game: named operations, listed with the fields that each writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Operation(NamedTuple):
-    """What an operation is for, the fields it writes, and whether a map that cannot write them may do without."""
+    """An operation: its purpose, the fields it writes, and whether a map that cannot write them may omit it."""
 
     purpose: str
     fields: tuple[str, ...]
@@ -21,12 +21,12 @@ class Operation(NamedTuple):
 
 
 class Writable(Protocol):
-    """What is written by name, such as a `Link`."""
+    """A game whose fields are written by name, such as a `Link`."""
 
     writes: frozenset[str]
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Write what is named in `writes`."""
+        """Write fields of `writes`."""
         ...
 
 
@@ -72,18 +72,18 @@ ELDENGYM_OPERATIONS: Mapping[str, Operation] = {
 
 
 class Operations:
-    """Carry out operations on a link, or with `dry_run` only tell what they would write."""
+    """Carry out operations on a link, or with `dry_run` only log what they would write."""
 
     def __init__(self, link: Writable, dry_run: bool = False, operations: Mapping[str, Operation] = OPERATIONS) -> None:
         self._link, self.dry_run, self._operations = link, dry_run, operations
 
     def missing(self) -> dict[str, tuple[str, ...]]:
-        """Name the fields that the map cannot write, by operation."""
+        """Return the fields that the map cannot write, by operation."""
         found = {name: tuple(f for f in op.fields if not self._writes(f)) for name, op in self._operations.items()}
         return {name: fields for name, fields in found.items() if fields}
 
     def check(self) -> None:
-        """Refuse a map without the fields that no operation can do without; tell of the others.
+        """Refuse a map that cannot write a required field; log the missing optional ones.
 
         Raises:
             GameError: naming what must be written and cannot.
@@ -99,11 +99,11 @@ class Operations:
             _LOG.info("operation %s does without %s", name, ", ".join(fields))
 
     def can(self, name: str) -> bool:
-        """Return whether an operation has all it writes."""
+        """Return whether the map can write all fields of an operation."""
         return all(self._writes(field) for field in self._operations[name].fields)
 
     def run(self, name: str, **values: float) -> None:
-        """Carry out one operation; what a map lacks is left out where the operation may do without.
+        """Carry out one operation; an optional one leaves out the fields that the map lacks.
 
         Raises:
             GameError: for a field that is not the operation's, or a value that is no number.

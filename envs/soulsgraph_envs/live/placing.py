@@ -1,4 +1,4 @@
-"""Put the fighters and the camera where an episode begins: written or keyed, verified, tried again."""
+"""Place the fighters and the camera for the start of an episode: by writes or keys, verified and retried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETTLE_S = 0.1
 
 
 class Pose(NamedTuple):
-    """Where a fighter stands (metres, z up) and faces (radians)."""
+    """A fighter's position (metres, z up) and heading (radians)."""
 
     x: float
     y: float
@@ -28,7 +28,7 @@ class Pose(NamedTuple):
 
 
 def place(session: Session, who: str, pose: Pose) -> None:
-    """Teleport the player or the boss: the write races with the game, so it is verified and repeated.
+    """Teleport the player or the boss: the game may overwrite it, so it is verified and repeated.
 
     Raises:
         NotReachedError: if the game does not show the fighter there in time.
@@ -55,12 +55,12 @@ def place(session: Session, who: str, pose: Pose) -> None:
 
 
 def unlock(session: Session, limit_s: float) -> None:
-    """Release the lock, see the camera at rest and turn it a little: the game answers to its keys, and to nothing else.
+    """Release the lock, wait for the camera to rest and turn it a little: proof that only our keys move it.
 
-    What cannot be read is left out.
+    Checks whose fields cannot be read are left out.
 
     Raises:
-        UnansweredError: if it does not, within the limit for each.
+        UnansweredError: if one of these does not happen within its limit.
     """
 
     def toggle(_: Reading) -> None:
@@ -85,7 +85,7 @@ def unlock(session: Session, limit_s: float) -> None:
 
 
 def aim(session: Session, yaw_rad: float, pitch_rad: float) -> None:
-    """Turn the unlocked camera with its keys to a heading and a height, where it can be read.
+    """Turn the unlocked camera with its keys to a heading and a height, if it can be read.
 
     Raises:
         NotReachedError: if it does not come there in time.
@@ -116,7 +116,7 @@ def aim(session: Session, yaw_rad: float, pitch_rad: float) -> None:
 
 
 class _Rest:
-    """Notice when the camera has been the same in some readings in a row."""
+    """Detect when the camera has been unchanged in several readings in a row."""
 
     def __init__(self, reading: Reading) -> None:
         self._last, self._same = _camera(reading), 0

@@ -1,4 +1,4 @@
-"""Check whether a reading can be a moment of the fight: nothing is learned from one that cannot."""
+"""Check whether a reading can be a moment of the fight: nothing may be learned from one that cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNIT_TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a fight can change in a time; seconds are the game's."""
+    """How much a fight can change over time; seconds are the game's."""
 
     player_m_s: float = 15.0
     boss_m_s: float = 40.0
@@ -30,7 +30,7 @@ class Limits:
 
 
 def same_moment(one: Reading, other: Reading) -> bool:
-    """Return whether two readings show a fight that stands still: even a fighter at rest is animated."""
+    """Return whether two readings show the same moment: even a fighter at rest is animated."""
     return all(_same(value, other[field]) for field, value in one.items() if field not in _OUTSIDE_THE_FIGHT)
 
 
@@ -39,15 +39,15 @@ def _same(one: float | str, other: float | str) -> bool:
 
 
 def blank_fields(reading: Reading) -> frozenset[str]:
-    """Name the numbers that cannot be read: an address map may have fields that no source confirms."""
+    """Return the numbers that cannot be read: an address map may have unverified fields."""
     return frozenset(field for field, value in reading.items() if not isinstance(value, str) and not isfinite(value))
 
 
 def check_values(reading: Reading, arena: LiveArena, blank: frozenset[str]) -> None:
-    """Check one reading by itself; `blank` were no numbers from the start.
+    """Check one reading by itself; the fields in `blank` were unreadable from the start.
 
     Raises:
-        EpisodeLostError: for a number that is none, a level above its maximum, a camera that looks nowhere, or a
+        EpisodeLostError: for a NaN, a level above its maximum, a camera without a direction, or a
             place outside the arena.
     """
     for field in sorted(blank_fields(reading) - blank):
@@ -83,10 +83,10 @@ class Plausibility:
         check_values(first, arena, self._blank)
 
     def judge(self, reading: Reading, elapsed_s: float) -> None:
-        """Accept a tick's reading, `elapsed_s` of game time after the one before, or refuse it.
+        """Accept or refuse a tick's reading, `elapsed_s` of game time after the one before.
 
         Raises:
-            EpisodeLostError: telling why it cannot be, and how many ticks before it are in doubt.
+            EpisodeLostError: with the reason, and how many ticks before it are in doubt.
         """
         if same_moment(reading, self._last):
             raise EpisodeLostError("the game's values no longer change", doubtful_ticks=1)
@@ -97,7 +97,7 @@ class Plausibility:
         self._last = reading
 
     def stands_still(self, reading: Reading) -> bool:
-        """Return whether a reading shows the moment of the tick before."""
+        """Return whether a reading shows the same moment as the tick before."""
         return same_moment(reading, self._last)
 
     def _check_jump(self, reading: Reading, elapsed_s: float) -> None:

@@ -21,10 +21,10 @@ _POLL_S = 0.05
 
 
 class Recovery:
-    """Reach a game again, whatever happened to it; with a launch command, start it when it is gone or hangs.
+    """Reach a game again after any failure; with a launch command, start it when it is gone or hangs.
 
-    `interruptions` counts how often it was out of reach: its world may have been loaded anew. Time
-    limits are of the machine's time.
+    `interruptions` counts how often it was out of reach: its world may have been reloaded. Time limits
+    are in the machine's time.
     """
 
     def __init__(self, session: Session) -> None:
@@ -36,7 +36,7 @@ class Recovery:
         """Return a reading of a game that can be played.
 
         Raises:
-            GameError: telling what is wrong with it, if that cannot be fixed from here.
+            GameError: with the reason, if it cannot be fixed from here.
         """
         self._attach()
         self._wait(self._readable, _LOADING_S, "the game's world loaded")
@@ -80,7 +80,7 @@ class Recovery:
         self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
 
     def _find_launched(self, process: subprocess.Popen[bytes]) -> None:
-        """Attach to the game that a process is, or that it starts before it ends."""
+        """Attach to the game of a launched process, or to one that it starts before it ends."""
         session = self._session
         # Only a game that was named by its process is looked for by its process.
         process_id = process.pid if session.settings.pid else 0
@@ -114,7 +114,7 @@ class Recovery:
         self._launch()
 
     def _moves(self, limit_s: float) -> bool:
-        """Return whether the values change in a time."""
+        """Return whether the values change within a time."""
         first = self._session.link.read()
         return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
 

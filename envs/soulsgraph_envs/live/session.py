@@ -23,24 +23,24 @@ _PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
 #: A shorter measurement is worth nothing; a rate further off is another speed.
 _SHORTEST_S, _TOLERANCE = 0.4, 0.3
 _POLL_S = 0.02
-#: A game whose values stand still for so long, in the machine's time, hangs.
+#: A game whose values are unchanged for this long, in the machine's time, hangs.
 _HANGING_S = 2.0
 
 
 class Moment(NamedTuple):
-    """When a reading was taken, by this machine's clock and by the game's (NaN if it cannot be read)."""
+    """The time of a reading by this machine's clock and by the game's (NaN if it cannot be read)."""
 
     here_s: float
     game_s: float
 
 
 def moment(session: Session, reading: Reading) -> Moment:
-    """Take the time of a reading just made."""
+    """Return the time of a reading just made."""
     return Moment(session.clock.now(), float(reading.get("play_time_s", float("nan"))))
 
 
 def set_speed(session: Session, speed: float) -> None:
-    """Set the speed of the game's clock, 0 to stop it: by its memory, else by SoulsGym's pipe if there is one."""
+    """Set the speed of the game's clock, 0 to stop it: by memory, else through SoulsGym's pipe if there is one."""
     if "game_speed" in session.link.writes:
         session.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
     elif sys.platform == "win32" and not session.operations.dry_run:
@@ -53,11 +53,11 @@ def set_speed(session: Session, speed: float) -> None:
 
 
 def check_speed(session: Session, before: Moment, after: Moment) -> None:
-    """Refuse a game whose clock runs at another speed than the settings say, where that can be told.
+    """Refuse a game whose clock runs at another speed than in the settings, if it can be measured.
 
     Raises:
         GameError: with the speed found.
-        NotReachedError: if it was another for a moment only, as on a busy machine.
+        NotReachedError: if the speed differed only for a moment, as on a busy machine.
     """
     if not _is_another(session, before, after):
         return
@@ -73,13 +73,13 @@ def check_speed(session: Session, before: Moment, after: Moment) -> None:
 
 
 def _is_another(session: Session, before: Moment, after: Moment) -> bool:
-    """Return whether the game's clock ran at another speed between two moments; never of too short a time."""
+    """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
     here_s, speed = after.here_s - before.here_s, session.settings.speed
     return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
 
 
 class NotReachedError(GameError):
-    """The game did not come into the state waited for, in the time allowed."""
+    """The game did not reach an expected state in time."""
 
 
 class UnansweredError(NotReachedError):
@@ -88,7 +88,7 @@ class UnansweredError(NotReachedError):
 
 @dataclass(frozen=True)
 class Session:
-    """What the parts of a driver share. Time limits are of game time: a faster game has less."""
+    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
 
     link: Link
     settings: GameSettings
@@ -97,7 +97,7 @@ class Session:
     pad: Pad
 
     def wait(self, game_s: float) -> None:
-        """Let so much game time pass."""
+        """Wait for this much game time."""
         self.clock.sleep(game_s / self.settings.speed)
 
     def until(
@@ -107,10 +107,10 @@ class Session:
         limit_s: float,
         act: Callable[[Reading], None] = lambda _: None,
     ) -> Reading:
-        """Return the first reading that meets a condition; after each that does not, `act` on it.
+        """Return the first reading that meets a condition; call `act` on each one that does not.
 
         Raises:
-            NotReachedError: after `limit_s`, or earlier for a game that hangs, with what was waited for.
+            NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state.
             LinkError: if the game cannot be reached.
         """
         changed_s = self.clock.now()
@@ -128,7 +128,7 @@ class Session:
         return reading
 
     def until_reachable(self, what: str, met: Callable[[Reading], bool], limit_s: float) -> Reading:
-        """Wait as `until` does, through times in which the game cannot be reached or stands still: a loading screen."""
+        """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
         end_s = self.clock.now() + limit_s / self.settings.speed
         while True:
             trouble = "it did not come"

@@ -1,4 +1,4 @@
-"""Where a real-time game is and how it is reached: a TOML file with one table a game PC or window."""
+"""The settings of real-time games: a TOML file with one table per game PC or window."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_side_by_side(games: Sequence[GameSettings]) -> None:
 
 
 def save_game(path: Path, settings: GameSettings) -> None:
-    """Write a file for `load_games` of one game, whole at once: driver, map, and what is not the default.
+    """Write a file of one game for `load_games`, whole or not at all: driver, map, and what is not the default.
 
     Raises:
         GameError: if it cannot be written.

@@ -1,4 +1,4 @@
-"""Begin an episode in a running game as the simulator begins it from the same seed."""
+"""Begin an episode in a running game as the simulator does from the same seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw_start(scenario: Scenario, seeds: Seeds) -> Row:
 
 
 class Start:
-    """Hold everyone, restore, teleport, aim, let go: the paper's reset, with death disabled throughout."""
+    """Freeze both fighters, restore, teleport, aim, release: the paper's reset, with death disabled throughout."""
 
     def __init__(self, session: Session, arena: LiveArena, tables: Tables) -> None:
         self._session, self._arena, self._tables = session, arena, tables
@@ -43,7 +43,7 @@ class Start:
 
         Raises:
             UnansweredError: if the game does not answer to a key within `answer_s`.
-            NotReachedError: telling which part of the start did not come about.
+            NotReachedError: naming the part of the start that failed.
             GameError: if the map cannot write what a start needs.
         """
         session, operations = self._session, self._session.operations
@@ -97,7 +97,7 @@ def check_fits(scenario: Scenario, reading: Reading, character: str) -> None:
     """Refuse a game that cannot be the scenario's: another boss, or another journey.
 
     Raises:
-        GameError: telling what does not fit.
+        GameError: naming what does not fit.
     """
     found = str(reading.get("boss_name", character))
     if character and found and found != character:

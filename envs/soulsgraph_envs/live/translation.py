@@ -32,7 +32,7 @@ _ANIMATIONS = {Raw.PLAYER_ANIMATION: "player", Raw.BOSS_ANIMATION: "boss"}
 
 
 def supplied_raws(fields: frozenset[str]) -> frozenset[str]:
-    """Name the raw values that can be made of a map's fields; flasks can be counted by the drinks."""
+    """Return the raw values that can be made from a map's fields; flasks can be counted by the drinks."""
     named = {raw for raw, who in _ANIMATIONS.items() if {f"{who}_animation", f"{who}_animation_id"} & fields}
     named |= {raw for raw, field in (_PLAIN | _CLOCKS).items() if field in fields}
     if "flasks" in fields or "player_animation" in fields:
@@ -41,9 +41,9 @@ def supplied_raws(fields: frozenset[str]) -> frozenset[str]:
 
 
 class Flasks:
-    """Count an episode's flasks: what the game has beyond the scenario's number is not offered.
+    """Count an episode's flasks: those beyond the scenario's number are not shown.
 
-    Where the game's number cannot be read, the drinks are counted, by the animation's id `drinking`.
+    If the game's number cannot be read, drinks are counted by the animation's id `drinking`.
     """
 
     def __init__(self, count: int, drinking: int, reading: Reading) -> None:
@@ -76,7 +76,7 @@ def translate(reading: Reading, player: AnimationTable, boss: AnimationTable, fl
     for angle in (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE):
         row[angle] = wrap_angle(float(row[angle]))
     for level in (Raw.PLAYER_HP, Raw.BOSS_HP):
-        # Nobody dies while death is disabled: who has a single point left would have.
+        # Death is disabled: a fighter with a single point left counts as dead.
         row[level] = row[level] if row[level] > 1.0 else 0.0
     for animation, table in ((Raw.PLAYER_ANIMATION, player), (Raw.BOSS_ANIMATION, boss)):
         _fill_animation(row, animation, table, reading)

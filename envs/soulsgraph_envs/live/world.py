@@ -1,4 +1,4 @@
-"""The world around the fight: into the arena, into the second phase, and back out by a reload."""
+"""The world around the fight: into the arena, into the second phase, and back by a reload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WELL_BELOW = 0.2
 
 
 class World:
-    """Bring the player into the arena and the boss into a phase; `phase` is 0 while it is not known.
+    """Bring the player into the arena and the boss into a phase; `phase` is 0 while unknown.
 
     The second phase is irreversible but by a reload: the player is killed, wakes at the bonfire and
     passes the fog gate again.
@@ -39,7 +39,7 @@ class World:
         """Put the player into the arena and the boss into a phase.
 
         Raises:
-            GameError: if it cannot be done in time, telling at which point it failed.
+            GameError: if it cannot be done in time, naming the step that failed.
         """
         if self.phase == 0:
             self.phase = self._guess_phase(reading)
@@ -98,7 +98,7 @@ class World:
         session.until("the player idle inside the arena", self._idle, _PASSING_S)
 
     def leave(self) -> None:
-        """Return the game its own rules back; a boss in its second phase is left with HP that tell so."""
+        """Restore the game's own rules; a boss in its second phase is left with HP that show the phase."""
         operations = self._session.operations
         if self.phase > 1 and self.arena.transition is not None:
             operations.run("set_boss_hp", boss_hp=self._below(self.arena.transition))
@@ -107,7 +107,7 @@ class World:
         set_speed(self._session, 1.0)
 
     def _asleep(self, reading: Reading) -> bool:
-        """Return whether the game's flags say that the boss is yet to be woken, or beaten; a reload can set them."""
+        """Return whether the game's flags show the boss as not yet met or as beaten; a reload can set them."""
         awake, found = self.arena.reload.get("boss_flags"), float(reading.get("boss_flags", nan))
         if awake is None or not isfinite(found) or "boss_flags" not in self._session.link.writes:
             return False
@@ -131,14 +131,14 @@ class World:
         return self._player.among(reading, ("idle",))
 
     def _guess_phase(self, reading: Reading) -> int:
-        """Take a boss whose HP never fell below the threshold for one in its first phase."""
+        """Assume the first phase for a boss whose HP never fell below the threshold."""
         transition = self.arena.transition
         if transition is None:
             return 1
         return 2 if float(reading["boss_hp"]) <= transition.below_hp_ratio * float(reading["boss_hp_max"]) else 1
 
     def _below(self, transition: Transition) -> float:
-        """Return HP with which the boss is surely in, or passes into, its second phase."""
+        """Return HP at which the boss is certainly in, or enters, its second phase."""
         return round(_WELL_BELOW * transition.below_hp_ratio * float(self._session.link.read()["boss_hp_max"]))
 
     def _pass_transition(self) -> None:

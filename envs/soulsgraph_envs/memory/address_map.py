@@ -4,7 +4,7 @@ Offsets follow the usual convention: start at the base's pointer; add each offse
 a pointer there; add the last. A base is found by a byte pattern, or lies at a fixed distance (RVA) from
 the start of the module. A character stands for the pointer that its chain leads to, or that a walk of
 the loaded blocks finds by the character's name; fields may start at it as at a base.
-Coordinates in a Souls game lie as (x, up, y); which of them a field is, the map says by its name.
+Coordinates in a Souls game are stored as (x, up, y); a field's name in the map says which one it is.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Character:
-    """A character: the chain to the pointer of it, and the walk that comes before the chain if there is one."""
+    """A character: the chain to its pointer, and the walk that is tried before the chain if there is one."""
 
     base: str
     offsets: Annotated[tuple[int, ...], _Offset]
@@ -85,7 +85,7 @@ class Character:
 
 @dataclass(frozen=True)
 class Entry:
-    """One field: its chain, type and unit; the value is what lies there times `scale`."""
+    """One field: its chain, type and unit; its value is the stored number times `scale`."""
 
     base: str
     offsets: Annotated[tuple[int, ...], _Offset]
@@ -108,7 +108,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class ItemList:
-    """One list of an inventory: where its capacity (u32) and the pointer of its entries lie."""
+    """One list of an inventory: the offsets of its capacity (u32) and of the pointer to its entries."""
 
     capacity_at: Annotated[int, _Offset]
     entries_at: Annotated[int, _Offset]
@@ -118,7 +118,7 @@ class ItemList:
 class Inventory:
     """A field that is the quantity of an item: the sum over a range of item ids in some lists.
 
-    The chain leads to the pointer of the object that holds the lists. Lists have gaps: all of their
+    The chain leads to the pointer of the object that holds the lists. Lists have gaps: their whole
     capacity is searched.
     """
 
@@ -137,7 +137,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class AddressMap:
-    """Where everything lies in one version of a game."""
+    """The addresses of one version of a game."""
 
     name: str
     game: str
@@ -169,16 +169,16 @@ class AddressMap:
         return Chain(character.base, character.offsets + offsets) if character else Chain(base, offsets)
 
     def hooked(self, name: str) -> bool:
-        """Return whether a field is within reach of injected code alone."""
+        """Return whether only injected code can reach a field."""
         return self.bases[self.chain(name).base].hook
 
     def readable(self) -> frozenset[str]:
-        """Name the fields that can be read from outside the process."""
+        """Return the fields that can be read from outside the process."""
         return frozenset(name for name in (*self.fields, *self.inventories) if not self.hooked(name))
 
 
 def load_address_map(name_or_path: str | Path) -> AddressMap:
-    """Load the map of one game version, shipped or one's own.
+    """Load the map of one game version, shipped or the user's own.
 
     Raises:
         UnknownNameError: if no shipped map has that name.
@@ -219,7 +219,7 @@ def _check_characters(loaded: AddressMap, where: Where) -> None:
 
 
 def _check_names(loaded: AddressMap, where: Where) -> None:
-    """Check that fields and what they start from exist, and that what no source confirms has a fallback."""
+    """Check that fields and their starts exist, and that unverified entries have a fallback."""
     for kind, items in (("fields", loaded.fields), ("inventories", loaded.inventories)):
         for key, item in items.items():
             place = where.at(kind).at(key)

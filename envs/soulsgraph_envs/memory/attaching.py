@@ -1,4 +1,4 @@
-"""Attach to a running game: its process opened, its bases found, its fields laid out."""
+"""Attach to a running game: open its process, find its bases, lay out its fields."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from soulsgraph_envs.memory.reader import BadAddressError, Module, Reader
 
 
 class ResolvedBase(NamedTuple):
-    """Where a base lies and how that was found: "pattern" or "rva", with a note if something was odd."""
+    """The address of a base and how it was found: by "pattern" or "rva", with a note on anything unusual."""
 
     address: int
     dereference: bool
@@ -37,10 +37,10 @@ def read_version(reader: Reader, module: Module) -> str:
 
 
 def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> dict[str, ResolvedBase]:
-    """Find every base that is not for injected code alone.
+    """Find every base that needs no injected code.
 
     Raises:
-        RefusedError: naming the bases that are nowhere to be found, and the version if it is another.
+        RefusedError: naming the bases that were not found, and the game's version if it is another one.
     """
     version = read_version(reader, module)
     other = bool(version and address_map.version) and version != address_map.version
@@ -79,5 +79,5 @@ def _target(reader: Reader, base: Base, match: int) -> int:
 
 
 def notes(resolved: Mapping[str, ResolvedBase]) -> list[str]:
-    """Return what was odd about the bases, one sentence each."""
+    """Return the notes on the bases, one sentence each."""
     return [f"{name}: by {base.found_by}, {base.note}" for name, base in resolved.items() if base.note]

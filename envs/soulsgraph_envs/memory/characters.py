@@ -20,10 +20,10 @@ _A_NAME = re.compile(r"c\d{4}")
 
 
 class Characters:
-    """Where the characters of a map are: by name once that has worked, until then by the map's own chain.
+    """The addresses of a map's characters: by name once that has worked, until then by the map's own chain.
 
-    `start` gives the object of a base now. `leaves` are the names to be read along with the fields and
-    handed to `check`, so that no other character that took a place is ever read for the one sought.
+    `start` returns the present object of a base. `leaves` are the names to read along with the fields and
+    to pass to `check`, so that another character in the same place is never mistaken for this one.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Characters:
 
     @property
     def found(self) -> frozenset[str]:
-        """Name the characters that were found by name."""
+        """Return the characters that were found by name."""
         return frozenset(self._found)
 
     def placed(self, base: str, offsets: tuple[int, ...]) -> Chain:
@@ -49,7 +49,7 @@ class Characters:
         return len(self._found) < len(self._walks) and self._clock_s() - self._searched_at_s >= _SEARCH_EVERY_S
 
     def search(self) -> bool:
-        """Search for all characters; tell whether one is at another place than before.
+        """Search for all characters; return whether one has moved.
 
         Raises:
             LinkError: if one that was found before is gone.
@@ -66,21 +66,21 @@ class Characters:
         return self._found != before
 
     def leaves(self) -> Iterator[tuple[Chain, Leaf]]:
-        """Return where the characters' names are read."""
+        """Return the leaves that read the characters' names."""
         for name, walk in self._walks.items():
             missing = None if name in self._found else ""
             yield self.placed(name, walk.name_offsets), Leaf(_key(name), f"{walk.name_bytes}s", decode_text, missing)
 
     def check(self, values: Values) -> bool:
-        """Take the names out of what was read; tell whether those that were found are still there.
+        """Remove the names from the values read; return whether the characters found are still there.
 
         Raises:
-            LinkError: if the chain of one that was not found leads to another character.
+            LinkError: if the chain of one not found by name leads to another character.
         """
         return all([self._is_at(name, values.pop(_key(name))) for name in self._walks])
 
     def confirm(self, name: str) -> bool:
-        """Return whether a base is no character sought by name, or that character is still there; raises as `check`."""
+        """Return False if a base is a character found by name that is no longer there; raises as `check`."""
         if name not in self._walks:
             return True
         walk, chain = self._walks[name], self.placed(name, self._walks[name].name_offsets)
@@ -96,7 +96,7 @@ class Characters:
 def find_character(reader: Reader, start: int, walk: Walk) -> Chain | None:
     """Walk the loaded blocks from the object at `start`; return the chain to the pointer of the first of that name.
 
-    Broken blocks and characters are passed over.
+    Broken blocks and characters are skipped.
 
     Raises:
         LinkError: as the reader does.

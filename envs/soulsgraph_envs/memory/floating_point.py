@@ -1,4 +1,4 @@
-"""Undo what a library compiled with fast mathematics does to a thread: numbers below 2.2e-308 flushed to zero."""
+"""Undo the flush-to-zero mode (for numbers below 2.2e-308) that a fast-math library sets in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def subnormals_kept() -> bool:
 
 
 def restore_floating_point() -> None:
-    """Return this thread the floating-point mode a program starts with.
+    """Restore the floating-point mode that a program starts with, for this thread.
 
     Raises:
         GameError: if that did not help.

@@ -1,4 +1,4 @@
-"""Read and write a game's fields by name: an address map resolved in one process."""
+"""Read and write a game's fields by name, through an address map resolved in one process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from soulsgraph_envs.memory.values import pack
 class GameMemory:
     """The fields of a running game.
 
-    No pointer is trusted: at each reading and each write the chains are walked anew, or every pointer
-    of the last walk is read again and compared.
+    No pointer is trusted: each reading and each write walks the chains again, or re-reads and compares
+    every pointer of the last walk.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class GameMemory:
     def read(self) -> Reading:
         """Return every readable field in one go.
 
-        A field that no source confirms and that cannot be read is NaN, or an empty text.
+        An unverified field that cannot be read is NaN, or an empty text.
 
         Raises:
             LinkError: if another cannot be read.
@@ -69,7 +69,7 @@ class GameMemory:
         return self._address(name)
 
     def look_up(self, name: str) -> tuple[int, float | str]:
-        """Read one field by itself, the others left alone; give where it lies and its value.
+        """Read one field by itself; return its address and its value.
 
         Raises:
             LinkError: if its chain is broken.
@@ -98,11 +98,11 @@ class GameMemory:
 
     @property
     def found_by_name(self) -> frozenset[str]:
-        """Name the characters that were found by name; the others stand where their chain leads."""
+        """Return the characters that were found by name; the others are where their chain leads."""
         return self._characters.found
 
     def _packed(self, name: str, value: float, before: bytes, address: int) -> bytes:
-        """Return a value's bytes; those of a bit with the byte's other bits as they are, or are in `before`."""
+        """Return a value's bytes; for a bit, the byte with its other bits as read now or in `before`."""
         if name in self._counters:
             return pack("u32", value)
         entry = self.address_map.fields[name]
@@ -115,7 +115,7 @@ class GameMemory:
         return self._item_address(name) if name in self._counters else self._follow(self._chain(name))
 
     def _item_address(self, name: str) -> int:
-        """Return where the quantity of an inventory's item lies; of several entries, that of the first."""
+        """Return the address of the quantity of an inventory's item; of several entries, that of the first."""
         counter, chain = self._counters[name], self._chain(name)
         root, values = Node(), Values()
         counter.add_leaves(root, self._from_base(chain))
@@ -125,7 +125,7 @@ class GameMemory:
         return counter.address(self._reader, values)
 
     def _read_roots(self) -> Values | None:
-        """Read all fields; None if a character is no more where it was found."""
+        """Read all fields; None if a character is no longer where it was found."""
         values = self._snapshot.read() if self._snapshot else None
         if values is None:
             try:
@@ -137,7 +137,7 @@ class GameMemory:
         return values if self._characters.check(values) else None
 
     def _walk(self) -> Values:
-        """Read all fields by walking the chains; what was read whole can be read again at once."""
+        """Read all fields by walking the chains; a complete walk can be repeated as one snapshot."""
         self._snapshot, values, steps = None, Values(), list[Step]()
         for name, root in self._roots.items():
             steps += root.read(self._reader, self.bases[name].address, values)
@@ -146,7 +146,7 @@ class GameMemory:
         return values
 
     def _confirm(self, bases: Iterable[str]) -> None:
-        """Make sure that characters are where they were found, before anything of theirs is touched."""
+        """Check that characters are where they were found, before their memory is touched."""
         if self._characters.due() or not all(self._characters.confirm(base) for base in bases):
             self._search()
 
@@ -161,7 +161,7 @@ class GameMemory:
         return self._reader.follow(self._start(chain.base), chain.offsets)
 
     def _search(self) -> None:
-        """Look for the characters that are found by name, and lay the chains anew if one has moved."""
+        """Search for the characters found by name, and rebuild the chains if one has moved."""
         if self._characters.search():
             self._lay_out()
 
@@ -188,12 +188,12 @@ class GameMemory:
         return self._roots.setdefault(base, Node())
 
     def _from_base(self, chain: Chain) -> tuple[int, ...]:
-        """Return the offsets from the base's own address, where the pointer to its object may lie."""
+        """Return the offsets from the base's own address, which may hold the pointer to its object."""
         return (0, *chain.offsets) if self.bases[chain.base].dereference else chain.offsets
 
 
 def writable(address_map: AddressMap) -> frozenset[str]:
-    """Name the fields of a map that may be written."""
+    """Return the fields of a map that may be written."""
     return frozenset(name for name in address_map.readable() if FIELDS[name].writable)
 
 

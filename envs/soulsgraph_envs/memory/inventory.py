@@ -1,4 +1,4 @@
-"""Count an item of an inventory: its lists have gaps and are searched whole, its place is remembered."""
+"""Count an item of an inventory: its lists have gaps and are searched whole; its place is remembered."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Slot(NamedTuple):
 
 
 class ItemCounter:
-    """Count one item. The places where it was found are looked at first; it is searched anew when it has left one."""
+    """Count one item. Known places are read first; the lists are searched again when it has left one."""
 
     def __init__(self, name: str, inventory: Inventory) -> None:
         self._name, self._inventory = name, inventory
         self._slots: list[Slot] = []
 
     def add_leaves(self, node: Node, offsets: tuple[int, ...]) -> None:
-        """Add capacity and entries of each list to what is read with the fields, `offsets` leading to the inventory."""
+        """Add leaves for capacity and entries of each list; `offsets` lead to the inventory."""
         missing = None if self._inventory.verified else 0
         for number, one in enumerate(self._inventory.lists):
             capacity, entries = self._keys(number)

@@ -1,4 +1,4 @@
-"""Compile chains into few reads: what they share is read once, neighbours come in one piece.
+"""Compile chains into few reads: shared pointers are read once, neighbours in one piece.
 
 Every object of the game is a node: the pointers and values that lie in it, gathered into pieces that
 are read at once and taken apart by one `struct` each. A walk begins at the bases each time, so no pointer
@@ -24,9 +24,9 @@ Values = dict[str, Any]
 
 
 class Leaf(NamedTuple):
-    """A value at the end of a chain: its name, format, how it is converted, and what it is if its chain breaks.
+    """A value at the end of a chain: its name, format, conversion, and its value if the chain breaks.
 
-    A chain that only leaves with a `missing` value hang on may break; any other ends the reading.
+    A chain may break if all of its leaves have a `missing` value; any other broken chain ends the reading.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Leaf(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One piece that a walk has read: where, how, the values it gave and what each of them is."""
+    """One piece that a walk has read: its address, its format, the values and their meanings."""
 
     address: int
     format: struct.Struct
@@ -73,7 +73,7 @@ class Node:
         self._pieces = list(_pieces(sorted(parts, key=lambda part: part[:2])))
 
     def read(self, reader: Reader, address: int, values: Values) -> Iterator[Step]:
-        """Read the object at an address, and all below it, into `values`; give each step as it is taken.
+        """Read the object at an address, and all below it, into `values`; yield each step as it is taken.
 
         Raises:
             LinkError: as the reader does; `BadAddressError` for a null pointer.

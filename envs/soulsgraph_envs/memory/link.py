@@ -54,12 +54,12 @@ class MemoryLink:
         self._window: Window | None = None
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
-        """Find the game and resolve its addresses; a second call finds it anew.
+        """Find the game and resolve its addresses; a second call searches again.
 
-        `process_id` is that of a game just launched, which takes the place of the settings' own; 0 for none.
+        `process_id` is that of a game just launched, which replaces the settings' own; 0 for none.
 
         Raises:
-            LinkError: with the last reason, if it was not found in time; at once if it may not be read.
+            LinkError: with the last reason, if it was not found in time; at once if reading is not permitted.
         """
         self._let_go()
         if process_id:
@@ -90,7 +90,7 @@ class MemoryLink:
         return self._game
 
     def read(self) -> Reading:
-        """Return every field of `supplies`; one that no source confirms may be NaN or an empty text."""
+        """Return every field of `supplies`; an unverified one may be NaN or an empty text."""
         return self.game.memory.read()
 
     def write(self, values: Mapping[str, float]) -> None:
@@ -110,16 +110,16 @@ class MemoryLink:
         return self._on_window(lambda window: window.focused())
 
     def capture(self) -> Picture:
-        """Photograph the game's window, which must lie wholly on the screen with nothing before it."""
+        """Capture the game's window, which must lie wholly on the screen with nothing before it."""
         return self._on_window(lambda window: window.capture())
 
     def close(self) -> None:
-        """Let go of the game and its keys; a second call does nothing."""
+        """Disconnect from the game and close its keys; a second call does nothing."""
         self._let_go()
         self.keys.close()
 
     def _on_window(self, ask: Callable[[Window], _T]) -> _T:
-        """Ask the window, found anew if it has been replaced."""
+        """Call a method of the window, which is searched again if it has been replaced."""
         try:
             if self._window is not None:
                 with suppress(GameError):

@@ -74,7 +74,7 @@ class LinuxReader(Reader):
         return data
 
     def gatherer(self, spans: Sequence[tuple[int, int]]) -> Callable[[], bytes]:
-        """Prepare to read some spans again and again in one system call."""
+        """Return a function that reads some spans in one system call."""
         one_by_one, size = super().gatherer(spans), sum(size for _, size in spans)
         if len(spans) > _MOST_SPANS or not hasattr(_LIBC, "process_vm_readv"):
             return one_by_one
@@ -98,7 +98,7 @@ class LinuxReader(Reader):
             raise self._cut_off(address, written)
 
     def module(self, name: str) -> Module:
-        """Find a mapped file by its name; of a Windows program only the header may come from the file."""
+        """Find a mapped file by its name; of a Windows program only the header may be mapped from the file."""
         own = [one for one in read_mappings(self.pid) if _basename(one.path) == name.lower()]
         if not own:
             raise RefusedError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
@@ -118,7 +118,7 @@ class LinuxReader(Reader):
         return joined
 
     def running(self) -> bool:
-        """Return whether the process lives; one that ended and waits for its parent does not."""
+        """Return whether the process is alive; one that ended and waits for its parent does not."""
         return is_running(self.pid)
 
     def close(self) -> None:
@@ -131,14 +131,14 @@ class LinuxReader(Reader):
         self.close()
 
     def _cut_off(self, address: int, size: int) -> LinkError:
-        """Return the error of a read or write of `size` bytes; none at all means that the memory itself is gone.
+        """Return the error of an incomplete read or write of `size` bytes; with no byte the memory itself is gone.
 
-        That comes before the process counts as ended, and when it becomes another program.
+        That happens just before the process ends, and when it becomes another program.
         """
         return self._reason(address + size) if size else ProcessGoneError(self.pid)
 
     def _reason(self, address: int, error: Exception | None = None) -> LinkError:
-        """Distinguish an ended process from an address where nothing lies, and from a lack of permission."""
+        """Return the error of an ended process, of an unmapped address, or of a lack of permission."""
         if self._file < 0 or not self.running():
             return ProcessGoneError(self.pid)
         if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
@@ -147,7 +147,7 @@ class LinuxReader(Reader):
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process lives, a zombie not counted."""
+    """Return whether a process is alive and no zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -160,7 +160,7 @@ def find_process(name: str) -> int:
 
     Raises:
         ProcessNotFoundError: if none has it.
-        RefusedError: if several have it that a mapped file does not tell apart.
+        RefusedError: if several have it and a mapped file does not decide.
     """
     living = [pid for pid in _process_ids() if is_running(pid)]
     named = [pid for pid in living if _is_named(pid, name)]
@@ -181,7 +181,7 @@ def read_mappings(pid: int) -> list[Mapping]:
 
     Raises:
         ProcessGoneError: if it has ended.
-        NoPermissionError: if it may not be looked into.
+        NoPermissionError: if reading is not permitted.
     """
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()

@@ -1,4 +1,4 @@
-"""Read every entry of an address map once and judge it, for a page that says what can be relied on."""
+"""Read and check every entry of an address map once, for a report of what is reliable."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LEVELS = ("player_hp", "player_stamina", "boss_hp", "frost_resistance")
 
 @dataclass(frozen=True)
 class EntryReport:
-    """One entry, read once: where it lies and what it says, or the reason why it cannot be read.
+    """One entry, read once: its address and value, or the reason why it cannot be read.
 
-    An entry that is not `verified` names in `fallback` what serves if it is wrong.
+    An entry that is not `verified` names in `fallback` what is used if it is wrong.
     """
 
     name: str
@@ -64,7 +64,7 @@ def inspect_map(memory: GameMemory) -> list[EntryReport]:
 
 
 def implausible(name: str, values: Reading) -> str:
-    """Return what is wrong with a field's value, knowing the others; an empty text if nothing is."""
+    """Return what is wrong with a field's value, given the others; an empty text if nothing is."""
     value = values[name]
     if isinstance(value, str):
         return "" if value.isprintable() and value else f"expected a name, found {value!r}"

@@ -1,4 +1,4 @@
-"""The header of a Windows executable as it lies in memory (Microsoft's "PE Format"), and byte patterns in its code."""
+"""The header of a Windows executable in memory (Microsoft's "PE Format"), and byte patterns in its code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Section(NamedTuple):
 
 
 class PeHeader(NamedTuple):
-    """What a loader reads: the image's size, its sections, and where its resources lie (rva, size)."""
+    """The parts that a loader reads: the image's size, its sections, and its resources (rva, size)."""
 
     size_of_image: int
     sections: tuple[Section, ...]
@@ -72,7 +72,7 @@ def file_version(resources: bytes, rva: int) -> str:
 
 
 def _entry(resources: bytes, at: int, wanted: int | None) -> int:
-    """Return where an entry of a resource folder leads: the one with an id, or the first."""
+    """Return the target of an entry of a resource folder: the one with an id, or the first."""
     named, numbered = struct.unpack_from("<12x2H", resources, at)
     for number in range(named + numbered):
         key, target = struct.unpack_from("<2I", resources, at + 16 + 8 * number)
@@ -82,7 +82,7 @@ def _entry(resources: bytes, at: int, wanted: int | None) -> int:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether a text is bytes and `??`, parted by blanks, with enough fixed bytes to be searched for."""
+    """Return whether a text is bytes and `??`, separated by blanks, with enough fixed bytes to search for."""
     words = text.split()
     fixed = sum(word != "??" for word in words)
     return fixed >= _FEWEST_FIXED and all(_WORD.fullmatch(word) for word in words)

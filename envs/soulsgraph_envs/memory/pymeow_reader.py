@@ -1,8 +1,8 @@
-"""Read a process on Windows through pyMeow, whose traps are kept behind this module.
+"""Read a process on Windows through pyMeow, whose pitfalls this module hides.
 
 Only bytes go through it, checked beforehand: its typed writes end the interpreter for numbers that do
 not fit. Its process entry's "base" is some module's, its search by name takes parts of names, and its
-exceptions are classes made anew at every raise: none of that leaves this module.
+exceptions are classes made anew at every raise: none of that is visible outside.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _T = TypeVar("_T")
 
 
 def load_pymeow(load: Callable[[str], ModuleType] = importlib.import_module) -> ModuleType:
-    """Import pyMeow, on Windows alone, and restore the floating-point mode that it changes.
+    """Import pyMeow, on Windows only, and restore the floating-point mode that it changes.
 
     Raises:
-        GameError: if it is not there, or another package is in its place.
+        GameError: if it is not installed, or another package of its name is.
     """
     if sys.platform != "win32" and load is importlib.import_module:
         raise GameError("pyMeow: expected Windows, found another system, where importing it may crash; use /proc.")
@@ -88,7 +88,7 @@ class PymeowReader(Reader):
         self._call(lambda: self._pymeow.w_bytes(self._process, address, bytes(data)), address)
 
     def module(self, name: str) -> Module:
-        """Find a module by its file's name; never by the process entry's base, which is any module's."""
+        """Find a module by its file's name; never by the process entry's base, which may be any module's."""
         found = self._retried(lambda: list(self._pymeow.enum_modules(self._process)), self.pid)
         own = [one for one in found if str(one["name"]).lower() == name.lower()]
         if not own:
@@ -105,7 +105,7 @@ class PymeowReader(Reader):
         return regions or [Region(module.base, module.base + module.size)]
 
     def running(self) -> bool:
-        """Return whether the process lives."""
+        """Return whether the process is alive."""
         try:
             return self._process is not None and bool(self._pymeow.process_running(self._process))
         except self._pymeow.NimPyException:
@@ -138,7 +138,7 @@ class PymeowReader(Reader):
             raise BadAddressError(int(address))
 
     def _retried(self, call: Callable[[], _T], pid: int) -> _T:
-        """Call what walks all processes again when one of them has ended meanwhile."""
+        """Retry a call that walks all processes if one of them ended meanwhile."""
         for _ in range(_TRIES - 1):
             try:
                 return call()

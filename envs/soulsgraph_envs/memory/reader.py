@@ -21,7 +21,7 @@ class ProcessNotFoundError(LinkError):
 
 
 class _MadeOfError(LinkError):
-    """An error whose text is made of its arguments, and that survives the way between processes."""
+    """An error whose text is made from its arguments, so that it can be pickled."""
 
     def __init__(self, text: str, *arguments: object) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class ProcessGoneError(_MadeOfError):
 
 
 class BadAddressError(_MadeOfError):
-    """Nothing lies at an address; while a game loads, its pointers lead there."""
+    """An address is not mapped; the pointers of a loading game lead to such addresses."""
 
     def __init__(self, address: int, what: str = "memory") -> None:
         text = f"address {address:#x}: expected {what}, found none; is the game loading, or the map another's?"
@@ -47,10 +47,10 @@ class BadAddressError(_MadeOfError):
 
 
 class NoPermissionError(_MadeOfError, RefusedError):
-    """The process belongs to another, or the system forbids looking into it."""
+    """The process belongs to another user, or the system forbids reading it."""
 
     def __init__(self, pid: int, remedy: str) -> None:
-        super().__init__(f"process {pid}: expected leave to read its memory, found none; {remedy}.", pid, remedy)
+        super().__init__(f"process {pid}: expected permission to read its memory, found none; {remedy}.", pid, remedy)
 
 
 class Module(NamedTuple):
@@ -72,7 +72,7 @@ class Reader(ABC):
     """Read and write one process.
 
     Every method but `close` raises `ProcessGoneError` when the process has ended, `BadAddressError`
-    when nothing lies there, `NoPermissionError` when it may not be looked into.
+    when nothing lies there, `NoPermissionError` when reading is not permitted.
     """
 
     pid: int
@@ -95,14 +95,14 @@ class Reader(ABC):
 
     @abstractmethod
     def running(self) -> bool:
-        """Return whether the process lives; raises nothing."""
+        """Return whether the process is alive; raises nothing."""
 
     @abstractmethod
     def close(self) -> None:
         """Let go of the process; a second call does nothing."""
 
     def gatherer(self, spans: Sequence[tuple[int, int]]) -> Callable[[], bytes]:
-        """Prepare to read some spans (address, size) again and again; each call gives them one behind the other."""
+        """Return a function that reads some spans (address, size) and returns them joined."""
         return lambda: b"".join(self.read(address, size) for address, size in spans)
 
     def read_value(self, address: int, kind: str) -> float:
@@ -110,13 +110,13 @@ class Reader(ABC):
         return unpack(kind, self.read(address, SIZES[kind]))
 
     def read_values(self, address: int, kinds: Sequence[str]) -> list[float]:
-        """Read numbers that lie side by side, in one call."""
+        """Read adjacent numbers in one call."""
         ends = [0, *accumulate(SIZES[kind] for kind in kinds)]
         data = self.read(address, ends[-1])
         return [unpack(kind, data[a:b]) for kind, (a, b) in zip(kinds, pairwise(ends), strict=True)]
 
     def write_value(self, address: int, kind: str, value: float) -> None:
-        """Write one number; `GameError` if the type cannot hold it."""
+        """Write one number; raises `GameError` if the type cannot hold it."""
         self.write(address, pack(kind, value))
 
     def read_pointer(self, address: int) -> int:
@@ -137,7 +137,7 @@ class Reader(ABC):
         return start + offsets[-1]
 
     def scan(self, module: Module, patterns: Mapping[str, re.Pattern[bytes]]) -> dict[str, list[int]]:
-        """Find all matches of some patterns in the module's code, or in all of it if no header tells."""
+        """Find all matches of some patterns in the module's code, or in the whole module if it has no header."""
         found: dict[str, list[int]] = {name: [] for name in patterns}
         for address, piece in self._pieces(module):
             for name, pattern in patterns.items():
@@ -150,7 +150,7 @@ class Reader(ABC):
         return parse_header(self.read(module.base, min(HEADER_SIZE, module.size)))
 
     def sized(self, module: Module) -> Module:
-        """Return a module its size by its header: under Wine no more than that may be mapped from the file."""
+        """Return a module with the size in its header: under Wine only the header may be mapped from the file."""
         header = self.header(module)
         return module._replace(size=header.size_of_image) if header else module
 

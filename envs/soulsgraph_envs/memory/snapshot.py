@@ -1,7 +1,7 @@
-"""Read a whole layout in one call: from the addresses of the last walk, believed only if its pointers still stand.
+"""Read a whole layout in one call, at the addresses of the last walk, valid only if its pointers are unchanged.
 
 Every pointer that the walk followed is read again along with the values. If all are as they were, the
-values are those that a walk would give, taken at nearly one moment; if one has changed, none is used.
+values are those that a walk would read, taken at nearly one moment; if one has changed, none is used.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from soulsgraph_envs.memory.reader import BadAddressError, Reader
 
 
 class Snapshot:
-    """What a walk read, to be read again at once."""
+    """The steps of a walk, to be read again in one call."""
 
     def __init__(self, reader: Reader, steps: Sequence[Step]) -> None:
-        """Prepare to read what the steps of a walk read."""
+        """Prepare to repeat the steps of a walk."""
         self._gather = reader.gatherer([(step.address, step.format.size) for step in steps])
         self._format = struct.Struct("<" + "".join(step.format.format.removeprefix("<") for step in steps))
         parts = [(part, target) for step in steps for part, target in zip(step.parts, step.targets, strict=True)]
@@ -26,11 +26,11 @@ class Snapshot:
 
     @property
     def names(self) -> Set[str]:
-        """Name the values that it reads."""
+        """Return the names of the values that it reads."""
         return {name for _, name, _ in self._leaves}
 
     def read(self) -> Values | None:
-        """Return all values, or None if a pointer has changed or a place is gone.
+        """Return all values, or None if a pointer has changed or an address is gone.
 
         Raises:
             LinkError: if the process has ended.

@@ -1,4 +1,4 @@
-"""Values as they lie in memory, little-endian: their types, and packing that refuses what does not fit."""
+"""Values in memory, little-endian: their types, and packing that refuses values that do not fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_F32 = 3.4028234663852886e38
 
 
 def pack(kind: str, value: float) -> bytes:
-    """Return a number's bytes; whole numbers are rounded to.
+    """Return a number's bytes, rounded for integer types.
 
     Raises:
         GameError: if it is no finite number or does not fit the type.
@@ -37,5 +37,5 @@ def unpack(kind: str, data: bytes) -> float:
 
 
 def decode_text(data: bytes) -> str:
-    """Return a UTF-16 text up to its NUL; what is no UTF-16 becomes a replacement character."""
+    """Return a UTF-16 text up to its NUL; invalid bytes become a replacement character."""
     return data.decode("utf-16-le", "replace").split("\0", 1)[0]

@@ -1,4 +1,4 @@
-"""What the player does: presses wait in a buffer, then begin an animation; blows land and flasks heal."""
+"""The player's actions: presses wait in a buffer, then begin an animation; blows land and flasks heal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _HEADINGS = np.pi * np.array([[-0.75, 1.0, 0.75], [-0.5, 0.0, 0.5], [-0.25, 0.0,
 
 
 class Step(NamedTuple):
-    """A unit step, the heading it leads to, and whether there is one at all."""
+    """A unit step, its heading, and whether there is one."""
 
     x: float
     y: float
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 @compiled
 def press(lane: Lane, player: Player, bits: int) -> None:
-    """Put a tick's press into the one-slot buffer; a waiting roll gives way to nothing but a roll."""
+    """Put a tick's press into the one-slot buffer; a waiting roll is replaced only by another roll."""
     want, bits = NOTHING, bits & player.controls
     if bits & _ROLL:
         want = WANT_ROLL
@@ -87,7 +87,7 @@ def press(lane: Lane, player: Player, bits: int) -> None:
 
 @every_frame
 def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
-    """Return the step the movement controls mean: ahead is the boss under lock, else where the camera looks."""
+    """Return the step of the movement controls: ahead is towards the boss under lock, else where the camera looks."""
     ahead = int((bits & _FORWARD) != 0) - int((bits & _BACK) != 0)
     aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
     if ahead == 0 and aside == 0:
@@ -117,7 +117,7 @@ def above(lane: Lane, player: Player, actions: Records) -> bool:
 
 @compiled
 def parrying(lane: Lane, player: Player, target: Sight) -> bool:
-    """Return whether the player would turn a parryable blow of the boss aside; `target` is the boss as they see it."""
+    """Return whether the player would parry a parryable blow; `target` is the boss as the player sees it."""
     if lane.animation != PARRY:
         return False
     facing = abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
@@ -132,7 +132,7 @@ def open_to_counter(lane: Lane) -> bool:
 
 @compiled
 def start_buffered(lane: Lane, player: Player, actions: Records, bits: int, target: Sight) -> None:
-    """Begin what the buffer holds as soon as the present animation and stamina allow, or forget it in time."""
+    """Begin the buffered action as soon as the present animation and stamina allow; drop it when it waits too long."""
     wanted, frame, action = lane.buffered, lane.animation_frame, actions[lane.animation]
     rolls = wanted in (WANT_ROLL, WANT_JUMP)
     if frame >= (action.roll_frames if rolls else action.attack_frames):
@@ -204,7 +204,7 @@ def _start_blow(lane: Lane, player: Player, wanted: int, step: Step, target: Sig
 
 @compiled
 def _blow(lane: Lane, player: Player, wanted: int, target: Sight) -> int:
-    """Return the animation that a wanted blow begins, by what it follows."""
+    """Return the animation that a blow begins, which depends on the animation before it."""
     if wanted == WANT_PARRY:
         return PARRY
     if wanted == WANT_WEAPON_ART:
@@ -222,7 +222,7 @@ def _blow(lane: Lane, player: Player, wanted: int, target: Sight) -> int:
 
 @compiled
 def take_effect(lane: Lane, player: Player, action: Action, target: Sight, streams: Seeds, index: int) -> None:
-    """Let the present animation do what it is for: a flask heals, a blow lands on a boss within reach."""
+    """Apply the effect of the present animation: a flask heals, a blow lands on a boss within reach."""
     if lane.animation == ESTUS:
         lane.flasks -= 1
         lane.player_hp = min(lane.player_hp + player.estus_heal, player.body_hp)

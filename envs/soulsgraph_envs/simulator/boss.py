@@ -1,4 +1,4 @@
-"""The boss's frame: keep the distance, turn, choose a move, wind up, strike, recover. Data only."""
+"""The boss's frame: keep the distance, turn, choose a move, wind up, strike, recover, all by its data."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
 
 @compiled
 def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> None:
-    """Pass one frame of a boss that does nothing of its own; the end of a transition is the tick's to see."""
+    """Pass one frame of a boss that cannot act; the end of a transition is handled after the tick."""
     if lane.stance < PARRIED:
         _stand(lane, TRANSITION)
         return
@@ -80,7 +80,7 @@ def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, inde
 
 @compiled
 def transition_over(lane: Lane, boss: Boss) -> bool:
-    """Return whether the boss has changed its phase."""
+    """Return whether the boss has finished its change of phase."""
     return bool(lane.stance == TRANSITION and lane.stance_frame >= boss.transition_frames)
 
 
@@ -193,7 +193,7 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
 
 @compiled
 def enraged(lane: Lane, boss: Boss) -> bool:
-    """Return whether the boss has lost so much HP that it rages."""
+    """Return whether the boss's HP is low enough for its rage."""
     return bool(lane.boss_hp < boss.enraged_below_hp)
 
 

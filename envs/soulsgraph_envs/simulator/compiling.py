@@ -1,4 +1,4 @@
-"""How the simulator's functions are compiled, without losing their types on the way."""
+"""Compilation of the simulator's functions that keeps their types for the type checker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """Compile a function on its own.
 
-    It is not cached by itself: numba looks at one file alone for that, so only the entry points of
-    `fight`, which know of every file, are.
+    It is not cached: numba's cache checks only a function's own file, so only the entry points of
+    `fight`, whose cache key covers every file, are cached.
     """
     return cast(Function, njit(function))
 
@@ -24,7 +24,7 @@ def compiled(function: Function) -> Function:
 def every_frame(function: Function) -> Function:
     """Compile a function that runs in every frame into its callers.
 
-    A call that hands over record tables costs more than most of these functions do; without this a
+    A call that passes record tables costs more than most of these functions; without inlining a
     tick takes 1.4 times as long.
     """
     return cast(Function, njit(forceinline=True)(function))

@@ -28,8 +28,8 @@ class Simulator:
     """Fight in `lanes` lanes at once, at 60 frames a second inside each tick of `tick_s`.
 
     It never ends an episode: HP stays at 0 and the fight goes on until `reset`. Movement and camera
-    bits are held for the tick; any other bit set in a tick is one press in the tick's first frame, of
-    which a player takes no notice where it has no such action (`catalogue.supported_controls`). Same
+    bits are held for the tick; any other bit set in a tick is one press in the tick's first frame,
+    without effect for a player that has no such action (`catalogue.supported_controls`). Same
     seeds and controls give bit-identical lanes on one kind of processor; another's last bits may differ.
 
     Raises:
@@ -59,7 +59,7 @@ class Simulator:
         self._begun = False
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        """Begin a new episode in `lanes` (n,), each from its own seed (n,); give raw (all lanes, 25).
+        """Begin a new episode in `lanes` (n,), each from its own seed (n,); return raw (all lanes, 25).
 
         Raises:
             GameError: for a lane that is not there, or another number of seeds than of lanes.
@@ -76,7 +76,7 @@ class Simulator:
         return self._raw
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        """Apply one tick's controls (lanes,) and give the raw values (lanes, 25) at its end.
+        """Apply one tick's controls (lanes,) and return the raw values (lanes, 25) at its end.
 
         Raises:
             GameError: for lanes never reset, controls of another shape or type, or an unknown bit.
@@ -100,11 +100,11 @@ class Simulator:
         """Do nothing: there is nothing to release."""
 
     def hits_ahead_s(self) -> npt.NDArray[np.float64]:
-        """Peek at the boss's current move: when it next reaches the player if neither changes course.
+        """Look ahead in the boss's current move: when it next reaches the player if neither changes course.
 
-        Simulator only, for oracles and tests: no real game answers this. Gives (lanes, 2): seconds
+        Simulator only, for oracles and tests: no real game knows this. Returns (lanes, 2): seconds
         until the first frame of the next window that would reach the player standing where they
-        stand now, and until it no longer does; inf where none would. Invulnerability is not looked at.
+        stand now, and until it no longer does; inf where none would. Invulnerability is ignored.
         """
         out = np.empty((self.lanes, 2))
         KERNELS.look_ahead(self._fight_bytes, self._tables, as_bytes(np.zeros(1, self._fights.dtype)), out)
@@ -115,13 +115,13 @@ class Simulator:
         return np.array([self._casts[row].phase if row >= 0 else 0 for row in self._fights["scenario"]], np.int64)
 
     def animation_names(self, lane: int) -> AnimationNames:
-        """Return what the game calls the animations that play in a lane."""
+        """Return the game's names of the animations that play in a lane."""
         fight = self._demand_begun(lane)
         cast: Cast = self._casts[fight["scenario"]]
         return cast.names(fight["animation"], fight["stance"], fight["move"])
 
     def values(self, lane: int) -> dict[str, float]:
-        """Return everything there is of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
+        """Return all values of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
         return dict(zip(self._fights.dtype.names or (), self._demand_begun(lane).item(), strict=True))
 
     def override(self, lane: int, **values: float) -> None:
@@ -156,7 +156,7 @@ class Simulator:
         return render(Scene(self._raw[lane], arena, *radii, cast.phase, sectors), size)
 
     def play_on(self, lane: int, scenario: Scenario) -> None:
-        """Go on with a lane's fight, in its phase, under a scenario of the same boss and player: on other ground.
+        """Continue a lane's fight, in its phase, under a scenario of the same boss and player in another arena.
 
         Raises:
             GameError: if no phase of that scenario has the same boss and player.

@@ -1,6 +1,6 @@
 """The compiled fight: begin lanes, advance them by a tick, look ahead; plain scalar code over lanes.
 
-Nothing of a lane is read from another, so a lane's course never depends on how many there are.
+No lane reads another's values, so a lane's course never depends on how many there are.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Kernels(NamedTuple):
 
 @compiled
 def _records(data: Tables) -> Tables:
-    """Look at byte tables as records, `layout.as_bytes` undone."""
+    """View byte tables as records, the inverse of `layout.as_bytes`."""
     return Tables(
         data.encounters.view(_ENCOUNTER),
         data.players.view(_PLAYER),
@@ -80,7 +80,7 @@ def _boss_seen(lane: Lane) -> Sight:
 
 @every_frame
 def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, moves: Records) -> None:
-    """Keep both inside the arena, and the player out of a boss that is not running through."""
+    """Keep both inside the arena, and the player outside a boss that is not running through."""
     cx, cy = encounter.centre_x, encounter.centre_y
     x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
     lane.boss_x, lane.boss_y = cx + x, cy + y
@@ -96,7 +96,7 @@ def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, mo
 
 @every_frame
 def _boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
-    """Let an open window strike, then pass on to the move's next frame or past its end."""
+    """Let an open window strike, then advance to the move's next frame or past its end."""
     _, player, actions, boss, moves, windows = data
     number = window_reaching_player(lane, moves[lane.move], windows)
     if number >= 0 and not invulnerable(lane, player):
@@ -151,7 +151,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
 
 @compiled
 def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
-    """Run the move on to its end with the player standing: (first, last) second of the next hit."""
+    """Simulate the move to its end with the player standing still: (first, last) second of the next hit."""
     player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
     contact = player.body_radius_m + boss.radius_m
     moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
@@ -174,7 +174,7 @@ def build_kernels(sources: int) -> Kernels:
     """Compile the entry points, cached on disk.
 
     `sources`, the checksum of every file the code comes from, is enclosed by each of them. Records are
-    handed over as bytes, whose types numba recognises about ten times as fast in a call.
+    passed as bytes, whose types numba recognises about ten times as fast in a call.
     """
     options = {"cache": True, "error_model": "numpy", "_nrt": False}
 

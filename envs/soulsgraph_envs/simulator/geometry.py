@@ -12,7 +12,7 @@ _ARCTANGENT = (0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.19993
 
 
 class Sight(NamedTuple):
-    """Where one fighter sees the other: heading, distance in metres, unit vector."""
+    """One fighter as seen by the other: heading, distance in metres, unit vector."""
 
     heading: float
     distance: float
@@ -22,7 +22,7 @@ class Sight(NamedTuple):
 
 @every_frame
 def sight(dx: float, dy: float) -> Sight:
-    """Look along (dx, dy)."""
+    """Return the sight along (dx, dy)."""
     distance = sqrt(dx * dx + dy * dy)
     scale = 1.0 / distance if distance > 0.0 else 0.0
     return Sight(heading_to(dx, dy), distance, dx * scale, dy * scale)
@@ -30,7 +30,7 @@ def sight(dx: float, dy: float) -> Sight:
 
 @every_frame
 def seen_back(seen: Sight) -> Sight:
-    """Return the same line looked along from its other end."""
+    """Return the same line seen from its other end."""
     return Sight(wrapped(seen.heading + pi), seen.distance, -seen.x, -seen.y)
 
 
@@ -70,7 +70,7 @@ def wrapped(angle_rad: float) -> float:
 
 @every_frame
 def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
-    """Turn a heading towards another by at most so much."""
+    """Turn a heading towards another by at most an angle."""
     offset = wrapped(goal_rad - heading_rad)
     if offset > most_rad:
         offset = most_rad

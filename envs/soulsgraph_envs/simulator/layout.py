@@ -1,4 +1,4 @@
-"""The records the compiled code works on: one a lane, and one a table row of the data.
+"""The records of the compiled code: one per lane, and one per table row of the data.
 
 A record's class gives its fields and their types; `dtype_of` makes the numpy layout from it. All
 times in them are whole frames.
@@ -161,7 +161,7 @@ class Action:
 class Boss:
     """The boss's numbers, named after the groups and keys of the data; those of its transition are the scenario's.
 
-    A stance that this boss does not have takes 0 frames, a transition that it does not have is below 0 HP.
+    A missing stance takes 0 frames; a missing transition is at an HP below 0.
     """
 
     moves: int
@@ -259,5 +259,5 @@ def dtype_of(record: type) -> np.dtype[np.void]:
 
 
 def as_bytes(records: Records) -> Records:
-    """Look at records as bytes: the last axis grows by the record's size, the memory is shared."""
+    """View records as bytes: the last axis grows by the record's size, the memory is shared."""
     return records.view(np.uint8)

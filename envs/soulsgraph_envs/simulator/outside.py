@@ -1,4 +1,4 @@
-"""What another program may do to a fight between ticks, and what it may ask: written values and names."""
+"""Access to a fight from outside, between ticks: values that may be written, and animation names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TARGETS = {
 
 
 def target(name: str, value: float) -> Target:
-    """Return where a value goes.
+    """Return the target of a written value.
 
     Raises:
         UnknownNameError: for a name that is not among `TARGETS`.
@@ -55,7 +55,7 @@ def target(name: str, value: float) -> Target:
 
 
 class AnimationNames(NamedTuple):
-    """What the game calls the animations that play; the boss's attack number is -1 where it has none."""
+    """The game's names of the animations that play; the boss's attack number is -1 if it has none."""
 
     player: str
     boss: str
@@ -63,7 +63,7 @@ class AnimationNames(NamedTuple):
 
 
 class Cast:
-    """A scenario's player and boss as seen from outside: what the places in the tables stand for."""
+    """A scenario's player and boss as seen from outside: the meaning of the table's indices."""
 
     def __init__(self, row: Row) -> None:
         scenario, player, boss = row
@@ -81,7 +81,7 @@ class Cast:
         )
 
     def open_sectors(self, move: int, frame: int) -> list[Sector]:
-        """Return where the boss strikes in a frame of a move."""
+        """Return the sectors in which the boss strikes in a frame of a move."""
         if move == NO_MOVE:
             return []
         return [sector for first, end, sector in self._windows[move] if first <= frame < end]

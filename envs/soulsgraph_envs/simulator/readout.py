@@ -1,4 +1,4 @@
-"""Write a lane's raw values, as a game's memory would give them."""
+"""Write a lane's raw values, as they would be read from a game's memory."""
 
 from __future__ import annotations
 

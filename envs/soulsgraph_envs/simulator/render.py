@@ -30,7 +30,7 @@ _MARGIN_M, _LEAST_M = 7.0, 14.0
 
 
 class Sector(NamedTuple):
-    """Where an open hit window strikes: ahead of the boss within half an arc, around a point ahead of it."""
+    """The area of an open hit window: ahead of the boss within half an arc, around a point ahead of it."""
 
     reach_m: float
     half_arc_rad: float
@@ -38,7 +38,7 @@ class Sector(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What there is to draw: a row of raw values, (25,), and what they do not tell."""
+    """The things to draw: a row of raw values, (25,), and what they do not contain."""
 
     raw: Floats
     arena: Arena
@@ -69,7 +69,7 @@ class View(NamedTuple):
 
 
 class Fighter(NamedTuple):
-    """A disc to draw: where it is and looks in the picture's plane, and which animation has come how far."""
+    """A disc to draw: its place and heading in the picture's plane, its animation and the animation's progress."""
 
     place: tuple[float, float]
     facing: tuple[float, float]
@@ -80,7 +80,7 @@ class Fighter(NamedTuple):
 
 
 def is_size(size: object) -> bool:
-    """Return whether something is the size of a picture: (height, width), whole numbers above 0."""
+    """Return whether a value is the size of a picture: (height, width), whole numbers above 0."""
     sides = np.asarray(size)
     return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
 
@@ -163,7 +163,7 @@ def _draw_fighter(picture: Picture, view: View, fighter: Fighter) -> None:
 
 
 def _animation_colour(animation: int) -> Colour:
-    """Return each id a hue of its own: golden-ratio steps around the circle keep neighbours apart."""
+    """Return a distinct hue for an id: golden-ratio steps around the circle keep neighbours apart."""
     hue = 6.0 * (animation * 0.6180339887 % 1.0)
     red, green, blue = (min(max(abs((hue + shift) % 6.0 - 3.0) - 1.0, 0.0), 1.0) for shift in (0.0, 4.0, 2.0))
     return int(80 + 175 * red), int(80 + 175 * green), int(80 + 175 * blue)
@@ -195,7 +195,7 @@ def _draw_row(picture: Picture, top: int, thick: int, count: int, colour: Colour
 
 
 def _around(picture: Picture, view: View, place: tuple[float, float], reach_m: float) -> tuple[Picture, Floats, Floats]:
-    """Return the pixels within reach of a place, (n, m, 3), and how far right (m,) and up (n, 1) of it they are."""
+    """Return the pixels near a place, (n, m, 3), and their distances right (m,) and up (n, 1) of it."""
     right, up = view.right - place[0], view.up - place[1]
     columns, rows = np.flatnonzero(np.abs(right) <= reach_m), np.flatnonzero(np.abs(up) <= reach_m)
     if not (columns.size and rows.size):

@@ -33,7 +33,7 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
 
 @compiled
 def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
-    """Let the boss of the next phase, which is the scenario's next row, fight on where the last one stood."""
+    """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
     lane.scenario += 1
     lane.stance, lane.stance_frame = STAND, 0
     lane.wait = _draw_wait(lane, boss, streams, index)

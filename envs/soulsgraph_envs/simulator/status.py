@@ -1,4 +1,4 @@
-"""A status effect on the player: it builds up, decays, bursts. Which one, the boss's data say."""
+"""The status effect of the boss's data on the player: it builds up, decays, bursts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from soulsgraph_envs.simulator.layout import FRAME_S, Boss, Lane, Player
 
 @every_frame
 def status_frame(lane: Lane, boss: Boss) -> None:
-    """Let the build-up decay, and the time of slow stamina pass, by one frame."""
+    """Advance the decay of the build-up and the time of slow stamina by one frame."""
     if lane.build_up > 0.0:
         lane.build_up = max(lane.build_up - boss.status_decay_per_s * FRAME_S, 0.0)
     if lane.slowed_frames > 0:
@@ -19,7 +19,7 @@ def status_frame(lane: Lane, boss: Boss) -> None:
 
 @compiled
 def build_up(lane: Lane, player: Player, boss: Boss, amount: float) -> None:
-    """Add to the build-up; at the threshold it bursts and begins again from nothing."""
+    """Add to the build-up; at the threshold it bursts and restarts at 0."""
     lane.build_up += amount
     if lane.build_up < boss.status_threshold:
         return

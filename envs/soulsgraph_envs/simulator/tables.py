@@ -108,7 +108,7 @@ def _pack_player(tables: Tables, row: int, player: PlayerData) -> None:
 
 
 def _blow(player: PlayerData, animation: str) -> dict[str, float]:
-    """Return what an animation costs and does, and the share of stamina that comes back meanwhile."""
+    """Return the cost and effect of an animation, and the share of stamina that regenerates meanwhile."""
     if animation.startswith("estus"):
         return {**_NO_BLOW, "regeneration": player.body.regeneration_drinking}
     group = next((group for group, names in _BLOWS.items() if animation in names), None)
@@ -142,7 +142,7 @@ def _pack_move(tables: Tables, row: int, index: int, move: Move, boss: BossData)
 
 
 def _flat(data: Any, time_factor: float = 1.0, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Name every number of nested data as the record classes do: groups joined, seconds as frames."""
+    """Return the numbers of nested data by the names of the record classes: groups joined, seconds as frames."""
     for field in fields(data):
         name, value = prefix + field.name, getattr(data, field.name)
         if is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Turn what Siphon's calls carry into bytes and pictures, and back."""
+"""Convert the values of Siphon's calls to bytes and pictures, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMATS = {"int": "<i", "float": "<f"}
 
 
 def answer_bytes(answer: Any) -> bytes:
-    """Return the bytes of an attribute's value; a true "bool" has every bit, so that any one bit of it is set."""
+    """Return the bytes of an attribute's value; a true "bool" has all bits set, so that any single bit reads true."""
     kind = answer.WhichOneof("value")
     if kind is None:
         raise LinkError("Siphon: expected a value with GetAttribute's success, found none; is the server damaged?")
@@ -31,7 +31,7 @@ def answer_bytes(answer: Any) -> bytes:
 
 
 def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
-    """Return the value of a SetAttribute by its name there, from the bytes of the attribute's fields."""
+    """Return the value of a SetAttribute call by its name there, from the bytes of the attribute's fields."""
     if attribute.type == "array":
         return {"array_value": data}
     if attribute.type == "bool":
@@ -40,7 +40,7 @@ def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
 
 
 def attribute_message(name: str, attribute: Attribute) -> Any:
-    """Return an attribute as SetProcessConfig carries it."""
+    """Return an attribute as SetProcessConfig sends it."""
     return messages.ProcessAttributeProto(name=name, **asdict(attribute))
 
 

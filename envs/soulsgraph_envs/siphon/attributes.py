@@ -1,8 +1,8 @@
-"""Siphon's attribute file: what a server is told to find in the game, and how the driver reads fields from it.
+"""Siphon's attribute file: the attributes that a server finds in the game, and how the driver reads fields from them.
 
 `[process_info]` and `[attributes.*]` are Siphon's own format, which its clients send to a server.
 `[reads.*]` and `[writes.*]` are the driver's: which attribute holds which fields at which byte, so that
-one call brings many; Siphon's own clients pass over them.
+one call reads many; Siphon's own clients ignore them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a field lies in an attribute, its type as in address maps, and its unit's factor."""
+    """The place of a field in an attribute, its type as in address maps, and its unit's factor."""
 
     type: str
     at: Annotated[int, Between(0, MOST_BYTES)] = 0
@@ -79,7 +79,7 @@ class Place:
         return float(int(value) >> self.bit & 1) if self.type == "bit" else value * self.scale
 
     def encode(self, value: float) -> bytes:
-        """Return the bytes of a number, as the game keeps it; `GameError` if they cannot hold it."""
+        """Return the bytes of a number as stored in the game; raises `GameError` if it does not fit."""
         return pack(self.type, value / self.scale)
 
 
@@ -148,7 +148,7 @@ class AttributeFile:
 
 
 def load_attributes(name_or_path: str | Path) -> AttributeFile:
-    """Load an attribute file, shipped or one's own; one written for Siphon alone supplies no fields.
+    """Load an attribute file, shipped or the user's own; one written only for Siphon supplies no fields.
 
     Raises:
         UnknownNameError: if no shipped file has that name.
@@ -169,7 +169,7 @@ def load_attributes(name_or_path: str | Path) -> AttributeFile:
 
 
 def check_attribute(attribute: Attribute, where: Where) -> None:
-    """Refuse an attribute that no server could find.
+    """Refuse an attribute that no server can find.
 
     Raises:
         DataError: naming its place.
@@ -192,7 +192,7 @@ def check_attribute(attribute: Attribute, where: Where) -> None:
 
 
 def displacement_at(pattern: str) -> int:
-    """Return the place of a pattern's first wildcard, where Siphon takes the displacement from; -1 for none."""
+    """Return the index of a pattern's first wildcard, where Siphon reads the displacement; -1 for none."""
     words = pattern.split()
     return words.index("??") if "??" in words else -1
 

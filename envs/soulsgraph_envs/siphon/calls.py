@@ -1,4 +1,4 @@
-"""Calls to a Siphon server: the channel with its token and back-off, errors of one family, tokens and addresses."""
+"""Calls to a Siphon server: the channel with its token and back-off, its errors, tokens and addresses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SiphonCalls:
     """Call a Siphon server; a call that fails raises `LinkError`.
 
     Raises:
-        GameError: for an address that is none, or a token or certificate that cannot be read.
+        GameError: for an invalid address, or a token or certificate that cannot be read.
     """
 
     def __init__(self, settings: GameSettings) -> None:
@@ -171,7 +171,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(path: Path) -> str:
-    """Read a token; the file must be its owner's alone.
+    """Read a token; only the file's owner may have access to it.
 
     Raises:
         GameError: if it cannot be read, is empty, or others may read it.
@@ -205,10 +205,10 @@ def read_or_create_token(path: Path) -> str:
 
 
 def bearer(token: str) -> str:
-    """Return the metadata's value that shows a token."""
+    """Return the metadata value of a token."""
     return f"Bearer {token}"
 
 
 def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that a call carries to show its token; nothing for no token."""
+    """Return a call's metadata with its token; empty without a token."""
     return ((TOKEN_KEY, bearer(token)),) if token else ()

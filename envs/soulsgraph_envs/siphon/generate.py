@@ -1,4 +1,4 @@
-"""Make Siphon's attribute file of an address map: every field by its name, and blocks that bring many at once.
+"""Make Siphon's attribute file of an address map: every field by its name, and blocks that hold many.
 
 Run as a program it prints one: `python -m soulsgraph_envs.siphon.generate dark-souls-3-1.15.2`.
 """
@@ -34,7 +34,7 @@ _HEXADECIMAL = ("offsets", "items", "mask")
 
 
 class _Chain(NamedTuple):
-    """How a chain begins, by a method of Siphon, and its offsets."""
+    """The start of a chain, by a method of Siphon, and its offsets."""
 
     method: str
     pattern: str
@@ -45,7 +45,7 @@ class _Chain(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A field with where it lies."""
+    """A field and its place."""
 
     name: str
     chain: _Chain
@@ -65,7 +65,7 @@ class _Found(NamedTuple):
 
 
 def make_attributes(address_map: AddressMap) -> AttributeFile:
-    """Make the attribute file of an address map; a field that no method reaches is left out."""
+    """Make the attribute file of an address map; fields that no method reaches are left out."""
     found = [each for name in address_map.fields if (each := _find(address_map, name)) is not None]
     attributes = {each.name: _single(each) for each in found}
     reads: dict[str, Layout] = {}
@@ -111,7 +111,7 @@ def _follows_siphon(base: Base) -> bool:
 
 
 def _single(found: _Found) -> Attribute:
-    """Return a field as an attribute of its own, typed so that any Siphon client can make sense of it."""
+    """Return a field as an attribute of its own, with a type that any Siphon client understands."""
     entry, chain = found.entry, found.chain
     if entry.type in _NUMBERS:
         return chain.attribute(_NUMBERS[entry.type])
@@ -131,7 +131,7 @@ def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
 
 
 def _runs(group: Sequence[_Found]) -> Iterator[list[_Found]]:
-    """Return writable fields that touch, which are written in one piece."""
+    """Return runs of adjacent writable fields, which are written in one piece."""
     writable = [each for each in group if FIELDS[each.name].writable and each.entry.type != "bit"]
     return (run for run in _split(writable, 0) if len(run) > 1)
 
@@ -154,7 +154,7 @@ def _add_array(attributes: dict[str, Attribute], layouts: dict[str, Layout], par
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Name several fields at once: player_x and player_y are player_x_y."""
+    """Return a joint name of several fields: player_x and player_y give player_x_y."""
     words = [name.split("_") for name in names]
     shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
     return "_".join([*words[0][:shared], *("_".join(each[shared:]) for each in words)])
@@ -173,7 +173,7 @@ def _count(attributes: dict[str, Attribute], address_map: AddressMap, name: str,
 
 
 def attributes_for(name_or_path: str) -> AttributeFile:
-    """Load an attribute file, or make the one of a shipped address map that has none of its own.
+    """Load an attribute file, or make that of a shipped address map that has none.
 
     Raises:
         UnknownNameError: if neither has that name.
@@ -200,7 +200,7 @@ def dump(file: AttributeFile) -> str:
 
 
 def _lines(item: Any) -> list[str]:
-    """Return what differs from the defaults, a line each."""
+    """Return the values that differ from the defaults, one line each."""
     specs = item.__dataclass_fields__.items()
     changed = {key: getattr(item, key) for key, spec in specs if getattr(item, key) != spec.default}
     return [f"{key} = {_value(key, value)}" for key, value in changed.items()]

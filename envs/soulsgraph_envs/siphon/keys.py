@@ -44,7 +44,7 @@ SIPHON_KEYS = frozenset(
 class SiphonKeys:
     """A key device over Siphon's InputKeyToggle; every key held is released by `close`.
 
-    Siphon's own server is known to toggle keyboard keys; mouse buttons its public source only taps.
+    Siphon's own server can toggle keyboard keys; by its public source it can only tap mouse buttons.
     """
 
     def __init__(self, calls: SiphonCalls) -> None:
@@ -74,11 +74,11 @@ class SiphonKeys:
         self._calls.call("InputKeyTap", _SLACK_S + lasts_s, keys=names, hold_ms=hold_ms, delay_ms=delay_ms)
 
     def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
-        """Move the mouse by pixels, in so many steps of 10 ms."""
+        """Move the mouse by pixels, in steps of 10 ms."""
         self._calls.call("MoveMouse", _SLACK_S + steps * 0.02, delta_x=right, delta_y=down, steps=steps)
 
     def close(self) -> None:
-        """Release what is held; a second call does nothing."""
+        """Release every held key; a second call does nothing."""
         for key in sorted(self._down):
             self.release(key)
 
@@ -87,7 +87,7 @@ class SiphonKeys:
 
 
 def to_siphon(key: str) -> str:
-    """Spell a key of the bindings as Siphon does: "left_shift" is LEFT_SHIFT, "mouse_left" is LEFT."""
+    """Return Siphon's name of a key of the bindings: "left_shift" is LEFT_SHIFT, "mouse_left" is LEFT."""
     return _DIFFERENT.get(key, key.upper())
 
 

@@ -1,4 +1,4 @@
-"""The Siphon link: a game on another machine, or on this one, read, written and played over gRPC; its inventory."""
+"""The Siphon link: a game on this or another machine, read, written and played over gRPC; its inventory."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SiphonLink:
     """A `Link` through a Siphon server; all reads of a tick are under way at once.
 
     `supplies` and `writes` follow from the attribute file or address map that `settings.map` names; an
-    item that `attach` does not find in the inventory reads as NaN. Siphon has no question for the
-    focus: its own server answers `focused` by whether input was initialized, ours by whether keys
-    reach the window now.
+    item that `attach` does not find in the inventory reads as NaN. Siphon has no call for the focus:
+    with its own server `focused` returns whether input was initialized, with ours whether keys reach
+    the window now.
 
     Raises:
         GameError: for settings that cannot be used; nothing is called before `attach`.
@@ -58,9 +58,9 @@ class SiphonLink:
         self.writes = self._file.writable | self._finders.keys()
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
-        """Configure the server and let it find the game by its name, trying again ever more slowly.
+        """Configure the server and have it find the game by its name; retry with exponential back-off.
 
-        `process_id` changes nothing: which process is served is the server's affair.
+        `process_id` has no effect: the server decides which process it serves.
 
         Raises:
             RefusedError: if the server refuses the token.
@@ -79,7 +79,7 @@ class SiphonLink:
             pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)
 
     def read(self) -> Reading:
-        """Return every field of `supplies`: one call a block, all of them at once."""
+        """Return every field of `supplies`, by one call per block, all at the same time."""
         try:
             return self._read(CALL_TIMEOUT_S)
         except ItemMovedError:
@@ -87,7 +87,7 @@ class SiphonLink:
             return self._read(CALL_TIMEOUT_S)
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Write fields of `writes`; those that lie side by side in one call.
+        """Write fields of `writes`; adjacent ones in one call.
 
         Raises:
             GameError: for a field that cannot be written, or a value that it cannot hold.
@@ -104,15 +104,15 @@ class SiphonLink:
             self._set(*self._finders[field].write(value))
 
     def focus(self) -> None:
-        """Bring the game's window to the front, which is what initializing the input does."""
+        """Bring the game's window to the front, by initializing the input."""
         self.calls.call("InitializeInput")
 
     def focused(self) -> bool:
-        """Return whether keys reach the game's window, as far as the server says."""
+        """Return whether keys reach the game's window, according to the server."""
         return bool(self.calls.call("GetServerStatus").input_initialized)
 
     def capture(self) -> Picture:
-        """Photograph the game's window, which the server looks for at the first one after `attach`.
+        """Capture the game's window, which the server searches at the first call after `attach`.
 
         Raises:
             LinkError: if the server cannot.
@@ -123,7 +123,7 @@ class SiphonLink:
         return picture_of(self.calls.call("CaptureFrame"))
 
     def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
-        """Return the window's pictures as they come, packed as JPEG of a quality or not at all; close it to end.
+        """Yield the window's pictures as they come, as JPEG of a quality or uncompressed; close the iterator to stop.
 
         Raises:
             LinkError: if the server cannot be reached, or stops.
@@ -133,7 +133,7 @@ class SiphonLink:
             yield streamed_picture(frame)
 
     def close(self) -> None:
-        """Release every key and leave the server; a second call does nothing."""
+        """Release every key and disconnect from the server; a second call does nothing."""
         with suppress(LinkError):
             self.keys.close()
         self.calls.close()
@@ -157,7 +157,7 @@ class SiphonLink:
             )
 
     def _configure(self) -> None:
-        """Send the server the process and its attributes, and let it find them."""
+        """Send the server the process and its attributes, and have it find them."""
         info = self._file.process_info
         attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
         self.calls.call(
@@ -169,14 +169,14 @@ class SiphonLink:
         self.calls.call("InitializeMemory", _SEARCH_TIMEOUT_S)
 
     def _find_items(self) -> None:
-        """Find the items that are counted: how long their lists are, where in them they lie."""
+        """Find the counted items: the length of their lists, and their entries."""
         for finder in self._finders.values():
             found = finder.locate([self._read_list(each, finder.count.entry_size) for each in finder.count.lists])
             self._attributes |= found
             self._configure()
 
     def _read_list(self, names: ItemList, entry_size: int) -> tuple[Attribute, bytes]:
-        """Read all of a list, nothing if it is none: no source confirms where inventories lie."""
+        """Read a whole list; empty if there is none, as no source confirms where inventories are."""
         attribute = self._attributes[names.entries]
         try:
             capacity = int(unpack("i32", answer_bytes(*self._get([names.capacity]))))
@@ -219,7 +219,7 @@ class ItemMovedError(LinkError):
 
 
 class ItemFinder:
-    """Follow one item: first its lists are read whole, then only the entries that hold it.
+    """Track one item: first its lists are read whole, then only the entries that hold it.
 
     `entries` and `quantities` are the attributes of those entries, by name; empty until it is found.
     """
@@ -231,7 +231,7 @@ class ItemFinder:
         self.quantities: dict[str, Attribute] = {}
 
     def locate(self, lists: Sequence[tuple[Attribute, bytes]]) -> dict[str, Attribute]:
-        """Look for the item in whole lists, each with its attribute; return the attributes to follow it by."""
+        """Search the item in whole lists, each with its attribute; return the attributes that track it."""
         self.entries, self.quantities = {}, {}
         size, quantity_at = self.count.entry_size, self.count.quantity_at
         for start, data in lists:
@@ -243,7 +243,7 @@ class ItemFinder:
         return self.entries | self.quantities
 
     def total(self, contents: Sequence[bytes]) -> float:
-        """Return the quantity in all entries, from their bytes; NaN if the item was found nowhere.
+        """Return the quantity in all entries, from their bytes; NaN if the item was not found.
 
         Raises:
             ItemMovedError: if one of them holds something else now.

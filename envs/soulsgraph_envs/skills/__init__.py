@@ -1,4 +1,4 @@
-"""The five skills of the graph and the end-to-end baseline, each one file, all alike."""
+"""The five skills of the graph and the end-to-end baseline, one file each, with the same structure."""
 
 from soulsgraph_envs.skills.mirror import Mirror
 from soulsgraph_envs.skills.registry import (

@@ -1,4 +1,4 @@
-"""The fight seen in a mirror: what a skill observes and does when left and right change places.
+"""The mirrored fight: a skill's observations and actions with left and right exchanged.
 
 An arena is a disc, and neither fighter's moves prefer a side, so a fight reflected about the line of
 constant x through the arena's centre is as likely as the fight itself. A heading faces
@@ -26,7 +26,7 @@ _SWAPPED = ((Control.LEFT, Control.RIGHT), (Control.CAMERA_LEFT, Control.CAMERA_
 class Mirror:
     """A skill's reflection in one scenario: observations become sign * value + shift, (size,) each.
 
-    `actions` (actions,) gives the action that stands for each one in the mirror.
+    `actions` (actions,) maps each action to its mirrored one.
     """
 
     sign: Floats

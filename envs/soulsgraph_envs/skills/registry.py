@@ -53,8 +53,9 @@ class SkillOptions:
 
     `hp_window` rescales the boss HP column that heal-attack and the baseline observe to the
     scenario's HP window; without it (the literal HP / 1037) a later phase shows them values they
-    never trained on, and zero-shot transfer collapses. `animations` and `observations` say how
-    animations are observed, and whether more than Table 2 has is; the baseline observes as in Appendix B always.
+    never trained on, and zero-shot transfer collapses. `animations` and `observations` set how
+    animations are observed, and whether more columns than in Table 2 are; the baseline always observes
+    as in Appendix B.
 
     Raises:
         DataError: for a value of another type or out of its range.

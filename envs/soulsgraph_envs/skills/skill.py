@@ -59,9 +59,9 @@ def _observe(rows: StateRows, columns: Integers, affine: tuple[Floats, Floats], 
 
 @dataclass(frozen=True)
 class BoundObservation:
-    """An observation map for one scenario: columns (size,), and what becomes of each, (size,) float32.
+    """An observation map for one scenario: columns (size,), and each one's offset and scale, (size,) float32.
 
-    A value with an id of at least 0 tells whether its column holds that id, 1 or 0; any other is
+    A value with an id of at least 0 is 1 if its column holds that id, else 0; any other is
     (column - offset) * scale.
     """
 
@@ -83,7 +83,7 @@ class ObservationMap:
 
     With `hp_window` the boss HP column is rescaled to the scenario's HP window, so that it runs
     from 1 to 0 over every fight whatever part of the bar the fight takes. A column named in `one_hot`
-    becomes as many indicators as it says, of the ids from 0 on; an id beyond them sets none.
+    becomes that number of indicators, of the ids from 0 on; an id beyond them sets none.
     """
 
     columns: tuple[Column, ...]
@@ -186,7 +186,7 @@ class Practice:
 
 @njit(cache=True)
 def _first_outside(indices: Integers, count: int) -> int:
-    """Return the place of the first index that is not below `count`, or -1."""
+    """Return the position of the first index that is negative or not below `count`, or -1."""
     for place in range(len(indices)):
         if not 0 <= indices[place] < count:
             return place
@@ -206,10 +206,10 @@ class Skill:
     practice: Practice
 
     def checked(self, actions: npt.ArrayLike, lanes: int | None = None) -> Integers:
-        """Return actions (lanes,) as indices into `self.actions`, (lanes,); one action, without lanes, as (1,).
+        """Return actions (lanes,) as indices into `self.actions`, (lanes,); a single action as (1,).
 
         Raises:
-            ActionError: for anything but so many integers, Python's or numpy's, from 0 on and in range.
+            ActionError: for anything but one integer per lane, Python's or numpy's, in range.
         """
         try:
             found = np.asarray(actions)
@@ -225,7 +225,7 @@ class Skill:
         return indices
 
     def refused(self, value: str, wanted: str = "an action") -> ActionError:
-        """Return the error that names the skill's action space and what was found in place of an action."""
+        """Return the error that names the skill's action space and the invalid action."""
         most = len(self.actions) - 1
         return ActionError(
             f"{self.name}: expected {wanted} of Discrete({most + 1}), integers from 0 to {most}, found {value}."
@@ -238,7 +238,7 @@ class Skill:
 
     @cached_property
     def needs(self) -> frozenset[Raw]:
-        """The raw values that the skill observes, is rewarded by, or counts its steps by."""
+        """The raw values that the skill's observations, rewards and step durations depend on."""
         counted = {Raw.FLASKS} if any(action.ticks_when_empty for action in self.actions) else set()
         return frozenset(counted.union(*(MADE_OF[column] for column in self.observation.columns)))
 

@@ -12,7 +12,7 @@ StaminaTerm = Literal["change", "indicator", "none"]
 
 
 def stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
-    """Return the chosen stamina term as a tuple of none or one."""
+    """Return a tuple of the chosen stamina term, empty for none."""
     if kind == "change":
         return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA)),)
     if kind == "indicator":

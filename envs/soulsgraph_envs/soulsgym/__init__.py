@@ -1,7 +1,7 @@
 """SoulsGym's environments, for agents written for them: on the simulator, or on a running game.
 
 `import soulsgraph_envs.soulsgym as soulsgym` in place of `import soulsgym` is all that changes; `install`
-makes even that needless.
+makes even that unnecessary.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What the environments know beyond the game: numbered animations, their times, arenas and poses."""
+"""SoulsGym's data of the fights: numbered animations, their times, arenas and poses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Binding:
 #: Where SoulsGym's boxes end: pi, rounded up.
 _HALF_TURN_RAD = 3.1416
 
-#: Of an animation that is not in the table: it binds nobody.
+#: For an animation that is not in the table: it does not bind the player.
 _FREE = Binding("unknown", 0.0, 0.0, 0.0)
 
 
@@ -51,7 +51,7 @@ class PlayerTable:
 
     @cached_property
     def looped(self) -> frozenset[str]:
-        """Name those that bind nobody: they are played round and round."""
+        """Return the animations that do not bind the player: they play in a loop."""
         return frozenset(binding.name for binding in self.animations if binding.move_s == 0.0)
 
     def binding(self, name: str) -> Binding:
@@ -119,7 +119,7 @@ class Fight:
         return {name: number for number, name in enumerate((*kinds.attacks, *kinds.movement, *kinds.misc))}
 
     def in_game(self, animation: str) -> str:
-        """Return the game's name of a boss's animation, which the simulator may call otherwise."""
+        """Return the game's name of a boss's animation, which may differ from the simulator's."""
         return self.simulated.get(animation, animation)
 
 
@@ -143,6 +143,6 @@ def load_fight(name: str) -> Fight:
 
 @cache
 def frost_of(boss: str) -> Status | None:
-    """Return the frost that a boss's blows build up, if they do."""
+    """Return the frost that a boss's blows build up, None if they build up none."""
     status = load_boss(boss).status
     return status if status.name == "frost" else None

@@ -1,6 +1,6 @@
 """SoulsGym's errors under their own names, all of them `SoulsGraphError`.
 
-What agents may catch is all here, also what nothing raises any more.
+All errors that agents may catch are here, also those that nothing raises any more.
 """
 
 from __future__ import annotations

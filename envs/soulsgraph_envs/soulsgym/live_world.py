@@ -45,8 +45,8 @@ _NEEDED = frozenset(
 class LiveWorld:
     """Fight in a running game, its clock stopped between steps where the map has it.
 
-    With `refills` its levels are made whole after every step, and HP counted here, so that no phase
-    changes by itself. Without, HP are the game's own. Either way nobody dies in the game, for that
+    With `refills` its levels are restored after every step, and HP are counted here, so that no phase
+    changes by itself. Without, HP are the game's own. In both cases nobody dies in the game, as that
     would unload the fight: a fighter left with the last point counts as dead.
 
     Raises:
@@ -69,7 +69,7 @@ class LiveWorld:
         self._phase = 0
 
     def controls(self, scenario: Scenario) -> Control:
-        """Name the controls that have a key.
+        """Return the controls that have a key.
 
         Raises:
             InvalidGameSettings: for a later phase of a boss that passes into none by itself.
@@ -104,11 +104,11 @@ class LiveWorld:
         return self._look(self._game.reading)
 
     def frame(self, height: int, width: int) -> Picture:
-        """Photograph the game's window, which shows what the game last drew."""
+        """Capture the game's window, which shows what the game last drew."""
         return self._game.render(0, (height, width))
 
     def close(self) -> None:
-        """Let the game's clock run, release every key and let go of the game."""
+        """Let the game's clock run, release every key and disconnect from the game."""
         self._stand_still(False)
         self._game.close()
 
@@ -175,6 +175,6 @@ def _array(reading: Reading, *names: str) -> Floats:
 
 
 def _share(reading: Reading, name: str) -> float:
-    """Return a level as a share of its maximum; 1 where the game has neither."""
+    """Return a level as a share of its maximum; 1 if the game has neither."""
     most = float(reading.get(f"{name}_max", 0.0))
     return float(reading[name]) / most if most > 0.0 else 1.0

@@ -1,4 +1,4 @@
-"""Take the lock on the boss back: turn the camera to it, and press once it is in view.
+"""Regain the lock on the boss: turn the camera to it, and press the lock key once it is in view.
 
 Thresholds and patience are SoulsGym's.
 """
@@ -22,13 +22,13 @@ _PATIENCE = 3
 
 
 class LockOn:
-    """Return which camera and lock keys to press in the next step."""
+    """Choose the camera and lock keys of the next step."""
 
     def __init__(self) -> None:
         self._wait = 0
 
     def keys(self, camera_pose: Floats, target: Floats) -> Control:
-        """Return the keys that lead the camera (x, y, z, direction) to a target (x, y, z, ...)."""
+        """Return the keys that turn the camera (x, y, z, direction) to a target (x, y, z, ...)."""
         looks, towards = camera_pose[3:], target[:3] - camera_pose[:3]
         towards = towards / max(float(np.linalg.norm(towards)), 1e-6)
         if self._wait <= 0 and float(looks @ towards) > _IN_VIEW:

@@ -1,4 +1,4 @@
-"""What an agent is shown: SoulsGym's dictionary, its spaces known before anything is played."""
+"""An agent's observation: SoulsGym's dictionary, with spaces known before a fight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Observation = dict[str, Any]
 
 
 class Observer:
-    """Show the states of one fight; whatever a game says, what is shown lies in `space`.
+    """Make the observations of one fight; they always lie in `space`, whatever a game reads.
 
     Levels are (1,) and poses (4,), the camera's (6,), all float32; the rest are whole numbers. Frost
     is shown of a boss that has it.
@@ -55,7 +55,7 @@ class Observer:
         self.space = Dict({**numbers, **self._levels, **self._poses})
 
     def check(self, state: GameState) -> None:
-        """Refuse a player other than the scenario's: the spaces tell this one's levels.
+        """Refuse a player other than the scenario's, whose levels the spaces contain.
 
         Raises:
             InvalidPlayerStateError: if the greatest HP or stamina is another.
@@ -94,6 +94,6 @@ def _level(most: float) -> Box:
 
 
 def _within(box: Box, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Cut to the box: stamina runs below 0, a camera through a wall."""
+    """Clip to the box: stamina may fall below 0, a camera may pass a wall."""
     shown: npt.NDArray[np.float32] = np.minimum(np.maximum(np.asarray(values, np.float32), box.low), box.high)
     return shown

@@ -35,7 +35,7 @@ class SimulatedWorld:
         self._raw = np.zeros((1, RAW_SIZE))
 
     def controls(self, scenario: Scenario) -> Control:
-        """Name the controls that have an effect in a scenario."""
+        """Return the controls that have an effect in a scenario."""
         return supported_controls(load_player(scenario.player))
 
     def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:

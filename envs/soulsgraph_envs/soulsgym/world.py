@@ -1,4 +1,4 @@
-"""The world below an environment: begin a fight, move it on by a step, look at it, draw it."""
+"""The world below an environment: begin a fight, advance it by a step, read it, draw it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class World(Protocol):
     draws: bool
 
     def controls(self, scenario: Scenario) -> Control:
-        """Name the controls that have an effect in a scenario; refuse one that cannot be fought here."""
+        """Return the controls that have an effect in a scenario; refuse one that cannot be fought here."""
         ...
 
     def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
-        """Begin a fight with the player at `start` and the boss at its own, both facing each other, whole."""
+        """Begin a fight with the player at `start` and the boss at its own, facing each other with full HP."""
         ...
 
     def advance(self, controls: Control) -> GameState:
@@ -45,14 +45,14 @@ class World(Protocol):
 
 
 class AnimationClock:
-    """Count how long an animation has been played, over the rounds of one that is played in a loop."""
+    """Measure how long an animation has been playing, including the repeats of a looped one."""
 
     def __init__(self, looped: Collection[str]) -> None:
         self._looped = looped
         self._name, self._elapsed_s = "", 0.0
 
     def elapsed_s(self, name: str, time_s: float, step_s: float) -> float:
-        """Take what the game says a step later, and return the seconds since the animation began."""
+        """Update the clock with the reading of a step later, and return the seconds since the animation began."""
         going_on = name == self._name and name in self._looped
         self._elapsed_s = self._elapsed_s + step_s if going_on else time_s
         self._name = name

@@ -19,11 +19,11 @@ _FASTEST = 3.0
 def make_world(driver: str, games: str | Path | None, game_speed: float, refills: bool) -> World:
     """Open the world of a driver; a running game is the first of the file `games`.
 
-    `game_speed` replaces the speed in that file unless it is 1; the simulator has no use for it.
+    `game_speed` replaces the speed in that file unless it is 1; the simulator ignores it.
 
     Raises:
         UnknownNameError: if no driver has that name.
-        InvalidGameSettings: for a `games` file of another driver, or a speed no game keeps up with.
+        InvalidGameSettings: for a `games` file of another driver, or a speed that no running game reaches.
     """
     if driver == SIMULATOR and games is not None:
         raise InvalidGameSettings(f"games: expected a driver for {games}, found {driver}: name its driver too.")

@@ -11,7 +11,7 @@ from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.program import run
 
 try:
-    run(tyro.cli(StandInOptions, prog="soulsgraph standin"))
+    run(tyro.cli(StandInOptions, prog="python -m soulsgraph_envs.standin"))
 except SoulsGraphError as failure:
     print(f"error: {failure}", file=sys.stderr)
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""Memory blocks behind pointer chains: a tree of offsets, laid out one behind the other on a heap.
+"""Memory blocks behind pointer chains: a tree of offsets, laid out one after another on a heap.
 
 A chain is walked as every reader does: from a block, each offset but the last is a pointer to the
 next block, the last is where the value lies.
@@ -28,7 +28,7 @@ class Block:
         self.address = 0
 
     def value(self, offset: int, size: int) -> None:
-        """Keep room for a value of `size` bytes.
+        """Reserve room for a value of `size` bytes.
 
         Raises:
             GameError: if a pointer lies there.
@@ -39,17 +39,17 @@ class Block:
         self.size = max(self.size, offset + size)
 
     def below(self, offset: int) -> Block:
-        """Return the block behind the pointer at an offset, a new one if there is none yet."""
+        """Return the block behind the pointer at an offset, a new one if there is none."""
         return self.point(offset, self.pointers.get(offset) or Block())
 
     def point(self, offset: int, block: Block) -> Block:
-        """Lay a pointer to a block, and return the block."""
+        """Store a pointer to a block, and return the block."""
         self.pointers[offset] = block
         self.size = max(self.size, offset + 8)
         return block
 
     def walk(self, offsets: Sequence[int]) -> Block:
-        """Return the block at the end of a chain of pointers, made where it is missing."""
+        """Return the block at the end of a chain of pointers; missing blocks are made."""
         block = self
         for offset in offsets:
             block = block.below(offset)
@@ -57,7 +57,7 @@ class Block:
 
 
 def place_blocks(blocks: Iterable[Block], address: int) -> int:
-    """Return every block an address from `address` on, one behind the other; give where they end."""
+    """Assign every block an address from `address` on, one after another; return where they end."""
     for block in blocks:
         block.address = address
         address += -(-(block.size + _MARGIN) // _ALIGNMENT) * _ALIGNMENT
@@ -78,8 +78,8 @@ def reachable(roots: Iterable[Block]) -> Iterator[Block]:
 class Cell:
     """A field and the bytes that hold it.
 
-    `write` stores a value as the map's type and unit say; `foreign` gives the value if the memory no
-    longer holds what was stored there: somebody else wrote it.
+    `write` stores a value in the map's type and unit; `foreign` returns the present value if another
+    program has overwritten the stored one.
     """
 
     def __init__(self, entry: Entry, memory: memoryview) -> None:
@@ -89,14 +89,14 @@ class Cell:
         self._stored = self._read()
 
     def write(self, value: Value) -> None:
-        """Store a value; nothing is touched where it is there already."""
+        """Store a value, unless it is stored already."""
         data = self._encode(value)
         if data != self._stored:
             self._stored = data
             self._memory[:] = self._merged(data) if self._mask else data
 
     def foreign(self) -> Value | None:
-        """Return the value that somebody else wrote since the last `write` or `foreign`."""
+        """Return the value that another program wrote since the last `write` or `foreign`."""
         found = self._read()
         if found == self._stored:
             return None

@@ -19,7 +19,7 @@ _VERSION_TYPE, _ENGLISH = 16, 1033
 
 
 class Sections(NamedTuple):
-    """Where an image's sections begin, as offsets from its base; each ends where the next begins."""
+    """The offsets of an image's sections from its base; each ends where the next begins."""
 
     code: int
     data: int
@@ -45,7 +45,7 @@ def write_header(sections: Sections) -> bytes:
 
 
 def write_resources(version: str, resources: int) -> bytes:
-    """Return a resource section that begins at the offset `resources` and says the file's version, as "1.15.2"."""
+    """Return a resource section that begins at the offset `resources` and holds the file's version, as "1.15.2"."""
     numbers = ([int(part) for part in version.split(".")] + [0, 0, 0, 0])[:4]
     high, low = numbers[0] << 16 | numbers[1], numbers[2] << 16 | numbers[3]
     fixed = struct.pack("<13I", 0xFEEF04BD, 0x10000, high, low, high, low, 0x3F, 0, 0x40004, 1, 0, 0, 0)

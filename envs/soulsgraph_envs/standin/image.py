@@ -39,7 +39,7 @@ class Image:
 
     @property
     def size(self) -> int:
-        """Return the image's size, as its header says it."""
+        """Return the image's size, as in its header."""
         return self.sections.end
 
     def load(self, base: int) -> None:
@@ -53,11 +53,11 @@ class Image:
         self.base = base
 
     def address(self, name: str) -> int:
-        """Return where a global lies."""
+        """Return the address of a global."""
         return self.base + self._places[name]
 
     def point(self, name: str, target: int) -> None:
-        """Let a global point at `target`; one that lies in the code is what a hook there would capture."""
+        """Let a global point at `target`; a global in the code stands for what a hook there would capture."""
         code, in_code = self.base + self.sections.code, self._places[name] < self.sections.data
         if in_code:
             protect(code, _CODE_SIZE, READ | WRITE)

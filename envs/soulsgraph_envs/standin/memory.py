@@ -18,7 +18,7 @@ from soulsgraph_envs.standin.world_blocks import Constant, Place, lay_out_crowd,
 _MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
 # Between the program's own heap (below 0x57…) and what the system maps by chance (0x7e… and above).
 _HEAP_AT, _HEAP_STEP = 0x600000000000, 0x1000000
-#: What a loading screen takes away: everything of the world, nothing of the save file.
+#: What a loading screen clears: everything of the world, nothing of the save file.
 _OF_THE_WORLD = ("player_", "boss_", "camera_")
 
 
@@ -30,9 +30,9 @@ class _Heap(NamedTuple):
 class OwnMemory:
     """Everything that a reader of an address map finds in this process.
 
-    `write` stores values by field name; `foreign_writes` gives what others wrote to the fields that
-    may be written. `load` begins anew with other blocks, as a loading screen does; `move` takes the
-    module elsewhere too.
+    `write` stores values by field name; `foreign_writes` returns what others wrote to the fields that
+    may be written. `load` starts again with other blocks, as a loading screen does; `move` moves the
+    module too.
     """
 
     def __init__(self, address_map: AddressMap, folder: Path, surroundings: Surroundings) -> None:
@@ -49,7 +49,7 @@ class OwnMemory:
         return self._image.base
 
     def load(self) -> None:
-        """Lay out all blocks at addresses never used before; those before them stay as they were for one time."""
+        """Lay out all blocks at addresses never used before; the previous blocks stay until the next `load`."""
         self._keep_heaps(1)
         roots = {name: Block() for name in self._map.bases}
         places = [(name, self._lay_out(entry, roots)) for name, entry in self._map.fields.items()]
@@ -65,14 +65,14 @@ class OwnMemory:
             _cell(place).write(value)
 
     def move(self) -> None:
-        """Take module and blocks to other addresses; nothing is left at the old ones."""
+        """Move module and blocks to other addresses; nothing is left at the old ones."""
         self._moves += 1
         self._image.load(_MODULE_AT + self._moves * _MODULE_STEP)
         self.load()
         self._keep_heaps(1)
 
     def unlink(self) -> None:
-        """Take the pointers to the world away, as in a loading screen."""
+        """Clear the pointers to the world, as in a loading screen."""
         names = {self._map.chain(name).base for name in self._map.readable() if name.startswith(_OF_THE_WORLD)}
         for name in names:
             self._image.point(name, 0)
@@ -83,12 +83,12 @@ class OwnMemory:
             cell.write(values[name])
 
     def foreign_writes(self) -> dict[str, Value]:
-        """Return what somebody else wrote since the last call, by field."""
+        """Return what other programs wrote since the last call, by field."""
         found = ((name, cell.foreign()) for name, cell in self._writable)
         return {name: value for name, value in found if value is not None}
 
     def close(self) -> None:
-        """Return all of the memory back."""
+        """Free all of the memory."""
         self._keep_heaps(0)
         self._image.unload()
 
@@ -97,7 +97,7 @@ class OwnMemory:
         return Place(roots[chain.base].walk(chain.offsets[:-1]), chain.offsets[-1], entry).kept()
 
     def _place(self, roots: Mapping[str, Block]) -> None:
-        """Return the blocks addresses, on a new heap or in the module, and write all pointers."""
+        """Assign addresses to the blocks, on a new heap or in the module, and write all pointers."""
         for name, block in roots.items():
             if not self._map.bases[name].dereference:
                 block.address = self._image.address(name)

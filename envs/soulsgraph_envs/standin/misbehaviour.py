@@ -1,4 +1,4 @@
-"""How the stand-in misbehaves: on a schedule, or when told on standard input."""
+"""Misbehaviours of the stand-in: on a schedule, or by commands on standard input."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def parse_misbehaviour(text: str) -> Misbehaviour:
 
 
 def length_of(kind: str, text: str) -> float:
-    """Read how long a misbehaviour lasts, in seconds; forever if nothing is said.
+    """Read how long a misbehaviour lasts, in seconds; forever if the text is empty.
 
     Raises:
-        SoulsGraphError: for no number above 0, or any for what happens once.
+        SoulsGraphError: for anything but a number above 0, or for a length of what happens once.
     """
     if not text:
         return inf
@@ -75,9 +75,9 @@ def _seconds(text: str, whole: str) -> float:
 
 @dataclass
 class Schedule:
-    """What is to come and what goes on, by wall time since the stand-in was ready.
+    """The coming and present misbehaviours, by wall time since the stand-in was ready.
 
-    `on(kind)` tells whether a lasting misbehaviour goes on; `due()` gives those that begin now.
+    `on(kind)` is whether a lasting misbehaviour is under way; `due()` returns those that begin now.
     """
 
     plan: Sequence[Misbehaviour] = ()
@@ -95,7 +95,7 @@ class Schedule:
         self._waiting.insert(0, Misbehaviour(kind, 0.0, length_s))
 
     def due(self) -> list[Misbehaviour]:
-        """Return the misbehaviours that begin now, each once; lasting ones are `on` from here."""
+        """Return the misbehaviours that begin now, each once; lasting ones are `on` from now."""
         now = self.clock()
         begun = [one for one in self._waiting if self._begun_s + one.start_s <= now]
         for one in begun:
@@ -104,29 +104,29 @@ class Schedule:
         return begun
 
     def on(self, kind: str) -> bool:
-        """Return whether a misbehaviour that lasts goes on now."""
+        """Return whether a lasting misbehaviour is under way."""
         return self._until_s.get(kind, -inf) > self.clock()
 
 
 def crash(folder: Path) -> None:
-    """End this process as a crashed game ends; its folder goes first, for nobody cleans up afterwards."""
+    """End this process like a crashed game, after removing its folder, as nothing else would."""
     shutil.rmtree(folder, ignore_errors=True)
     forbid_core_dump()
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def hang(length_s: float) -> None:
-    """Answer nothing for so long; signals still end the process."""
+    """Stop answering for a time; signals still end the process."""
     end = time.monotonic() + length_s
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, 1.0))
 
 
 class Commanded(Protocol):
-    """What commands act on."""
+    """The receiver of commands."""
 
     def pause(self) -> None:
-        """Stop the world, or let it go on."""
+        """Stop the world, or let it continue."""
         ...
 
     def set_speed(self, factor: float) -> None:
@@ -138,12 +138,12 @@ class Commanded(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Return what truly is."""
+        """Return the true state of the world."""
         ...
 
 
 class Commands:
-    """Lines in and out, one a command or an answer; `over` says that the stand-in is to end."""
+    """Commands and answers, one per line; `over` is whether the stand-in is to end."""
 
     def __init__(self, options: StandInOptions) -> None:
         self._json, self._until_eof = options.json, options.until_eof
@@ -154,7 +154,7 @@ class Commands:
 
     @property
     def over(self) -> bool:
-        """Whether the stand-in is to end: told so, or its time is over."""
+        """Whether the stand-in is to end: by a command, or because its time is over."""
         return self._told_to_end or time.monotonic() >= self._end_s
 
     @over.setter
@@ -169,7 +169,7 @@ class Commands:
             print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)
 
     def obey(self, stand_in: Commanded, schedule: Schedule) -> None:
-        """Carry out the commands that came in."""
+        """Carry out the commands received."""
         while self._lines:
             word, _, argument = self._lines.popleft().partition(" ")
             try:

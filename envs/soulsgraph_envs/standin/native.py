@@ -1,4 +1,4 @@
-"""What the stand-in asks of Linux: memory at a chosen address, a process name, being read by others."""
+"""Linux functions of the stand-in: memory at a chosen address, a process name, permission to be read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reserve(address: int, size: int) -> None:
 
 
 def map_file(address: int, size: int, file: Path) -> None:
-    """Lay the first `size` bytes of a file over memory reserved at `address`, readable only."""
+    """Map the first `size` bytes of a file over memory reserved at `address`, read-only."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor)
@@ -40,7 +40,7 @@ def map_file(address: int, size: int, file: Path) -> None:
 
 
 def protect(address: int, size: int, rights: int) -> None:
-    """Change what may be done with whole pages of memory."""
+    """Change the access rights of whole pages of memory."""
     if _libc().mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), rights):
         raise _refused("the rights of memory to be changed")
 
@@ -48,23 +48,23 @@ def protect(address: int, size: int, rights: int) -> None:
 def release(address: int, size: int) -> None:
     """Free memory; reading it fails from now on."""
     if _libc().munmap(ctypes.c_void_p(address), ctypes.c_size_t(size)):
-        raise _refused("memory to be given back")
+        raise _refused("memory to be freed")
 
 
 def view(address: int, size: int) -> memoryview:
-    """Look at memory of our own as writable bytes; it must stay mapped as long as the view is used."""
+    """View this process's memory as writable bytes; it must stay mapped as long as the view is used."""
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 
 
 def name_process(name: str) -> None:
-    """Return this process the name that others find it by (15 bytes of it), and let them read its memory."""
+    """Set this process's name (15 bytes of it), by which others find it, and let them read its memory."""
     _libc().prctl(_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
     # Where only ancestors may read a process, it can allow everyone of its user; elsewhere this does nothing.
     _libc().prctl(_SET_PTRACER, _ANYONE, 0, 0, 0)
 
 
 def forbid_core_dump() -> None:
-    """Let a crash of this process leave no file behind."""
+    """Disable core dumps of this process."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

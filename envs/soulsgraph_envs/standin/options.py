@@ -1,4 +1,4 @@
-"""What a stand-in is started with."""
+"""The options of a stand-in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soulsgraph_envs.streams import checked_seed
 
 @dataclass(frozen=True)
 class StandInOptions:
-    """One stand-in game: what it shows, how fast, and how it misbehaves."""
+    """One stand-in game: its encounter, its speed, and its misbehaviours."""
 
     map: str = "dark-souls-3-1.15.2"
     """Address map its memory is laid out by: stand-in, dark-souls-3-1.15.2, elden-ring-1.16.1, or a TOML file."""
@@ -28,13 +28,13 @@ class StandInOptions:
     speed: float = 1.0
     """Factor of the game's clock, 0.1 to 3."""
     seed: int = 0
-    """Seed of the boss's chances."""
+    """Seed of the boss's random choices."""
     display: str = ""
     """X display of the window, such as :99; the environment's if not given."""
     settings: Path | None = None
     """File to write once it can be attached: a games file for other commands."""
     seconds: float = 0.0
-    """End after so many seconds; 0 never."""
+    """End after this many seconds; 0 never."""
     misbehave: Annotated[tuple[str, ...], UseAppendAction] = ()
     """KIND@START or KIND@START+SECONDS, again and again: crash, move, hang, freeze, stall, drop."""
     until_eof: bool = False
@@ -52,7 +52,7 @@ class StandInOptions:
         for name, least, most in (("speed", 0.1, 3.0), ("seconds", 0.0, 1e9)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise SoulsGraphError(f"--{name}: expected a number from {least:g} to {most:g}, found {value:g}.")
+                raise SoulsGraphError(f"`{name}`: expected a number from {least:g} to {most:g}, found {value:g}.")
 
     def arguments(self) -> list[str]:
         """Return the command-line arguments that mean these options."""

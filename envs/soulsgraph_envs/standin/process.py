@@ -1,4 +1,4 @@
-"""A stand-in as a child process: start it, tell it things, ask it things, end it."""
+"""A stand-in as a child process: start it, send it commands, ask for its state, end it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _START_S, _ANSWER_S, _END_S = 600.0, 60.0, 5.0
 
 
 class StandInProcess:
-    """Run a stand-in beside this process, with which it ends.
+    """Run a stand-in as a child process, which ends with this one.
 
     Raises:
-        GameError: if it does not start, with what it said.
+        GameError: if it does not start, with its output.
     """
 
     def __init__(self, options: StandInOptions) -> None:
@@ -52,7 +52,7 @@ class StandInProcess:
         return self._child.poll() is None
 
     def tell(self, command: str) -> None:
-        """Return it a command of its standard input, such as "crash" or "freeze 3"."""
+        """Send it a command on standard input, such as "crash" or "freeze 3"."""
         assert self._child.stdin is not None
         try:
             self._child.stdin.write(f"{command}\n")
@@ -61,12 +61,12 @@ class StandInProcess:
             raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
     def state(self, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
-        """Ask what truly is, whatever its memory shows."""
+        """Return the true state of the world, whatever its memory shows."""
         self.tell("state")
         return self.expect("state", timeout_s)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Wait until it says an event and give its values; what it says before that is passed over.
+        """Wait until it reports an event and return the event's values; earlier events are skipped.
 
         Raises:
             GameError: if it does not in time, or ends.
@@ -85,7 +85,7 @@ class StandInProcess:
                 raise GameError(f"the stand-in: expected {event!r}, found it ended: {self._last_words}")
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for its end and give its exit code, negative for the signal that ended it.
+        """Wait for its end and return its exit code, negative for the signal that ended it.
 
         Raises:
             GameError: if it does not end in time.

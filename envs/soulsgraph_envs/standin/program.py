@@ -29,7 +29,7 @@ _MOST_LATE_S = 0.1
 
 
 def run(options: StandInOptions) -> None:
-    """Run a stand-in until its window is closed, it is told to end, or its time is over.
+    """Run a stand-in until its window is closed, a command ends it, or its time is over.
 
     Raises:
         SoulsGraphError: for options that do not fit, or a display that cannot be opened.
@@ -54,7 +54,7 @@ def run(options: StandInOptions) -> None:
 
 
 class StandIn:
-    """A world that is seen through a window and a memory."""
+    """A world with a window and a memory."""
 
     def __init__(self, world: World, memory: OwnMemory, window: GameWindow, keyboard: Keyboard) -> None:
         self._world, self._memory, self._window, self._keyboard = world, memory, window, keyboard
@@ -78,7 +78,7 @@ class StandIn:
             following = _wait(following + 1.0 / (FRAMES_PER_S * max(self._world.speed, 1.0)))
 
     def pause(self) -> None:
-        """Stop the world, or let it go on."""
+        """Stop the world, or let it continue."""
         self._paused = not self._paused
 
     def set_speed(self, factor: float) -> None:
@@ -90,7 +90,7 @@ class StandIn:
         self._world.kill_player()
 
     def state(self) -> dict[str, object]:
-        """Return what truly is, whatever the memory shows."""
+        """Return the true state of the world, whatever the memory shows."""
         keys = sorted(self._keyboard.down)
         return {**self._values(), "stage": self._world.stage.value, "fighting": self._world.fighting, "keys": keys}
 
@@ -165,7 +165,7 @@ def _open_world(options: StandInOptions, address_map: AddressMap) -> World:
 
 
 def _wait(until: float) -> float:
-    """Sleep until a moment and give it, or now where it is long past."""
+    """Sleep until a moment and return it; return now if it is long past."""
     left = until - time.monotonic()
     if left > 0:
         time.sleep(left)

@@ -1,4 +1,4 @@
-"""What the stand-in's memory shows of its world: every field that a map may have."""
+"""The values in the stand-in's memory: every field that a map may have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLAIN = {
 
 
 class Readings:
-    """Return the value of every field of a world, again and again."""
+    """A function that returns the value of every field of a world."""
 
     def __init__(self, world: World) -> None:
         self._world = world

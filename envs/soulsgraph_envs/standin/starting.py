@@ -1,4 +1,4 @@
-"""What surrounds a stand-in's run: a clean end, settings for other commands."""
+"""Helpers of a stand-in's run: a clean end, settings for clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from soulsgraph_envs.standin.options import StandInOptions
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and a termination end the program as if it had come to its end."""
+    """Let Ctrl-C and SIGTERM end the program normally."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(0)
@@ -31,9 +31,9 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def settings_of(options: StandInOptions, window: str) -> GameSettings:
-    """Return the settings by which other commands find this stand-in.
+    """Return the settings with which clients find this stand-in.
 
-    Their launch command starts it again as it was, but well behaved and on its own.
+    Their launch command starts it again with the same options, but without misbehaviours.
     """
     again = replace(
         options,
@@ -55,5 +55,5 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
 
 
 def _lasting(name_or_path: str) -> str:
-    """Return a name as it is, a path so that it holds in any folder."""
+    """Return a name unchanged, a path as an absolute one."""
     return str(Path(name_or_path).resolve()) if name_or_path.endswith(".toml") else name_or_path

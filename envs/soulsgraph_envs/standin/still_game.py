@@ -1,6 +1,6 @@
-"""A process that has a game's memory and does nothing with it, to measure and try readers on.
+"""A process with a game's memory and no activity, to measure and test readers.
 
-Run as a program, it takes the name of an address map, says when it is laid out, and ends with its input.
+Run as a program, it takes the name of an address map, prints when its memory is laid out, and ends with its input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from soulsgraph_envs.standin.surroundings import surroundings_of
 
 @contextmanager
 def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run one beside this process while the context lasts."""
+    """Run one as a child process while the context lasts."""
     command = [sys.executable, "-m", "soulsgraph_envs.standin.still_game", map_name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

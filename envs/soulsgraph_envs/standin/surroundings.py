@@ -1,4 +1,4 @@
-"""What surrounds a fight in the stand-in game: bonfire, fog gate, loading screen. A TOML file."""
+"""The surroundings of a fight in the stand-in game: bonfire, fog gate, loading screen. A TOML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pose = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Places:
-    """Where the player rises, where the fog gate lies on both its sides, and where the boss rests."""
+    """The places where the player wakes, of both sides of the fog gate, and where the boss rests."""
 
     bonfire: Pose
     gate_outside: Pose
@@ -35,7 +35,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Interlude:
-    """A stretch in which the player acts by itself: its animation and its length."""
+    """A time in which the player acts by itself: its animation and its length."""
 
     name: str
     length_s: Annotated[float, Between(0.02, 60.0)]
@@ -43,7 +43,7 @@ class Interlude:
 
 @dataclass(frozen=True)
 class Menu:
-    """The keys that lead from the fight to the title screen, and from there to the bonfire; none without a menu."""
+    """The keys that lead from the fight to the title screen, and from there to the bonfire; empty without a menu."""
 
     quit: tuple[str, ...] = ()
     begin: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Menu:
 
 @dataclass(frozen=True)
 class Copy:
-    """A further place in memory where a field lies, or a value that no field is; no address map names it."""
+    """A further place in memory that holds a field, or a value that is no field; no address map names it."""
 
     entry: Entry
     field: str = ""
@@ -62,8 +62,8 @@ class Copy:
 class Surroundings:
     """One encounter of the stand-in game.
 
-    `maps` are the address maps that it is shown by, the first of them if none is named; `copies` are
-    what other readers of such a game look for beside them.
+    `maps` are the address maps of its memory, the first of them if none is named; `copies` are places
+    that other readers of such a game read besides.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Surroundings:
 
 
 def load_surroundings(name_or_path: str | Path) -> Surroundings:
-    """Load what surrounds an encounter, shipped or one's own.
+    """Load the surroundings of an encounter, shipped or the user's own.
 
     Raises:
         UnknownNameError: if nothing of that name is shipped.
@@ -98,7 +98,7 @@ def load_surroundings(name_or_path: str | Path) -> Surroundings:
 
 
 def surroundings_of(address_map: str) -> Surroundings:
-    """Load the shipped encounter that an address map shows, the first by name of several.
+    """Load the shipped encounter of an address map, the first by name if there are several.
 
     Raises:
         UnknownNameError: if none does.

@@ -21,7 +21,7 @@ _MOUSE = dict(zip((1, 2, 3, 6, 7), MOUSE_BUTTONS, strict=True))
 
 
 class GameWindow:
-    """A window that is open as long as the program runs, with `keeps_mouse` the mouse inside while it has the focus.
+    """A window, open as long as the program runs; with `keeps_mouse` the mouse stays inside while it has the focus.
 
     Raises:
         GameError: if pygame is not installed, or no display can be opened.
@@ -37,8 +37,8 @@ class GameWindow:
             pygame.display.init()
         except pygame.error as error:
             raise GameError(
-                f"expected an X display to open a window on, found none ({error}); name one with --display, or run: "
-                "xvfb-run soulsgraph standin."
+                f"expected an X display to open a window on, found none ({error}); name one with `display`, or "
+                "start one: xvfb-run."
             ) from error
         pygame.font.init()
         self._font = pygame.font.Font(None, _TEXT_SIZE)
@@ -86,7 +86,7 @@ class GameWindow:
 
 
 class Keyboard:
-    """What is down, and what went down since the last frame.
+    """The keys that are down, and those that went down since the last frame.
 
     A tapped control counts once for each press, however long the key stays down; a held one counts
     as long as its keys are down, and for one frame at least.
@@ -111,20 +111,20 @@ class Keyboard:
         return f"{steps} move and look, {', '.join(taps)}; F5 pause, F6 speed"
 
     def press(self, key: str) -> None:
-        """Note a key that goes down."""
+        """Record a key that goes down."""
         self._down.add(key)
         self._pressed.add(key)
 
     def release(self, key: str) -> None:
-        """Note a key that comes up."""
+        """Record a key that comes up."""
         self._down.discard(key)
 
     def release_all(self) -> None:
-        """Note that the window no longer hears of keys."""
+        """Record that the window no longer receives keys."""
         self._down.clear()
 
     def controls(self) -> Control:
-        """Return the controls of a frame, and begin the next."""
+        """Return the controls of a frame, and start the next frame."""
         down = self._bindings.controls_of(self._down | self._pressed)
         steady = self._bindings.controls_of(self._down - self._pressed)
         self._pressed.clear()

@@ -26,7 +26,7 @@ DEFEATED, ENCOUNTERED, SWORD_PULLED = 1 << 7, 1 << 6, 1 << 5
 #: Ground that is wide enough for the way from the bonfire.
 _WIDE_M, _ROUNDING_M = 1000.0, 1e-6
 _GATE_REACH_M, _SWORD_REACH_M = 1.5, 3.5
-#: For so long a blow that lands shows in the boss's animation.
+#: How long a blow that lands shows in the boss's animation.
 _BLEND_S = 0.4
 _ATTACKS = Control.LIGHT_ATTACK | Control.HEAVY_ATTACK | Control.WEAPON_ART | Control.PARRY
 _LOOKING = Control.LOCK_ON | Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT
@@ -45,7 +45,7 @@ _KEPT = [name for name, field in FIELDS.items() if field.writable and name not i
 
 
 class Stage(Enum):
-    """What the player is in the middle of."""
+    """The stages of the player's course."""
 
     PLAYING = "playing"
     PASSING_GATE = "passing the fog gate"
@@ -63,8 +63,8 @@ class World:
     """The game behind the window, frame by frame.
 
     `switches` are the flags and numbers that the game keeps as they are written. `loads` counts
-    loading screens, after each of which nothing lies where it lay. A boss that was never `met` rests
-    until the player has done what wakes it.
+    loading screens, after each of which all addresses are new. A boss that was never `met` rests
+    until the player wakes it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class World:
 
     @property
     def interlude(self) -> Interlude | None:
-        """What the player is bound by, if it is."""
+        """The interlude that binds the player, if any."""
         surroundings = self.surroundings
         stages = {
             Stage.PASSING_GATE: surroundings.pass_gate,
@@ -143,7 +143,7 @@ class World:
             self._end_stage()
 
     def write(self, values: Mapping[str, Value]) -> None:
-        """Take what somebody wrote to the fields that may be written."""
+        """Apply what other programs wrote to the fields that may be written."""
         numbers = {name: float(value) for name, value in values.items() if isfinite(float(value))}
         self.boss_flags = int(numbers.pop("boss_flags", self.boss_flags))
         self._z = numbers.get("player_z", self._z)
@@ -160,9 +160,9 @@ class World:
             self._begin(Stage.DYING)
 
     def navigate(self, key: str) -> bool:
-        """Note a key that goes down; report whether the menu takes it, so that the player does not hear it.
+        """Pass a key press to the menu; return whether the menu used it, so that the player does not get it.
 
-        The first key of a way opens the menu and closes it again; one that does not lead on does nothing.
+        The first key of a sequence opens the menu and closes it again; a wrong key does nothing.
         """
         menu = self.surroundings.menu
         way = {Stage.PLAYING: menu.quit, Stage.TITLE: menu.begin}.get(self.stage, ())
@@ -212,7 +212,7 @@ class World:
         )
 
     def _judge(self, boss_hp: float) -> None:
-        """See who was hit and who died in a frame before which the boss had `boss_hp`."""
+        """Find who was hit and who died in a frame before which the boss had `boss_hp`."""
         self.blended = round(_BLEND_S * FRAMES_PER_S) if self[Raw.BOSS_HP] < boss_hp else self.blended - 1
         if self.switches["no_death"]:
             self._put(player_hp=max(self[Raw.PLAYER_HP], 1.0), boss_hp=max(self[Raw.BOSS_HP], 1.0))
@@ -271,7 +271,7 @@ class World:
         self.simulator.override(0, **values)
 
     def _rest(self) -> None:
-        """Remember where the boss is: there it stays while it rests."""
+        """Store the place where the boss stays while it rests."""
         self._resting_x, self._resting_y = self[Raw.BOSS_X], self[Raw.BOSS_Y]
         self._resting_heading = self[Raw.BOSS_ANGLE]
 

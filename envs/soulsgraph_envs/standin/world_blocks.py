@@ -15,14 +15,14 @@ _U32 = Entry("", (), "u32")
 
 
 class Place(NamedTuple):
-    """Where a value lies, and as what."""
+    """The place and type of a value."""
 
     block: Block
     offset: int
     entry: Entry
 
     def kept(self) -> Place:
-        """Keep room for it in its block."""
+        """Reserve room for it in its block."""
         self.block.value(self.offset, self.entry.size)
         return self
 

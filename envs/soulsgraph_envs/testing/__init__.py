@@ -1,4 +1,4 @@
-"""For tests: the contract every game driver passes, and a small game that checks its caller."""
+"""For tests: the contract that every game driver must pass, and a small game that checks its caller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 
 
 def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float = PATIENCE_S) -> _Answer:
-    """Ask `condition` until its answer is true, and return the answer.
+    """Call `condition` until it returns a true value, and return that value.
 
     Raises:
         AssertionError: if it does not hold in time.
@@ -54,10 +54,10 @@ def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float =
 
 
 def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int = 3) -> None:
-    """Hold a driver to the contract of `game.Game`; use `lanes=1` for a driver of a single fight.
+    """Check a driver against the contract of `game.Game`; use `lanes=1` for a driver of a single fight.
 
     Raises:
-        AssertionError: telling the first promise that is not kept.
+        AssertionError: naming the first rule that is broken.
     """
     fought = scenario or load_scenario("iudex-phase1")
     game = make_game(lanes)
@@ -80,7 +80,7 @@ def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int
 
 
 class Agent(Protocol):
-    """An agent as stable-baselines3's are: `predict` returns an action, drawn or greedy, and a state."""
+    """An agent like stable-baselines3's: `predict` returns an action, drawn or greedy, and a state."""
 
     def predict(self, observation: Any) -> tuple[Any, Any]:
         """Choose an action."""
@@ -88,7 +88,7 @@ class Agent(Protocol):
 
 
 class PaidActions(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Another task over an environment: 1 for an action whose (first) number has the given parity, else 0."""
+    """Replace an environment's reward: 1 for an action whose (first) number has the given parity, else 0."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], parity: int) -> None:
         super().__init__(env)
@@ -242,7 +242,7 @@ class FakeGame:
     the last. `sent` keeps the controls of every tick.
 
     Raises:
-        GameError: for anything a real driver could not carry out.
+        GameError: for anything that a real driver could not carry out.
     """
 
     capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
@@ -294,7 +294,7 @@ class FakeGame:
 class LossyGame:
     """A game that breaks off at chosen ticks, and whose resets fail at first, as a real-time one may.
 
-    `losses` maps the number of a step, from 0 on, to what it raises instead of being carried out;
+    `losses` maps the number of a step, from 0 on, to the error it raises instead of being carried out;
     the resets after the first one raise `failures`, one each.
     """
 
@@ -327,7 +327,7 @@ class LossyGame:
 
 
 def standing(**values: float) -> RawValues:
-    """Make one frame, (25,): a whole player facing a whole boss 6 m away, with `values` by column name."""
+    """Make one frame, (25,): player and boss with full HP, 6 m apart, face to face, with `values` by column name."""
     frame = np.zeros(RAW_SIZE)
     defaults = {
         "BOSS_Y": -6.0,

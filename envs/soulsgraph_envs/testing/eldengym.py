@@ -1,4 +1,4 @@
-"""For tests: a world that holds still, checks its caller and writes down what it was asked."""
+"""For tests: a world that stands still, checks its caller and records its calls."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ class FakeWorld:
         self._open: bool | None = None
 
     def begin(self, seed: int) -> None:
-        """Write down the seed."""
+        """Record the seed."""
         self._open = True
         self.asked.append(("begin", seed))
 
     def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
-        """Write down a tap."""
+        """Record a tap."""
         self._demand_open()
         self.asked.append(("tap", tuple(keys), hold_ms, delay_ms))
 
     def set_key(self, key: str, down: bool) -> None:
-        """Write down a key."""
+        """Record a key."""
         self._demand_open()
         self.asked.append(("key", key, down))
 
     def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
-        """Write down a move of the mouse."""
+        """Record a move of the mouse."""
         self._demand_open()
         self.asked.append(("mouse", right, down, steps))
 
     def wait(self, seconds: float) -> None:
-        """Write down a wait."""
+        """Record a wait."""
         self._demand_open()
         self.asked.append(("wait", seconds))
 
     def set_speed(self, factor: float) -> None:
-        """Write down a speed."""
+        """Record a speed."""
         self.asked.append(("speed", factor))
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
-        """Return what is set."""
+        """Return the values as set."""
         self._demand_open()
         for name in names:
             if name not in self.values:
@@ -74,7 +74,7 @@ class FakeWorld:
         return {name: self.values[name] for name in names}
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Set, and write down."""
+        """Set values and record the call."""
         self.read(list(values))
         self.values.update(values)
         self.asked.append(("write", dict(values)))

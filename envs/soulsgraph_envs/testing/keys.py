@@ -1,4 +1,4 @@
-"""For tests: a screen without a monitor, windows on it and on Windows, devices that remember and check their caller."""
+"""For tests: a virtual screen, windows on it and on Windows, devices that record their calls and check their caller."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FakeDevice:
 
 
 class FakePyDirectInput:
-    """What `DirectInputDevice` uses of pydirectinput 1.0.4, the older package; `sent` lists its calls."""
+    """The part of pydirectinput 1.0.4, the older package, that `DirectInputDevice` uses; `sent` lists its calls."""
 
     KEYBOARD_MAPPING: ClassVar[frozenset[str]] = frozenset(
         [*string.ascii_lowercase, *string.digits, *(f"f{number}" for number in range(1, 13))]
@@ -103,16 +103,16 @@ class FakePyDirectInput:
 
 
 class FakePyDirectInputRgx(FakePyDirectInput):
-    """What `DirectInputDevice` uses of pydirectinput-rgx 2.1.3.1."""
+    """The part of pydirectinput-rgx 2.1.3.1 that `DirectInputDevice` uses."""
 
     def scancode_keyDown(self, scancodes: int) -> None:  # noqa: N802
-        """Exist, as in this package alone."""
+        """Exist, as in this package only."""
 
 
 class FakeUser32(SimpleNamespace):
-    """What `User32Window` asks of user32 about one window; `alive`, `front` and `minimised` are its state.
+    """The part of user32 that `User32Window` uses, for one window; `alive`, `front` and `minimised` are its state.
 
-    As Windows may, it leaves a window that was minimised the one at the front, with an inside of 0 x 0 pixels
+    Like Windows at times, it keeps a minimised window at the front, with an inside of 0 x 0 pixels
     far outside the screen.
     """
 
@@ -150,7 +150,7 @@ class FakeUser32(SimpleNamespace):
 
 
 class PlainWindow:
-    """A red window of 80 x 50 pixels with a green stripe 10 wide at its left, that hears keys."""
+    """A red window of 80 x 50 pixels with a green stripe 10 wide at its left, that receives keys."""
 
     RED, GREEN = 0xC02010, 0x10C020
 
@@ -170,7 +170,7 @@ class PlainWindow:
         self._window = window
 
     def set_minimised(self, minimised: bool, mapped: bool = False) -> None:
-        """Do what a window manager does to minimise the window, which some keep `mapped`, or to restore it."""
+        """Minimise the window as window managers do, some of which keep it `mapped`, or restore it."""
         from Xlib.Xutil import IconicState, NormalState
 
         kind = self._display.intern_atom("WM_STATE")
@@ -181,13 +181,13 @@ class PlainWindow:
 
     @property
     def mapped(self) -> bool:
-        """Whether the window is on the screen, or would be were nothing before it."""
+        """Whether the window is on the screen, visible or covered by others."""
         from Xlib import X
 
         return bool(self._window.get_attributes().map_state == X.IsViewable)
 
     def keycodes(self) -> list[int]:
-        """Return the keys that went down and up over the window since the last call, by X's numbers."""
+        """Return the keys that went down and up over the window since the last call, by X's key codes."""
         self._display.sync()
         return [self._display.next_event().detail for _ in range(self._display.pending_events())]
 
@@ -198,7 +198,7 @@ class PlainWindow:
 
 @contextmanager
 def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
-    """Run an X server without a monitor on a free display and give its name, such as ":99".
+    """Run a virtual X server on a free display and yield its name, such as ":99".
 
     Raises:
         GameError: if Xvfb is not installed or does not start.

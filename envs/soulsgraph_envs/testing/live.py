@@ -1,4 +1,4 @@
-"""For tests: a running game without a process or a window, whose time is the test's."""
+"""For tests: a running game without a process or a window, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PRESSES = (
 
 
 class FakeTime:
-    """A clock on which time passes by waiting alone."""
+    """A clock on which only waiting passes time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -51,7 +51,7 @@ class FakeTime:
 
 
 class FakeKeyboard(FakeDevice):
-    """Keys of a `FakeLink`: the game has played up to the moment of each press and release."""
+    """Keys of a `FakeLink`: the game plays up to the moment of each press and release."""
 
     def __init__(self, link: FakeLink) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class FakeKeyboard(FakeDevice):
 
 
 class FakeLink:
-    """The stand-in game's world on a clock of the test's; misbehaves when told so.
+    """The stand-in game's world on a clock that the test controls; it can misbehave.
 
     Set `crashed`, `frozen` (values stand still, the game goes on), `hung` (the game stands still),
     `dropping` (keys are lost), `unfocused` or `stray` (values that replace what is read) to misbehave;
@@ -110,7 +110,7 @@ class FakeLink:
         self._shown: dict[str, float | str] = {}
 
     def play(self) -> None:
-        """Let the game come to the present moment."""
+        """Advance the game to the present moment."""
         if self.hung or self.crashed or not self.world.speed:
             self._played_s = self._time.now_s
         while self.world.speed and self._played_s + _FRAME_S / self.world.speed <= self._time.now_s + 1e-9:
@@ -176,12 +176,12 @@ class FakeLink:
 
 
 class FakePicturedLink(FakeLink):
-    """A fake link that sees its game from above, unless it is `blind`."""
+    """A fake link that captures its game from above, unless it is `blind`."""
 
     blind = False
 
     def capture(self) -> Picture:
-        """Photograph the game's window, (90, 160, 3)."""
+        """Capture the game's window, (90, 160, 3)."""
         self._reach(loaded=False)
         if self.blind:
             raise LinkError("expected a picture of the game's window, found none.")
@@ -197,12 +197,12 @@ class FakeTable:
         self.game = LiveGame(self.link, settings or GameSettings(), self.time.clock)
 
     def reset(self, scenario: Scenario | None = None, seed: int = 0) -> RawValues:
-        """Begin an episode, of the first phase unless told otherwise, and return a copy of raw (1, 25)."""
+        """Begin an episode, of the first phase by default, and return a copy of raw (1, 25)."""
         begun = scenario or load_scenario("iudex-phase1")
         return self.game.reset(np.zeros(1, np.int64), begun, derive_seeds(np.array([seed]), 1)).copy()
 
     def step(self, control: Control = Control.NONE) -> RawValues:
-        """Play one tick and give a copy of raw (1, 25)."""
+        """Play one tick and return a copy of raw (1, 25)."""
         return self.game.step(np.full(1, int(control), np.uint32)).copy()
 
     def play(self, control: Control, ticks: int) -> None:

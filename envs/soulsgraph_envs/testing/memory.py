@@ -1,4 +1,4 @@
-"""For tests: a process in a dictionary, and a pyMeow that behaves as badly as the real one."""
+"""For tests: a process in a dictionary, and a pyMeow with the pitfalls of the real one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FakeProcess:
 
 
 class FakeReader(Reader):
-    """Read and write a fake process; `reads` and `writes` are what was asked for, in order."""
+    """Read and write a fake process; `reads` and `writes` record the calls in order."""
 
     def __init__(self, process: FakeProcess) -> None:
         self.process, self.pid = process, process.pid
@@ -59,7 +59,7 @@ class FakeReader(Reader):
         return [Region(max(a, module.base), min(b, end)) for a, b in spans if a < end and b > module.base]
 
     def running(self) -> bool:
-        """Return whether the process lives."""
+        """Return whether the process is alive."""
         return not self.process.dead
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class InterpreterEndedError(BaseException):
 
 
 class FakePyMeow(ModuleType):
-    """The module pyMeow over fake processes, with the traps that were observed in the real one.
+    """The module pyMeow over fake processes, with the pitfalls observed in the real one.
 
     Exceptions are classes made at each raise; a name finds the first process that has it as a part of
     its own; a process entry's base is another module's; every second walk over the processes fails;

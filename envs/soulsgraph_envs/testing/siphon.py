@@ -13,7 +13,7 @@ from soulsgraph_envs.standin.siphon.serving import LastingStandIn, Serving
 
 
 class Served(NamedTuple):
-    """A stand-in, how it is served and by whom, and the settings of a link to it."""
+    """A stand-in, its serving options and server, and the settings of a link to it."""
 
     game: LastingStandIn
     serving: Serving

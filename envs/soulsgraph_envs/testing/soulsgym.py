@@ -1,4 +1,4 @@
-"""For tests: a world of scripted states that keeps what it was asked."""
+"""For tests: a world of scripted states that records its calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from soulsgraph_envs.soulsgym.data import Fight, Pose
 
 
 def standing(**values: Any) -> GameState:
-    """Make a state: Knight and Iudex whole and idle, 10 m apart, locked on; with `values` in place."""
+    """Make a state: Knight and Iudex with full HP and idle, 10 m apart, locked on; `values` replace fields."""
     state = GameState(
         phase=1,
         player_hp=454.0,
@@ -39,7 +39,7 @@ def standing(**values: Any) -> GameState:
 
 
 class FakeWorld:
-    """Return the states of `script` one a step, then hold the last; an error in it is raised.
+    """Play the states of `script`, one per step, then hold the last; an error in it is raised.
 
     `sent` keeps the controls of every step, `begun` how often a fight began.
 
@@ -75,7 +75,7 @@ class FakeWorld:
         return self._show()
 
     def frame(self, height: int, width: int) -> Picture:
-        """Draw nothing, in the size asked for."""
+        """Return a black picture of the requested size."""
         return np.zeros((height, width, 3), np.uint8)
 
     def close(self) -> None:

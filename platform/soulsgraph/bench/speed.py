@@ -1,4 +1,4 @@
-"""`bench sim`, `bench tick` and `bench read`: the simulator, a tick of the composed agent, a reading; and timing."""
+"""`bench sim`, `bench tick` and `bench read` time the simulator, a tick of the composed agent, a reading of memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WARM_UP = 100
 
 
 class RandomFights:
-    """Drive a simulator's lanes with random controls and begin anew where the player or boss is beaten."""
+    """Drive a simulator's lanes with random controls; restart a lane where the player or boss is beaten."""
 
     def __init__(self, lanes: int, scenario: str = "iudex-phase1", seed: int = 0) -> None:
         self.lane_ticks = self.resets = 0
@@ -73,7 +73,7 @@ def bench_simulation(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
 
 
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:
-    """Return a network of the paper's sizes with random weights: it costs what a trained one costs."""
+    """Return a network of the paper's sizes with random weights, as expensive as a trained one."""
     sizes = (skill.observation.size, *HIDDEN, len(skill.actions))
     layers = tuple(
         (random.normal(0.0, fan_in**-0.5, (fan_out, fan_in)).astype(np.float32), np.zeros(fan_out, np.float32))
@@ -85,7 +85,7 @@ def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Genera
 
 
 class ComposedFights:
-    """Play the five-skill graph in every lane and begin anew where an episode ends."""
+    """Play the five-skill graph in every lane; restart a lane where its episode ends."""
 
     def __init__(self, lanes: int, scenario: str = "iudex-phase1") -> None:
         loaded = load_scenario(scenario)
@@ -178,7 +178,7 @@ class Measurement:
 
     @contextmanager
     def round(self, units: Callable[[], float]) -> Iterator[None]:
-        """Time one round; `units` is asked afterwards how many units were done in all so far."""
+        """Time one round; `units`, called after it, returns the number of units done so far in all."""
         before, cpu, wall = units(), time.process_time(), time.perf_counter()
         yield
         done = units() - before
@@ -202,7 +202,7 @@ class Measurement:
 
 
 def interleave(rounds: int, contenders: Sequence[Callable[[], None]]) -> None:
-    """Run every contender once a round, so that drift of the machine meets them all."""
+    """Run every contender once a round, so that a slow phase of the machine affects all of them."""
     for _ in range(rounds):
         for contender in contenders:
             contender()

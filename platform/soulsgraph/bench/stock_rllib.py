@@ -22,7 +22,7 @@ class StockDQN:
 
     RLlib's own filter normalises observations. It counts steps in control ticks and trains after sixteen,
     because its episodes cannot be cut while a skill is yet to end its first decision; `training_intensity` is set
-    anew each time, to the updates that are owed for the decisions of the trained skill.
+    again each time, to the updates that the trained skill's decisions call for.
     """
 
     def __init__(self, skill: str, scenario: str, numbers: DQNHyperparameters) -> None:
@@ -74,12 +74,12 @@ class StockDQN:
         return max((int(state["step"]) for state in optimizer.state.values()), default=0)
 
     def warm_up(self) -> None:
-        """Train until updates are owed: RLlib takes one in every training step, before the learning start too."""
+        """Train until updates are due: RLlib takes one in every training step, even before the learning start."""
         while self._numbers.updates_owed(self.decisions, self.updates) < 1:
             self.train(1)
 
     def train(self, training_steps: int) -> None:
-        """Run so many of RLlib's training steps, of 16 ticks each."""
+        """Run this number of RLlib's training steps, of 16 ticks each."""
         for _ in range(training_steps):
             owed = max(self._numbers.updates_owed(self.decisions, self.updates), 1)
             config = self._algorithm.config.copy(copy_frozen=False)

@@ -21,6 +21,7 @@ from soulsgraph.cli.options import (
     TransferOptions,
 )
 from soulsgraph.cli.place import check_ray, display_of, make_console, print_json, workplace
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
@@ -89,8 +90,8 @@ def transfer(
 
     Args:
         folders: Run folders with trained skills, one a seed; each is measured by itself.
-        controls: Hold the recommendation against shifts whose cause is known instead.
-        out: Folder for what the seeds say together.
+        controls: Check the recommendation on shifts whose cause is known instead.
+        out: Folder for the results over all seeds.
     """
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.over_seeds import open_seeds
@@ -115,12 +116,12 @@ def recovery(
     budget: int = 80_000,
     out: Path | None = None,
 ) -> None:
-    """Compare what the same steps win back: the recommended skills, each alone, all, all from scratch.
+    """Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from scratch.
 
     Args:
         folders: Run folders with trained skills, one a seed; each stays as it is, its arms get folders below it.
         budget: Steps of each arm in all.
-        out: Folder for what the seeds say together.
+        out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import check_target
     from soulsgraph.transfer.over_seeds import open_seeds
@@ -163,7 +164,7 @@ def retention(
 
     Args:
         folders: Run folders that were adapted to one scenario or more, one a seed, all to the same.
-        out: Folder for what the seeds say together.
+        out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import domain_chain
     from soulsgraph.transfer.over_seeds import open_seeds
@@ -179,7 +180,8 @@ def retention(
         if len(runs) > 1:
             console.print(f"seed {seed}", highlight=False)
         console.print(found[seed].to_rich())
-        console.print("\n".join(found[seed].lines()), highlight=False, soft_wrap=True)
+        lines = in_commands("\n".join(found[seed].lines()), "retention")
+        console.print(lines, highlight=False, soft_wrap=True)
     tables = {"retention": win_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     together = printing.together(tables, shown=len(runs) > 1)
     if output.json:
@@ -204,7 +206,7 @@ class Printing:
             check_writable(self.folder)
 
     def together(self, tables: Mapping[str, SeedsTable], shown: bool) -> Any:
-        """Print the tables where there are several seeds, write them where a folder was named; return them plain."""
+        """Print the tables if there are several seeds, write them if a folder was named; return them as plain data."""
         for name, table in tables.items():
             for part in table.to_rich() if shown else ():
                 self.console.print(part)
@@ -258,7 +260,7 @@ def _measured(run: RunFolder, question: Question, output: OutputOptions) -> Tran
 
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
-    """Return what a saved transfer recommends; measure first where there is none of the versions in play."""
+    """Return the recommendation saved for the versions in play; measure first if there is none."""
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.report import saved_recommendation
 

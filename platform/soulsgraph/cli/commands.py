@@ -30,12 +30,12 @@ from soulsgraph.cli.place import (
     print_json,
     workplace,
 )
+from soulsgraph.cli.remedies import command_line
 from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.cli.stand_ins import serve_siphon, standin
 from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluation import Setting, check_library, was_trained_on
 from soulsgraph.evaluation import evaluate as evaluate_setting
-from soulsgraph.files import command_line
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Counting, stage_progress
 from soulsgraph.reports.tables import WinRateTable
@@ -156,7 +156,7 @@ def evaluate(
         scenario: Scenario to evaluate in; the run's own if not given.
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         trained_on: Scenario whose skill versions play; by default the evaluated one's, where they exist.
-        randomize: Skills to replace by uniform chance, separated by commas.
+        randomize: Skills to replace by uniform random actions, separated by commas.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
         out: Folder for evaluation.json, evaluation.parquet and episodes.parquet; earlier ones are replaced.
     """
@@ -245,7 +245,7 @@ def bench(
     output: OutputOptions = DEFAULT_OUTPUT,
     rounds: int = 3,
 ) -> None:
-    """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a look at memory.
+    """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a reading of memory.
 
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;

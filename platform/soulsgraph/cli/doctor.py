@@ -33,7 +33,7 @@ def doctor(
 
     Args:
         driver: Driver to examine, if no games are given.
-        games: TOML file of real-time games to examine, each in its turn.
+        games: TOML file of real-time games to examine, one after the other.
     """
     # Imported here: no other command needs the drivers of real-time games.
     from soulsgraph_envs.doctor.examination import examine
@@ -64,7 +64,7 @@ def check_training() -> list[Check]:
 
 
 def show(checks: list[Check], console: Console) -> None:
-    """Print one table a topic, each remedy below what it is for, and the verdict."""
+    """Print one table for each topic, remedies below what failed, and the verdict."""
     for topic in dict.fromkeys(check.topic for check in checks):
         table = Table(title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column()
@@ -82,7 +82,7 @@ def show(checks: list[Check], console: Console) -> None:
 
 
 def _lines(check: Check) -> Text:
-    """Return what was found, and the remedy below it; as text, since brackets in them are no markup."""
+    """Return the finding and the remedy below it, as text in which brackets are not markup."""
     return Text("\n-> ".join(filter(None, (check.found, check.remedy))))
 
 

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 
-from soulsgraph.progress import Interrupted, stopped, terminable
+from soulsgraph.cli.remedies import in_commands, stopped
+from soulsgraph.progress import Interrupted, terminable
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.atomic import AccessError, WriteError
 
@@ -24,15 +25,15 @@ def main() -> None:
     threading.excepthook = _forget_refused_write
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
-        with terminable(command):
+        with terminable():
             # Takes more than a second, in which a user may think better of it.
             from soulsgraph.cli.commands import app
 
             app.cli(prog="soulsgraph", description=_DESCRIPTION)
     except Interrupted as stop:
-        _leave(str(stop), _INTERRUPTED)
+        _leave(stopped(str(stop), command), _INTERRUPTED)
     except SoulsGraphError as error:
-        _leave(f"error: {error}", _BAD_INPUT)
+        _leave(f"error: {in_commands(str(error), command)}", _BAD_INPUT)
     except OSError as error:
         # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):

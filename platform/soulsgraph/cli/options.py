@@ -39,7 +39,7 @@ class Option:
 
 
 def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Option) -> Any:
-    """Make of a dataclass's fields the options of a command, which come as a mapping of those given.
+    """Turn a dataclass's fields into a command's options, passed as a mapping of those that were given.
 
     A field's docstring is the option's help. `others` take the place of the fields of their names, or
     are added.
@@ -95,7 +95,7 @@ PlanOptions = Annotated[
 
 
 def plan_values(given: Given) -> dict[str, Any]:
-    """Return the fields of a plan that the options given ask for.
+    """Return the plan fields that the given options set.
 
     Raises:
         SoulsGraphError: if a file of skill options does not hold, or a scenario's path cannot be one.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import Given, OutputOptions, SessionOptions, plan_values
-from soulsgraph.files import command_line
+from soulsgraph.cli.remedies import command_line
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display
 from soulsgraph.run_folder import RunFolder, check_given
@@ -30,9 +30,9 @@ BASELINE_GRAPH = "end-to-end"
 
 
 def make_console(output: OutputOptions) -> Console:
-    """Return the console for people; with `--json` it says nothing, for standard output is the machine's.
+    """Return the console for people, silent with `--json`: standard output is then for programs.
 
-    Brackets and colons in a path are no markup.
+    Brackets and colons in a path are not markup.
     """
     return Console(quiet=output.json, markup=False, emoji=False)
 
@@ -48,7 +48,7 @@ def print_json(value: Any) -> None:
 
 
 def check_ray(session: SessionOptions) -> None:
-    """Make sure, before other work, that Ray can be joined or started by what is given.
+    """Check, before other work, that Ray can be joined or started with these options.
 
     Raises:
         ClusterError: if it cannot.
@@ -59,7 +59,7 @@ def check_ray(session: SessionOptions) -> None:
 
 
 def open_run(path: Path, given: Given) -> RunFolder:
-    """Open a run that exists, to go on with it as it was begun.
+    """Open an existing run to continue it as it was begun.
 
     Raises:
         SoulsGraphError: if the folder is no run, or an option given contradicts its plan.
@@ -70,10 +70,10 @@ def open_run(path: Path, given: Given) -> RunFolder:
 
 
 def begin_or_resume(path: Path, given: Given, resume: bool, graph: str) -> RunFolder:
-    """Plan a run of a graph, which `workplace` begins, or open it to go on with it.
+    """Plan a run of a graph, which `workplace` begins, or open an existing one to continue it.
 
     Raises:
-        SoulsGraphError: if there can be no such plan; if the folder to resume is no run, or one of another
+        SoulsGraphError: if the plan is not valid; if the folder to resume is no run, or one of another
             graph, or an option given contradicts its plan.
     """
     if not resume:
@@ -113,7 +113,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
 
 @contextmanager
 def ray_session(folder: RunFolder | ReproductionFolder, options: SessionOptions) -> Iterator[Session]:
-    """Join or start Ray, and keep a folder locked meanwhile; one that is only planned is begun once Ray runs."""
+    """Join or start Ray, and lock a folder meanwhile; a planned run or reproduction is begun once Ray runs."""
     from soulsgraph_clusters.session import connect
 
     with ExitStack() as stack:

@@ -58,7 +58,7 @@ ProtocolOptions = Annotated[
 
 
 def protocol_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of a protocol that the options given ask for, where otherwise it would have these seeds.
+    """Return the protocol fields that the given options set; `seeds` are the seeds without them.
 
     Raises:
         SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
@@ -81,7 +81,7 @@ def protocol_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a report is made of: reproductions, the variants of an ablation, tables of other commands."""
+    """The contents of a report: reproductions, the variants of an ablation, tables of other commands."""
 
     folders: tuple[Path, ...]
     variants: tuple[Path, ...] = ()
@@ -95,7 +95,7 @@ def reproduce(
     out: Path = Path("runs/reproduction"),
     resume: Flag = False,
 ) -> None:
-    """Run the paper's whole protocol over several seeds, beside each other, and write the report.
+    """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
     Args:
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.

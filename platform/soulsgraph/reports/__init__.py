@@ -1,1 +1,1 @@
-"""What a run tells: TensorBoard, Parquet, and tables of win rates."""
+"""Reports of runs: TensorBoard, Parquet, and tables of win rates."""

@@ -14,7 +14,7 @@ _END = ".parquet"
 
 @dataclass(frozen=True)
 class Attachment:
-    """A Parquet table, the title it gets, and the columns to show; none for all that say something."""
+    """A Parquet table, its title, and the columns to show; none for all with a value."""
 
     title: str
     path: Path
@@ -32,7 +32,7 @@ class Attachment:
         names = tuple(name.strip() for name in columns.removeprefix(":").split(",") if name.strip())
         if not title.strip() or not end or not stem or not columns.startswith(":" if columns else ""):
             raise SoulsGraphError(
-                f"--attach: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
+                f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
                 f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
             )
         return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)

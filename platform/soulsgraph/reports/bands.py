@@ -1,4 +1,4 @@
-"""The aims of a reproduction as data, and whether a reproduction meets them; medians over seeds decide."""
+"""The expected ranges of a reproduction as data, and whether its medians over seeds lie in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One aim beside what was found; `inside` is None where nothing was measured."""
+    """One expected range beside the value found; `inside` is None if nothing was measured."""
 
     subject: str
     aim: str
@@ -27,7 +27,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Band:
-    """Where a figure should lie; both ends belong to it, and are printed with `digits` decimals."""
+    """An expected range, ends included; they are printed with `digits` decimals."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -46,7 +46,7 @@ class Band:
         return f"at least {low}{self.unit}" if math.isinf(self.high) else f"{low}-{high}{self.unit}"
 
     def verdict(self, subject: str, value: float | None) -> Verdict:
-        """Compare a value with it; None is one that was not measured."""
+        """Compare a value with the range; None stands for one that was not measured."""
         if value is None:
             return Verdict(subject, self.text(), _NOT_MEASURED, None)
         return Verdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
@@ -96,7 +96,7 @@ ORACLE_BAND, RESTRICTED_ORACLE_BAND = Band(low=95.0), Band(low=60.0)
 
 
 def verdicts_of(reproduction: Reproduction) -> tuple[Verdict, ...]:
-    """Compare every aim of the reproduction's preset; what was not recorded stays undecided."""
+    """Compare the reproduction with every expected range of its preset; what was not recorded stays undecided."""
     if reproduction.preset in BEYOND_PAPER:
         return (*_against_oracle(reproduction), *_controls(reproduction))
     return (

@@ -1,4 +1,4 @@
-"""A reproduction beside an earlier report on other seeds: does a stranger's seed show the same?"""
+"""A reproduction beside an earlier report on other seeds: do the two groups of seeds agree?"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour:
 
 
 def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return each point the steps it is lifted by, so that close ones lie above and below each other; (points,)."""
+    """Return how many steps each point is lifted, so that close points do not overlap, (points,)."""
     heights = np.zeros(values.size)
     for index, value in enumerate(values):
         crowd = int((abs(values[:index] - value) < _CROWDED).sum())
@@ -181,7 +181,7 @@ def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
 def draw_baseline(reproduction: Reproduction) -> Figure | None:
     """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it.
 
-    Lengths are drawn in decisions, as in the paper, and in seconds of game time, which survival is.
+    Lengths are drawn in decisions, as in the paper, and in seconds of game time, which measure survival.
     """
     columns = {
         "episode_return": "return of an episode",

@@ -1,4 +1,4 @@
-"""The paper's own win rates, with what their few episodes allow to be said."""
+"""The paper's own win rates, with the intervals that their few episodes allow."""
 
 from __future__ import annotations
 

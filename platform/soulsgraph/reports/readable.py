@@ -1,4 +1,4 @@
-"""Wide tables made readable: what belongs together in one cell, what is the same in every row said once."""
+"""Wide tables made readable: one cell for what belongs together, constant columns stated once above the table."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class ReadableTable:
 
 
 def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> ReadableTable:
-    """Make rows of plain values readable; `columns` are those to show, in order, by default all that say something.
+    """Make rows of plain values readable; `columns` are those to show, in order, by default all with a value.
 
     `x` with `x_low` and `x_high` becomes one cell (`rate` with `low` and `high`), and so do `wins` and
-    `episodes`. A table with more columns
-    than rows and more than fit a page is turned on its side: its first column becomes the headings.
+    `episodes`. A table with more columns than rows and than fit a page is transposed: its first column
+    becomes the headings.
 
     Raises:
         UnknownNameError: if a column asked for is not there.
@@ -65,7 +65,7 @@ def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Readable
 
 
 def _folded(name: str, names: dict[str, None]) -> bool:
-    """Return whether another column's cell holds this one."""
+    """Return whether this column's values are shown in another column's cells."""
     if name == _EPISODES and _WINS in names:
         return True
     return any(name == bound for base in names for bound in _bounds(base))

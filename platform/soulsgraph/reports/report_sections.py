@@ -23,7 +23,7 @@ from soulsgraph.reports.tables import markdown_table, number, with_interval, yes
 from soulsgraph.table_1 import TABLE_1
 
 _SHARE = "share of "
-#: What a description holds for programs, or is told session by session.
+#: What a description holds for programs, or is shown session by session.
 _OF_THE_FILE = ("format", "version", "sessions")
 _SPREAD_HEADINGS = ("median", "mean (t interval)", "interquartile mean (bootstrap)", "deviation (chi-square)")
 
@@ -79,7 +79,7 @@ def beside_each_other(reproductions: Sequence[Reproduction]) -> str:
 
 
 def outside(reproductions: Sequence[Reproduction]) -> str:
-    """Name everything that lies outside its expected range, each reproduction in a line of its own."""
+    """List everything that lies outside its expected range, one line per reproduction."""
     lines = []
     for item in reproductions:
         missed = [verdict for verdict in verdicts_of(item) if verdict.inside is False]
@@ -89,7 +89,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
 
 
 def aims(reproduction: Reproduction) -> str:
-    """Return every aim of the preset with its verdict."""
+    """Return every expected range of the preset with its verdict."""
     rows = [
         (verdict.subject, verdict.aim, verdict.found, yes_no(verdict.inside)) for verdict in verdicts_of(reproduction)
     ]

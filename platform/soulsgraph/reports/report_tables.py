@@ -74,7 +74,7 @@ def seed_rows(reproductions: Sequence[Reproduction]) -> Records:
 
 
 def verdict_rows(reproductions: Sequence[Reproduction]) -> Records:
-    """Return every aim with what was found."""
+    """Return every expected range with the value found."""
     return [{"reproduction": item.name, **asdict(verdict)} for item in reproductions for verdict in verdicts_of(item)]
 
 
@@ -101,7 +101,7 @@ def contrast_rows(reproductions: Sequence[Reproduction]) -> Records:
 def comparison_rows(reproductions: Sequence[Reproduction]) -> Records:
     """Return the differences of every further reproduction from the first, in points and paired by seed.
 
-    `overlap` tells whether the t intervals of the two means share a value, None where one has a single seed.
+    `overlap` is whether the t intervals of the two means overlap, None if one has a single seed.
     """
     rows = []
     for item in reproductions[1:]:

@@ -56,7 +56,7 @@ def write_report(
     attachments: Sequence[Attachment] = (),
     earlier: Path | None = None,
 ) -> Path:
-    """Write the report of one or several reproductions and give its Markdown file.
+    """Write the report of one or several reproductions and return its Markdown file.
 
     Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
     whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
@@ -124,7 +124,7 @@ def _titled(title: str, parts: Iterable[str]) -> list[str]:
 
 
 def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str, str]:
-    """Write every figure as PNG and for TensorBoard; give their titles by file name."""
+    """Write every figure as PNG and for TensorBoard; return their titles by file name."""
     # Takes a second to import, and most commands never draw.
     from matplotlib.image import imread
 
@@ -163,7 +163,7 @@ def _draw(reproductions: Sequence[Reproduction]) -> Iterator[tuple[str, str, Fig
 def _renewed(path: Path) -> Iterator[Path]:
     with whole_folder(path) as temporary:
         yield temporary
-        # What cannot be removed is in the way of the new folder, which tells so.
+        # What cannot be removed makes writing the new folder fail with an error.
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""What a reproduction left: its description, and the win rates, curves and measures of every seed."""
+"""The records of a reproduction: its description, and the win rates, curves and measures of every seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import command_line, read_json
+from soulsgraph.files import api_call, read_json
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph.reports.tables import seeds_text
@@ -67,7 +67,7 @@ class Reproduction:
 
     @property
     def method(self) -> str:
-        """What was trained, told from the paper's own figures: the first preset is called `paper` too."""
+        """What was trained, not to be mistaken for the paper's own figures: the first preset is called `paper` too."""
         if self.learner != OWN_LEARNER:
             return self.learner
         changed = [f"{name}={value}" for name, value in (_planned(self.description, "overrides") or {}).items()]
@@ -86,7 +86,7 @@ class Reproduction:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """The training seeds that anything is known of; scripted references are trained on none."""
+        """The training seeds in the records; scripted references have none."""
         trained = [row for row in self.rows if row["part"] != REFERENCE]
         return tuple(sorted({int(row["seed"]) for row in trained + self.curves + self.training + self.measures}))
 
@@ -161,7 +161,7 @@ def _load(folder: Path) -> Reproduction:
 
 
 def _described(file: Path) -> Mapping[str, Any]:
-    """Read a description, checked as far as a report computes with it: older ones hold less."""
+    """Read a description and check what a report computes with; older ones hold less."""
     where, table = Where(file, remedy="restore the file from a copy"), Mapping[str, Any]
     description: Mapping[str, Any] = read_value(table, read_json(file, where.remedy), where)
     plan = read_value(table, description.get("plan", {}), where.at("plan"))
@@ -191,16 +191,16 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
 
 
 def _remedy(folder: Path) -> str:
-    """Return how the records of a folder are written: they are made of what is under its seeds."""
+    """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
     if (folder / DESCRIPTION).exists():
-        return f"write them again with: {command_line('reproduce', '--resume', '--out', folder)}"
+        return f"write them again with: {api_call('do_units', folder=folder)}"
     if folder.exists():
-        return "name a folder that reproduce wrote"
-    return f"write one with: {command_line('reproduce', '--out', folder)}"
+        return "name the folder of a reproduction"
+    return f"write one with: {api_call('ReproductionFolder.create', path=folder)}"
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
-    """Return whether a record's numbers are ones that statistics can be made of."""
+    """Return whether a record's numbers are valid for statistics."""
     wins, episodes = row.get("wins", 0), row.get("episodes", 1)
     whole = all(type(number) is int for number in (row["seed"], wins, episodes))
     numbers = (row.get("value", 0.0), row.get("step", 0))
@@ -225,8 +225,8 @@ def _setting(rows: Records) -> SettingRates:
     if len({rate.seed for rate in seeds}) < len(seeds):
         found = ", ".join(str(rate.seed) for rate in seeds)
         raise SoulsGraphError(
-            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again "
-            "(reproduce --resume)."
+            f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
+            "`ReproductionFolder.open`."
         )
     percent = first["paper_percent"]
     paper = None if percent is None or math.isnan(percent) else float(percent)

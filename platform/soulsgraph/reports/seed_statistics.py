@@ -1,4 +1,4 @@
-"""What several training seeds say together: each is one observation, however many episodes it played; their curves."""
+"""Statistics over training seeds: each seed is one observation, however many episodes it played; curves over seeds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
 
 @dataclass(frozen=True)
 class Spread:
-    """One number of each seed, and what they say together; an interval of one seed is unbounded."""
+    """One number per seed, and their statistics; an interval of one seed is unbounded."""
 
     by_seed: Mapping[int, float]
 
@@ -56,7 +56,7 @@ class Spread:
 
     @cached_property
     def median(self) -> float:
-        """Median over seeds; it decides whether an aim is met."""
+        """Median over seeds, which is compared with the expected range."""
         return float(np.median(self.values))
 
     @cached_property
@@ -161,7 +161,7 @@ class SettingRates:
 
 @dataclass(frozen=True)
 class SeedCurves:
-    """One figure of every seed over common steps: `steps` (points,), `values` (seeds, points)."""
+    """One quantity of every seed over common steps: `steps` (points,), `values` (seeds, points)."""
 
     seeds: tuple[int, ...]
     steps: Values
@@ -182,9 +182,9 @@ class SeedCurves:
 
 
 def seed_curves(records: Iterable[Mapping[str, Any]], column: str, **chosen: str) -> SeedCurves | None:
-    """Gather one column of the records whose other columns are as `chosen`; None if there is none.
+    """Gather one column of the records that match `chosen` in other columns; None if there is none.
 
-    Seeds that were recorded at other steps than the first one are interpolated at its steps, as far as all reach.
+    Seeds recorded at other steps than the first one are interpolated at its steps, up to the last step of all.
     """
     points: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for record in records:

@@ -17,7 +17,7 @@ _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
 @dataclass(frozen=True)
 class WinRate:
-    """One row: how often a setting of the agent won, and what the paper reports for it in percent."""
+    """One row: the wins of a setting of the agent, and the paper's win rate in percent."""
 
     setting: str
     wins: int
@@ -74,9 +74,7 @@ class WinRateTable:
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, for TensorBoard's text and for notes."""
-        ruler = ("---",) + ("---:",) * (len(_HEADINGS) - 1)
-        lines = [_HEADINGS, ruler, *(row.cells for row in self.rows)]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
+        return f"**{self.title}**\n\n{markdown_table(_HEADINGS, (row.cells for row in self.rows))}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for machines."""

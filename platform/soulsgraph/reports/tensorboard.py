@@ -63,7 +63,7 @@ class Board:
             self._writer.add_image(name, pixels, dataformats="HWC")
 
     def hyperparameters(self, values: Mapping[str, str | int | float | bool], results: Mapping[str, float]) -> None:
-        """Show what the run was trained with, beside what came of it."""
+        """Show what the run was trained with, beside its results."""
         from torch.utils.tensorboard.summary import hparams
 
         with writing(self._folder):
@@ -75,12 +75,12 @@ class Board:
                 self._writer.add_scalar(name, value)
 
     def flush(self) -> None:
-        """Bring everything logged so far to disk."""
+        """Write everything logged so far to disk."""
         with writing(self._folder):
             self._writer.flush()
 
     def close(self) -> None:
-        """Bring everything to disk and close the file."""
+        """Write everything to disk and close the file."""
         with writing(self._folder):
             self._writer.close()
 

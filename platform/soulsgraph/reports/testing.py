@@ -1,4 +1,4 @@
-"""Make records of a reproduction that never ran, for tests of what reads them."""
+"""Synthetic records of a reproduction, for tests of their readers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def write_synthetic_records(
 ) -> Path:
     """Write records whose win rates scatter around the paper's, `lift` points above, and return the folder.
 
-    `planned` are further values of the plan they tell.
+    `planned` are further values of the recorded plan.
     """
     generator = np.random.default_rng(7)
     tables: dict[str, list[dict[str, Any]]] = {"rows": [], "curves": [], "training": [], "measures": []}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import read_json, write_json
+from soulsgraph.files import api_call, read_json, write_json
 from soulsgraph.plan import scenario_digest
 from soulsgraph.provenance import describe_origin
 from soulsgraph.reports.parquet import write_rows
@@ -20,9 +20,10 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.schema import Where, read_table, read_value
 from soulsgraph_policies.atomic import check_writable
 
-_ANOTHER = "name another folder with --out"
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
-_REMEDY = "restore the file from a copy or begin a new folder with --out"
+_OPENING = "ReproductionFolder.open"
+_REMEDY = "restore the file from a copy or begin a new folder with `path`"
+_AGAIN = f"remove it and go on with `{_OPENING}`"
 
 #: What a description holds beside its format and plan.
 _KEPT = ("started", "wall_time_s", "scenarios", "sessions")
@@ -74,7 +75,7 @@ class ReproductionFolder:
         for unit in protocol.units():
             if unit.seed == protocol.seeds[0]:
                 protocol.plan(unit).check_memory()
-        require_empty(path, "reproduction", DESCRIPTION, _ANOTHER)
+        require_empty(path, "reproduction", DESCRIPTION, _OPENING)
         check_writable(path)
         return cls(path, protocol)
 
@@ -90,7 +91,7 @@ class ReproductionFolder:
             RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        require_empty(self.path, "reproduction", DESCRIPTION, _ANOTHER)
+        require_empty(self.path, "reproduction", DESCRIPTION, _OPENING)
         self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
 
     @classmethod
@@ -104,7 +105,7 @@ class ReproductionFolder:
         if not file.is_file():
             raise SoulsGraphError(
                 f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it; "
-                "begin one without --resume."
+                f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
             )
         values = read_json(file, _REMEDY)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
@@ -133,11 +134,11 @@ class ReproductionFolder:
         )
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
-        """Write what `make` gives as a piece of the unit's records, unless it is there already."""
+        """Write what `make` returns as a piece of the unit's records, unless it exists."""
         self._record(self._pieces(unit.seed) / f"{unit.part}-{piece}.json", make)
 
     def record_references(self, make: Callable[[], Tables]) -> None:
-        """Write the rows that need no training, unless they are there already."""
+        """Write the rows that need no training, unless they exist."""
         self._record(self.path / "references.json", make)
 
     def assemble(self) -> None:
@@ -158,7 +159,7 @@ class ReproductionFolder:
             )
 
     def begin_session(self) -> None:
-        """Note when, where, and from which commit and packages the work begins, or goes on after an interruption."""
+        """Record when, where, and from which commit and packages the work begins or continues."""
         values = self._described()
         session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
         self._describe({**values, "sessions": [*values["sessions"], session]})
@@ -196,22 +197,20 @@ def _fights() -> dict[str, str]:
 
 
 def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
-    """Refuse to go on in fights whose data changed: seeds of different fights say nothing together."""
+    """Refuse to continue with fights whose data changed: results of different fights cannot be compared."""
     if begun != (now := _fights()):
         raise SoulsGraphError(
             f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
-            "or that an earlier version wrote it; restore them or begin a new folder with --out."
+            "or that an earlier version wrote it; restore them or begin a new folder with `path`."
         )
 
 
 def _read_piece(file: Path) -> dict[str, Any]:
-    piece = read_json(file, "remove it and go on with --resume")
+    piece = read_json(file, _AGAIN)
     if not isinstance(piece, dict) or not all(
         _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
     ):
-        raise SoulsGraphError(
-            f"{file}: expected an object of record tables, found {piece!r:.40}; remove it and go on with --resume."
-        )
+        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.")
     return piece
 
 

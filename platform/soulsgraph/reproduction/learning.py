@@ -1,4 +1,4 @@
-"""How a unit's stages learned, from the results of its run, in the columns of the records."""
+"""The learning curves of a unit's stages, read from the results of its run into the columns of the records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reproduction.protocol import Unit
 from soulsgraph.run_folder import RunFolder
 
-#: Points that are kept of each stage's training; the paper preset alone tells tens of thousands.
+#: Points that are kept of each stage's training; the paper preset alone records tens of thousands.
 BINS = 200
 
 Rows = list[dict[str, Any]]

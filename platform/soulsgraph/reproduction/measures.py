@@ -1,4 +1,4 @@
-"""What the paper says of single skills: dodge's episode length, gains over random, the baseline's actions."""
+"""What the paper measures of single skills: dodge's episode length, gains over random, the baseline's actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
     """Measure camera, lock-on and movement against random and scripted play, and dodge against random and none.
 
     Each plays its own practice task on top of the trained upstream skills, from the same starts. Dodge is
-    measured in seconds too: an idle decision takes one tick and a dodge five, so whoever never dodges makes
+    measured in seconds too: an idle decision takes one tick and a dodge five, so an agent that never dodges makes
     more decisions in a shorter life.
     """
     measures = [
@@ -54,7 +54,7 @@ def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Measures:
 
 
 def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[tuple[str, Episodes]]:
-    """Play a skill's practice task by each policy: random, trained, and scripted, or idle where a script must peek."""
+    """Play a skill's practice task by each policy: random, trained, and scripted (idle for an oracle)."""
     chain = (*run.plan.skill_graph.upstream(name), name)
     skills = tuple(make_skill(skill, run.plan.options) for skill in chain)
     scenario = practice_ground(load_scenario(run.plan.scenario), skills[-1])

@@ -43,7 +43,7 @@ _PURPOSES = {
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """One piece of work that depends on no other: all that one seed trains of one part."""
+    """One independent piece of work: everything that one seed trains of one part."""
 
     seed: int
     part: Part
@@ -92,7 +92,7 @@ class Protocol:
         check_one_purpose(self.seeds)
         if not self.units():
             raise SoulsGraphError(
-                "reproduce: expected something to train, found neither skills nor a baseline; leave an option out."
+                "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
             )
         # The units of other seeds differ in their seed alone.
         for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
@@ -101,7 +101,7 @@ class Protocol:
                 check_stable_baselines(plan.method)
 
     def units(self) -> tuple[Unit, ...]:
-        """Return the units, long ones of a seed first, so that the cores end their work together."""
+        """Return the units, the longest of each seed first, so that all cores finish at about the same time."""
         wanted: dict[Part, bool] = {
             "end_to_end_long": self.long_baseline,
             "skills": self.skills,
@@ -136,7 +136,7 @@ class Protocol:
 
 
 def evaluation_seed(training_seed: int) -> int:
-    """Return the seed of the evaluation episodes for agents of a training seed: one for each purpose, or for none."""
+    """Return the seed of the evaluation episodes for a training seed: one per purpose, one for other seeds."""
     return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
 
 
@@ -150,7 +150,7 @@ def check_one_purpose(seeds: Sequence[int]) -> None:
         known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
         raise SoulsGraphError(
             f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
-            f"{max(seeds)}; lower --seeds or change --first-seed."
+            f"{max(seeds)}; choose other `seeds`."
         )
 
 
@@ -171,5 +171,5 @@ def check_stable_baselines(preset: Preset) -> None:
     if preset.learning:
         raise SoulsGraphError(
             f"learner stable-baselines3: expected a preset of vanilla DQN, found {preset.name!r} with "
-            f"{', '.join(preset.learning)}; use preset paper without --set of the learner."
+            f"{', '.join(preset.learning)}; use preset paper without `overrides` of the learner."
         )

@@ -61,10 +61,10 @@ def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Ro
 
 
 def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
-    """Evaluate the scripted oracles, who peek at the boss's hits: what the fights themselves allow.
+    """Evaluate the scripted oracles, which know the boss's hits in advance: the upper bound of each fight.
 
-    They know no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
-    of them, and each plays so many episodes.
+    They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
+    of them, and each plays `episodes`.
     """
     rows = []
     for name, start in _FIGHTS:

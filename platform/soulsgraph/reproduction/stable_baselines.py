@@ -33,7 +33,7 @@ from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.weights import NETWORK, Weights
 
-#: Told the decisions done so far; training stops where it answers no.
+#: Called with the decisions done so far; training stops if it returns False.
 GoOn = Callable[[int], bool]
 
 _PACKAGE = "stable-baselines3"
@@ -48,7 +48,7 @@ def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lamb
 
     Raises:
         LibraryError: if an upstream skill is missing or damaged.
-        Interrupted: if `go_on` said no before the end.
+        Interrupted: if `go_on` returned False before the end.
         SoulsGraphError: if the plan asks for more than vanilla DQN.
         WriteError: if the run folder cannot be written.
     """
@@ -87,7 +87,7 @@ def export(setup: StageSetup, model: DQN) -> Artifact:
 
 
 class _Watch(BaseCallback):
-    """Record the episodes that end and a greedy learning curve, and ask now and then whether to go on."""
+    """Record finished episodes and a greedy learning curve, and check regularly whether to stop."""
 
     def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ LINES_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a unit is: the stage it is in, its steps (or episodes) of so many, and the last mean return."""
+    """The progress of a unit: its stage, the steps (or episodes) done and in all, and the last mean return."""
 
     stage: str
     done: int
@@ -30,14 +30,14 @@ class Standing:
 
 
 class Noticeboard:
-    """What every unit last told, and whether they are to stop; lives in a Ray actor."""
+    """The last progress of every unit, and whether they are to stop; lives in a Ray actor."""
 
     def __init__(self) -> None:
         self._standings: dict[str, Standing] = {}
         self._stopping = False
 
     def tell(self, unit: str, standing: Standing | None) -> bool:
-        """Note how far a unit is, None once it has ended; answer whether it is to stop."""
+        """Record a unit's progress, None once it has ended; return whether it is to stop."""
         if standing is None:
             self._standings.pop(unit, None)
         else:
@@ -45,7 +45,7 @@ class Noticeboard:
         return self._stopping
 
     def read(self) -> Mapping[str, Standing]:
-        """Return what the units at work last told."""
+        """Return the last progress of the running units."""
         return dict(self._standings)
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ def open_noticeboard() -> Any:
 
 
 class RemoteSupervisor:
-    """Report a unit's stages to the noticeboard, seldom enough to cost nothing."""
+    """Report a unit's stages to the noticeboard at intervals, so that it costs nothing."""
 
     def __init__(self, noticeboard: Any, unit: str) -> None:
         self._noticeboard, self._unit = noticeboard, unit
@@ -71,11 +71,11 @@ class RemoteSupervisor:
         return RemoteProgress(self, name, total)
 
     def stop_requested(self) -> bool:
-        """Return whether the last answer was to stop."""
+        """Return whether the noticeboard's last answer was to stop."""
         return self._stopping
 
     def report(self, standing: Standing | None) -> None:
-        """Report how far the unit is if it is time to; None, which takes it off the noticeboard, always is."""
+        """Report the unit's progress if the interval has passed; None, which removes the unit, is always reported."""
         if standing is not None and time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + REPORT_EVERY_S
@@ -83,7 +83,7 @@ class RemoteSupervisor:
 
 
 class RemoteProgress:
-    """A stage's progress, told to the noticeboard."""
+    """A stage's progress, reported to the noticeboard."""
 
     def __init__(self, supervisor: RemoteSupervisor, stage: str, total: int) -> None:
         self._supervisor, self._stage, self._total = supervisor, stage, total
@@ -96,10 +96,10 @@ class RemoteProgress:
 
 
 class UnitsDisplay(Protocol):
-    """What is shown while units are at work."""
+    """The display of running units."""
 
     def show(self, standings: Mapping[str, Standing]) -> None:
-        """Show how far the units at work are."""
+        """Show the progress of the running units."""
         ...
 
     def ended(self, unit: str, how: str) -> None:
@@ -108,7 +108,7 @@ class UnitsDisplay(Protocol):
 
 
 class Paces:
-    """How fast each unit's stage is, and when it will be done."""
+    """The speed of each unit's stage, and when it will finish."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -161,7 +161,7 @@ class _Lines:
 
 @contextmanager
 def units_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[UnitsDisplay]:
-    """Return the display of a console; a quiet console shows nothing."""
+    """Return a console's display of units; a quiet console shows nothing."""
     if not console.is_terminal or console.quiet:
         yield _Lines(console, clock)
         return

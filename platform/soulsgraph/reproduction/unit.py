@@ -27,7 +27,7 @@ _SKILL_MEASURES, _BASELINE_MEASURES = 12, 1
 
 @dataclass(frozen=True)
 class UnitJob:
-    """A unit with the run it trains, where its records go and whom it reports to."""
+    """A unit with its run, its records' folder and its supervisor."""
 
     folder: ReproductionFolder
     unit: Unit
@@ -35,7 +35,7 @@ class UnitJob:
     supervisor: Supervisor
 
     def do(self) -> None:
-        """Do what is left of the unit.
+        """Do the rest of the unit.
 
         Raises:
             Interrupted: if a stop was asked for; what was done so far is saved.
@@ -107,7 +107,7 @@ class UnitJob:
 
 
 def follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
-    """Return what tells the supervisor of episodes played, and raises `Interrupted` once it wants a stop."""
+    """Return a callback that reports episodes to the supervisor and raises `Interrupted` once a stop is requested."""
     progress, done = supervisor.follow(name, total), 0
 
     def on_finished(count: int) -> None:

@@ -13,7 +13,7 @@ import ray
 from rich.console import Console
 
 from soulsgraph.advice import silence_advice
-from soulsgraph.files import command_line
+from soulsgraph.files import api_call
 from soulsgraph.progress import Interrupted, interruptible
 from soulsgraph.reproduction.folder import ReproductionFolder
 from soulsgraph.reproduction.protocol import Unit
@@ -28,7 +28,7 @@ from soulsgraph.reproduction.supervision import (
 from soulsgraph.reproduction.unit import UnitJob, follow_episodes
 from soulsgraph_envs.errors import SoulsGraphError
 
-#: Submits a unit and gives Ray's reference to its ending.
+#: Submits a unit and returns Ray's reference to its ending.
 Begin = Callable[[], Any]
 
 #: Seconds between two looks at the units.
@@ -39,7 +39,7 @@ _REFERENCES = "references"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a unit ended: empty if it is done, else why not; a `defect` keeps its traceback."""
+    """How a unit ended: empty if it finished, else the reason; a `defect` keeps its traceback."""
 
     failure: str = ""
     stopped: bool = False
@@ -47,7 +47,7 @@ class Ending:
 
 
 def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
-    """Do one unit in a Ray task; what a user can cause comes back as a message."""
+    """Do one unit in a Ray task; errors that a user can cause come back as a message."""
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
         UnitJob(folder, unit, folder.run(unit), supervisor).do()
@@ -56,7 +56,7 @@ def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
 
 
 def do_references(path: Path, noticeboard: Any) -> Ending:
-    """Evaluate the scripted references in a Ray task; what a user can cause comes back as a message."""
+    """Evaluate the scripted references in a Ray task; errors that a user can cause come back as a message."""
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
         episodes = folder.protocol.episodes
@@ -87,12 +87,12 @@ def _supervised(
 
 
 def do_units(folder: ReproductionFolder, console: Console) -> None:
-    """Do what is left of every unit, assemble the records after each, and show how far they are.
+    """Do the rest of every unit, assemble the records after each, and show the progress.
 
     Needs a Ray session whose nodes all see the folder under the same path.
 
     Raises:
-        Interrupted: if a stop was asked for; every unit at work has saved a checkpoint.
+        Interrupted: if a stop was asked for; every running unit has saved a checkpoint.
         SoulsGraphError: naming the units that failed; the others are done.
         ExceptionGroup: of the defects that units met; the others are done.
     """
@@ -111,7 +111,7 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
 
 
 def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
-    """Return what begins each unit, by its name."""
+    """Return the function that starts each unit, by its name."""
     path = folder.path.resolve()
     unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
     units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.protocol.units()}
@@ -121,9 +121,9 @@ def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin
 def follow(
     units: Mapping[str, Begin], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
 ) -> Iterator[tuple[str, Ending]]:
-    """Do the units, one to a processor, show those at work and give each as it ends.
+    """Do the units, one per processor, show the running ones and yield each as it ends.
 
-    Once interrupted, those at work are told to stop and those that wait are not begun.
+    Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(units), dict[Any, str](), False
     while waiting or at_work:
@@ -157,15 +157,16 @@ def _ending(reference: Any) -> Ending:
     try:
         ending: Ending = ray.get(reference)
     except ray.exceptions.RayTaskError as defect:
-        return Ending("met a defect, told when the others are done", defect=defect)
+        return Ending("met a defect, shown when the others are done", defect=defect)
     except ray.exceptions.RayError as error:
-        reason = str(error).partition("\n")[0]
-        return Ending(f"its process died ({reason}); the unit goes on from its last checkpoint with --resume")
+        found = str(error).partition("\n")[0]
+        again = "the unit goes on from its last checkpoint with `ReproductionFolder.open`"
+        return Ending(f"its process died ({found}); {again}")
     return ending
 
 
 def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
-    """Raise what became of units that are not done: defects before failures before a stop."""
+    """Raise the error of unfinished units: defects first, then failures, then a stop."""
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
     reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
     summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}"
@@ -175,7 +176,4 @@ def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
     if failed:
         raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
-        raise Interrupted(
-            "stopped; every unit saved where it is. Go on with: "
-            f"{command_line('reproduce', '--resume', '--out', folder)}"
-        )
+        raise Interrupted(f"stopped; every unit saved where it is. Go on with: {api_call('do_units', folder=folder)}")

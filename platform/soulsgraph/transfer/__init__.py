@@ -1,1 +1,1 @@
-"""Selective adaptation as a tool: what a shift does to each skill, what to adapt, what it brings and costs."""
+"""Selective adaptation: what a shift does to each skill, what to adapt, what that gains and costs."""

@@ -1,4 +1,4 @@
-"""Hold the recommendation against shifts whose cause is known, and show the whole table."""
+"""Check the recommendation on shifts whose cause is known, and show the whole table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ControlResult:
 def run_controls(
     run: RunFolder, question: Question, controls: Sequence[Control] = CONTROLS, display: Display = "auto"
 ) -> list[ControlResult]:
-    """Measure every control from the same evaluation seeds; `question` says home, episodes and seed.
+    """Measure every control from the same evaluation seeds; `question` holds home, episodes and seed.
 
     Each control's own report and the table of all are written into the run's results.
 
@@ -86,7 +86,7 @@ def run_controls(
     """
     if question.home != HOME:
         raise SoulsGraphError(
-            f"--controls: expected versions trained on {HOME}, which the controls change, found {question.home}; "
+            f"`run_controls`: expected versions trained on {HOME}, which the controls change, found {question.home}; "
             f"use a run of {HOME}."
         )
     results = []

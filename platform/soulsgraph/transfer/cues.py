@@ -1,7 +1,7 @@
-"""Whether the animations that a skill observes still announce what they announced at home.
+"""Whether the animations that a skill observes still predict what they predicted in the home domain.
 
-An animation is a cue: its number and progress say what comes when. Upstream skills decide how often
-a cue is seen, never what it means, so cues are compared one by one: is it known, does it pass as
+An animation is a cue: its number and progress predict what comes when. Upstream skills decide how often
+a cue is seen, never what it means, so cues are compared one by one: is it known, does it play as
 fast, and does a blow that lands during it cost as much?
 """
 
@@ -52,7 +52,7 @@ class Cue:
 
 @dataclass(frozen=True)
 class Threshold:
-    """When a cue counts as changed: a share of tempo or cost, so certain; and when it is known at all."""
+    """When a cue counts as changed: the change of tempo or cost and its certainty; and when it counts as known."""
 
     change: float
     errors: float
@@ -60,7 +60,7 @@ class Threshold:
 
 
 def compare_cues(skill: Skill, home: DecisionColumns, shifted: DecisionColumns) -> tuple[Cue, ...]:
-    """Compare every cue of the shifted domain with the same one at home; none for a skill without."""
+    """Compare every cue of the shifted domain with the same one at home; empty for a skill that observes none."""
     return tuple(
         _cue(column, number, home, shifted)
         for column in _PROGRESS
@@ -80,12 +80,12 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
 
 
 def _followed(seen: Flags, played: DecisionColumns) -> npt.NDArray[np.int64]:
-    """Return the seen decisions that another decision of the same episode follows."""
+    """Return the decisions that are followed by another one of the same episode."""
     return np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
 
 
 def _tempo(column: Column, seen: Flags, played: DecisionColumns) -> Doubles:
-    """Return the progress per tick wherever the animation went on to the next decision."""
+    """Return the progress per tick where the animation continued to the next decision."""
     at = _followed(seen, played)
     before, after = played.rows[at], played.rows[at + 1]
     progress = _PROGRESS[column]
@@ -113,13 +113,13 @@ def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:
 
 
 def changed_cues(cues: Iterable[Cue], threshold: Threshold) -> list[tuple[Cue, str]]:
-    """Return the cues that are new or changed, and what is with them."""
+    """Return the cues that are new or changed, and how."""
     found = [(cue, _what_changed(cue, threshold)) for cue in cues]
     return [(cue, change) for cue, change in found if change]
 
 
 def changed_decisions(cues: Iterable[Cue]) -> float:
-    """Return the share of decisions that see one of these cues, at least: boss and player are seen together."""
+    """Return a lower bound of the share of decisions that see one of these cues: boss and player are seen together."""
     shares: dict[Column, float] = {}
     for cue in cues:
         shares[cue.column] = shares.get(cue.column, 0.0) + cue.share

@@ -1,4 +1,4 @@
-"""What a skill's actions do, and whether its values promise the returns that it then obtains.
+"""The effect of a skill's actions, and whether its values predict the returns that it then obtains.
 
 Each exploring decision is a small randomised experiment (Boruvka et al. 2018, "Assessing time-varying
 causal effect moderation in mobile health"): its action is drawn, so whatever upstream and the boss
@@ -76,7 +76,7 @@ class Effect:
 
 
 def experiments(skill: Skill, network: FrozenNetwork, played: Episodes) -> Experiments:
-    """Take the exploring decisions out of a trial."""
+    """Return the exploring decisions of a trial."""
     taken = played.taken
     drawn = taken.explored
     values = FusedNetworks([network]).q_values(0, taken.rows[drawn]).astype(np.float64)
@@ -120,7 +120,7 @@ def compare_effects(columns: Sequence[Column], home: Experiments, shifted: Exper
 def _slope(tried: Experiments, features: Doubles, weights: Doubles) -> tuple[float, Doubles]:
     """Return the weighted slope of outcome on prediction, and each episode's influence on it (seeds,).
 
-    The part of the outcomes that the context predicts is taken out first: it is noise to the contrast.
+    The part of the outcomes that the context predicts is subtracted first: it is noise in the contrast.
     """
     context = np.column_stack([features, tried.value])
     weighted = context * weights[:, None]
@@ -175,21 +175,21 @@ def _probability(features: Doubles, labels: npt.NDArray[np.bool_]) -> Doubles:
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """Promised minus obtained discounted return: mean an episode (n,), and root mean square over all decisions."""
+    """Predicted minus obtained discounted return: mean per episode (n,), and root mean square over all decisions."""
 
     biases: Doubles
     error: float
 
     @property
     def bias(self) -> float:
-        """Mean over episodes: above 0 the values promise too much."""
+        """Mean over episodes: above 0 the values are too optimistic."""
         return float(self.biases.mean())
 
 
 def check_values(network: FrozenNetwork, played: Episodes, numbers: DQNHyperparameters) -> ValueCheck:
     """Compare the largest Q-value at each decision with the discounted return from there on.
 
-    What lies beyond the horizon's cut is estimated by the largest Q-value at the end, as in training.
+    After a truncation the rest is estimated by the largest Q-value at the end, as in training.
     """
     networks, taken = FusedNetworks([network]), played.taken
     promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
@@ -204,7 +204,7 @@ def check_values(network: FrozenNetwork, played: Episodes, numbers: DQNHyperpara
 def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles, beyond: Doubles) -> Doubles:
     """Return the discounted return from each decision (m,) to the end of its episode.
 
-    Decisions are in order of episode and time; `beyond` (episodes,) is worth after an episode's end.
+    Decisions are in order of episode and time; `beyond` (episodes,) is the value after an episode's end.
     """
     out = np.empty(len(rewards))
     for i in range(len(rewards) - 1, -1, -1):

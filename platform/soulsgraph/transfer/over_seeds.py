@@ -1,4 +1,4 @@
-"""Several runs, one a training seed: each evaluated alone, compared within its seed, episodes never pooled."""
+"""Several runs, one per training seed: each evaluated alone, compared within its seed, episodes never pooled."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
 
 @dataclass(frozen=True)
 class SeedsTable:
-    """What the seeds say together, a row a setting, and each by itself, a row a setting and seed.
+    """A summary over seeds, one row per setting, and the single seeds, one row per setting and seed.
 
-    `keys` name the columns that tell a setting. A seed's row has its counts (`wins`, `episodes`, `rate`, `low`,
+    `keys` name the columns that identify a setting. A seed's row has its counts (`wins`, `episodes`, `rate`, `low`,
     `high`) or what was `found`.
     """
 

@@ -1,4 +1,4 @@
-"""How much of a lost win rate each choice of skills wins back for the same steps, and training anew."""
+"""How much of a lost win rate each choice of skills recovers in the same steps, beside training from scratch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is evaluated."""
+    """The target of a recovery: a scenario, the total steps of each arm, and how it is evaluated."""
 
     scenario: str
     budget: int
@@ -55,7 +55,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run, what is to be recovered, and the Ray session its arms are trained in."""
+    """A run, the target of its recovery, and the Ray session its arms are trained in."""
 
     run: RunFolder
     target: Target
@@ -65,7 +65,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to spend the steps: which skills adapt, none of them for training all from scratch."""
+    """One way to spend the steps: the skills that adapt, or none to train all from scratch."""
 
     label: str
     skills: tuple[str, ...]
@@ -78,7 +78,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class ArmResult:
-    """What an arm reached: skills adapted, steps really taken, the episodes played, and the same before any step."""
+    """The result of an arm: skills adapted, steps taken, the episodes played, and those played before any step."""
 
     label: str
     skills: tuple[str, ...]

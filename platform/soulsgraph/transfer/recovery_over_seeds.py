@@ -1,4 +1,4 @@
-"""What the same steps win back, over several training seeds."""
+"""What the same steps recover, over several training seeds."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def _summary(label: str, by_seed: Records) -> dict[str, Any]:
 
 
 def _spread(by_seed: Records, label: str, column: str, factor: float = 1.0) -> Spread:
-    """Return a column of a setting's rows over seeds; an arm without a step gains nothing per step."""
+    """Return a column of a setting's rows over seeds; the gain per step of an arm without steps is 0."""
     return Spread({row["seed"]: factor * (row[column] or 0.0) for row in by_seed if row[_KEY] == label})

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.evaluation import load_artifacts
-from soulsgraph.files import read_json, slug, write_json
+from soulsgraph.files import api_call, read_json, slug, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -32,7 +32,7 @@ _VERDICTS = ("skill", "effect kept", "change in errors", "changed animations", "
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What was asked, of which versions (digests by skill), what was measured and what the rule found."""
+    """The question, the versions that played (digests by skill), the measures and the verdicts of the rule."""
 
     question: Question
     versions: Mapping[str, str]
@@ -152,7 +152,7 @@ def versions_of(run: RunFolder, home: str) -> dict[str, str]:
 
 
 def save_transfer(run: RunFolder, report: TransferReport) -> Path:
-    """Write a report into the run's results and give its JSON file.
+    """Write a report into the run's results and return its JSON file.
 
     `transfer-<scenario>.json` holds all of it; beside it Parquet files with one row a skill, a win
     rate, an input column and an animation.
@@ -172,7 +172,7 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
 
 
 def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str, ...] | None:
-    """Return what a saved transfer of the versions now in play recommends, None without one.
+    """Return the recommendation of a saved transfer of the versions now in play, None without one.
 
     Raises:
         SoulsGraphError: if the file is unreadable.
@@ -180,7 +180,7 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     path = run.path / "results" / f"transfer-{slug(scenario)}.json"
     if not path.exists():
         return None
-    remedy = f"measure anew: soulsgraph transfer {run.path} --scenario {scenario}"
+    remedy = f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}"
     values = read_json(path, remedy)
     asked = (home, scenario, versions_of(run, home))
     if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):

@@ -1,4 +1,4 @@
-"""What a chain of adaptations keeps: every domain evaluated with the versions in play after every other.
+"""Retention over a chain of adaptations: every domain evaluated with the versions in play after every other.
 
 The library keeps earlier versions, so what an agent could do before is still there; the adapted
 versions may have forgotten it. The measures are those of the continual-learning benchmarks, with win
@@ -19,7 +19,7 @@ from rich.table import Table
 
 from soulsgraph.domains import domain_chain
 from soulsgraph.evaluation import EVALUATION_SEED, Setting, check_evaluation, evaluate
-from soulsgraph.files import command_line, write_json
+from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -47,7 +47,7 @@ class Kept:
     now: Flags
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts, their difference as a rate, and how many episodes ended otherwise."""
+        """Return the counts, the difference of the win rates, and how many episodes changed their result."""
         return {
             "wins_before": int(self.before.sum()),
             "wins_now": int(self.now.sum()),
@@ -81,7 +81,7 @@ class Retention:
 
     @property
     def matrix(self) -> Doubles:
-        """Win rates after training on domain i (rows) in domain j (columns)."""
+        """Win rates in domain j (columns) after training on domain i (rows)."""
         rates: Doubles = self.wins / self.episodes
         return rates
 
@@ -154,7 +154,7 @@ def measure_retention(
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
-            f"adapt it first: {command_line('adapt', run.path, '--scenario', 'NAME')}."
+            f"adapt it first: {api_call('adaptation_stages', run=run.path)}."
         )
     size, done = len(domains), 0
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:

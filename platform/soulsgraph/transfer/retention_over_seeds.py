@@ -1,4 +1,4 @@
-"""What a chain of adaptations keeps, over several training seeds."""
+"""Retention over a chain of adaptations, over several training seeds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def win_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
 
 
 def measures_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
-    """Return transfer, forgetting and what the old versions keep; a seed without a measure is shown so."""
+    """Return transfer, forgetting and the change of the old versions; a seed's missing measure is shown as missing."""
     by_seed: list[dict[str, Any]] = [
         {"seed": seed, "measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
         for seed, retention in found.items()

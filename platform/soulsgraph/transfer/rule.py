@@ -1,17 +1,17 @@
-"""Which skills a shift asks to adapt, by their own decision problems.
+"""Which skills to adapt after a shift, by their own decision problems.
 
 Returns fall downstream of every loss, so the rule asks of each skill alone whether what it decides about has
 changed. A skill is to be adapted if either
 
-1. its own actions do something else than at home in equal contexts (`effects`); or
-2. the animations that it acts on announce something else, or are new to it (`cues`), in a material
+1. the effect of its own actions in equal contexts has changed (`effects`); or
+2. the animations that it observes predict something else, or are new to it (`cues`), in a material
    share of its decisions.
 
-What upstream skills do is part of every action's context alike, so it excuses itself: mechanisms that
+What upstream skills do is part of every action's context alike, so it cancels: mechanisms that
 a shift leaves alone stay as they are (the sparse mechanism shifts of Scholkopf et al. 2021, "Toward
 causal representation learning").
 
-An earlier rule, by lost returns, had failed several controls. This one was made after that was known, on other
+An earlier rule, by lost returns, had failed several controls. This one was made with that knowledge, on other
 shifts than the controls: camera speed x0.6 and x1.5, lock range 8 m, damage x1.4 alone, timing x0.85 and x1.15 alone,
 no shift with other seeds. Rule and thresholds were fixed before it saw a control.
 """
@@ -39,7 +39,7 @@ _NAMED_CUES = 3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rule looks at for one skill: its actions' effect and its cues, home and shifted."""
+    """The input of the rule for one skill: its actions' effect and its cues, home and shifted."""
 
     effect: Effect
     cues: tuple[Cue, ...]
@@ -47,9 +47,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rule found for one skill.
+    """The result of the rule for one skill.
 
-    `effect_changed` says whether its actions do something else; `changed_cues` what is with each changed
+    `effect_changed` is whether its actions' effect changed; `changed_cues` the kind of change of each changed
     cue by name, the most frequent first, and `changed_decisions` the share of decisions that see one.
     """
 

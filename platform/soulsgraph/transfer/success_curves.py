@@ -17,7 +17,7 @@ import numpy.typing as npt
 from soulsgraph.curves import checkpoint_files, load_checkpoint
 from soulsgraph.domains import domain_chain, version_in_play
 from soulsgraph.evaluation import evaluation_seeds
-from soulsgraph.files import slug
+from soulsgraph.files import api_call, slug
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph_envs.catalogue import load_scenario
@@ -62,7 +62,7 @@ def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
 
 
 def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
-    """Play the agent that comes into a domain, every checkpoint of its stages there, and what each ended with.
+    """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
 
     Raises:
         LibraryError: if a skill was never trained, or is damaged.
@@ -112,7 +112,7 @@ def _checkpoint_folder(run: RunFolder, card: SkillCard) -> Path:
 class TrainingTransfer:
     """Success over the steps in one domain beside the same from scratch; None where that was not trained.
 
-    `remedy` is the command that trains it.
+    `remedy` is the call that trains it.
     """
 
     domain: str
@@ -147,7 +147,7 @@ class TrainingTransfer:
 
 
 def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfer:
-    """Play both curves of a domain that the run was adapted to; the other is the recovery's arm from scratch.
+    """Play a domain's curve, and that of the recovery's arm trained from scratch.
 
     Raises:
         SoulsGraphError: if a checkpoint or an artifact is damaged.
@@ -157,7 +157,7 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
     scratch = RunFolder.open(path) if (path / "plan.json").exists() else None
     trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
     alone = success_curve(scratch, domain, seed) if scratch and trained else None
-    remedy = f"soulsgraph recovery {run.path} --scenario {domain} --budget {budget}"
+    remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)
     return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
 
 

@@ -1,4 +1,4 @@
-"""Runs whose skills were never really trained, in no time: for tests of what becomes of trained ones."""
+"""Runs with random weights in place of trained skills, made in no time, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shift does to each skill, and whether the controls come out right, over several training seeds."""
+"""The effect of a shift on each skill, and whether the controls are recognised, over several training seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SETTING = ("domain", "replaced", "stand_in")
 
 
 def controls_over_seeds(results: Mapping[int, Sequence[ControlResult]]) -> SeedsTable:
-    """Count, for each control, the seeds it came out right for, with the exact interval of their share."""
+    """Count, for each control, the seeds whose recommendation is right, with the exact interval of their share."""
     by_seed = [{"seed": seed, **result.row()} for seed, found in results.items() for result in found]
     keys = ("control",)
     summary = [

@@ -1,4 +1,4 @@
-"""EldenGym's clients by their names there; pysiphon is imported by whoever asks for one of a server."""
+"""EldenGym's clients by their names there; pysiphon is imported when a client of a server is used."""
 
 from __future__ import annotations
 

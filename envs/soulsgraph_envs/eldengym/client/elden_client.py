@@ -34,7 +34,7 @@ class EldenClient(SiphonClient, GameNames):
         return {"Margit-v0": {"boss_name": "Margit", "fog_wall_location": load_fight("margit").fog_wall_m}}
 
     def load_config_from_file(self, config_filepath: str, wait_time: float = 2) -> dict[str, Answer]:
-        """Send a file of attributes and let the server find the game, its keys and its window.
+        """Send a file of attributes, and have the server find the game, its keys and its window.
 
         Raises:
             UnknownNameError: for a file that is not there.

@@ -67,7 +67,7 @@ class GameNames(ABC):
 
     @property
     def player_animation_id(self) -> int:
-        """What the player is doing."""
+        """The player's animation."""
         return int(self._read(["HeroAnimId"])[0])
 
     @property
@@ -82,7 +82,7 @@ class GameNames(ABC):
 
     @property
     def target_animation_id(self) -> int:
-        """What the boss is doing."""
+        """The boss's animation."""
         return int(self._read(["NpcAnimId"])[0])
 
     @property
@@ -107,7 +107,7 @@ class GameNames(ABC):
 
     @property
     def target_player_distance(self) -> float:
-        """How far the boss is from the player, in metres."""
+        """The distance from the player to the boss, in metres."""
         values = self._read([*axes("HeroLocal"), *axes("NpcGlobal")])
         return dist(values[:3], values[3:])
 
@@ -138,7 +138,7 @@ class GameNames(ABC):
         self.set_player_hp(0)
 
     def start_scenario(self, scenario_name: str = "margit") -> None:
-        """Go through the fog wall and lock on to the boss; whether it worked shows in the readings.
+        """Go through the fog wall and lock on to the boss; check the readings for success.
 
         Raises:
             UnknownNameError: if it is not known how the scenario's fight begins.
@@ -161,7 +161,7 @@ class GameNames(ABC):
 
 
 class GameClient(GameNames):
-    """The game behind an environment; where pysiphon answers with no success, this raises the world's error."""
+    """The game behind an environment; failures that pysiphon reports as success False are raised as errors."""
 
     def __init__(self, world: World) -> None:
         self._world = world

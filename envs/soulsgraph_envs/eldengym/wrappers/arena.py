@@ -16,7 +16,7 @@ _PLACE = ("player_x", "player_y", "player_z")
 
 
 class SDFObsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Add the signed distance to the edge (`sdf_value`, below 0 inside) and the way to it (`sdf_normal_x`, `_y`).
+    """Add the signed distance to the edge (`sdf_value`, below 0 inside) and its direction (`sdf_normal_x`, `_y`).
 
     The normal is a unit vector on the boundary's map, see `arena_boundary.on_map`.
 
@@ -51,7 +51,7 @@ class SDFObsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class OOBSafetyWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Take a player who left the arena back to the last safe place, and tell of it in the info.
+    """Teleport a player who left the arena back to the last safe place, and report it in the info.
 
     Outside is `hard_margin` metres beyond the edge, safe is `soft_margin` metres inside of that.
     """
@@ -90,7 +90,7 @@ class OOBSafetyWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 class DodgePolicyRewardWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Add penalties for being hit, dodging, nearing the edge and leaving the arena to the reward.
 
-    It goes around `HPRefundWrapper` and `OOBSafetyWrapper`, whose info it reads.
+    It must wrap `HPRefundWrapper` and `OOBSafetyWrapper`, whose info it reads.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DodgePolicyRewardWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         }
 
     def step(self, action: Any) -> Stepped:
-        """Step and judge; the info tells every penalty, the reward before (`reward_raw`) and after."""
+        """Step and compute the reward; the info holds every penalty, the reward before (`reward_raw`) and after."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         for key in ("player_damage_taken", "inside_hard", "inside_soft", "teleported"):
             if key not in info:

@@ -41,7 +41,7 @@ def number(value: Any) -> float:
 
 
 class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Scale every number into [0, 1] by its range in `attribute_ranges`, or by what was seen of it so far."""
+    """Scale every number into [0, 1] by its range in `attribute_ranges`, or by the range seen so far."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = Dict({**space.spaces, **unit})
 
     def observation(self, observation: Any) -> Any:
-        """Return the observation with its numbers scaled; one outside its range is cut to it."""
+        """Return the observation with its numbers scaled; one outside its range is clipped."""
         return {**observation, **{key: self._unit(key, observation[key]) for key in self._numbers}}
 
     def _unit(self, key: str, value: Any) -> Any:
@@ -73,7 +73,7 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Write full HP back after damage to the player, the boss or both, and tell the damage in the info."""
+    """Restore full HP after damage to the player, the boss or both, and report the damage in the info."""
 
     def __init__(
         self,

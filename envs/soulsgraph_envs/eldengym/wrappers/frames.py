@@ -22,7 +22,7 @@ _BRIGHTNESS = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class _FrameWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Replace the picture of every observation: what stands under `key`, or all of it where that is None.
+    """Replace the picture of every observation: the value under `key`, or all of it if that is None.
 
     Raises:
         OptionError: if there is no picture (height, width, channels) of uint8.
@@ -47,7 +47,7 @@ class _FrameWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
         return {**observation, self._key: self.picture(observation[self._key])}
 
     def picture(self, frame: Frame) -> Frame:
-        """Return what stands in the picture's place."""
+        """Return the replacement of a picture."""
         raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class GameState:
-    """One look at a fight; without arguments SoulsGym's defaults.
+    """The state of a fight at one moment; without arguments SoulsGym's defaults.
 
     Poses are (x, y, z, angle), z up and radians in [-pi, pi]; the camera's is (x, y, z) and the unit
     vector of where it looks. HP and stamina are points; stamina may be below 0. Durations are the
@@ -46,7 +46,7 @@ class GameState:
         return self.copy()
 
     def copy(self) -> Self:
-        """Return a state of its own, arrays included."""
+        """Return an independent copy, arrays included."""
         return deepcopy(self)
 
     def as_dict(self, deepcopy: bool = True) -> dict[str, Any]:

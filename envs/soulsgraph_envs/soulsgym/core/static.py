@@ -26,7 +26,7 @@ _KINDS = ("attacks", "movement", "misc")
 
 @dataclass(frozen=True)
 class _Static:
-    """What no other file of data has."""
+    """The tables that no other data file holds."""
 
     critical_player_animations: dict[str, tuple[float, ...]]
     player_stats: dict[str, tuple[int, ...]]

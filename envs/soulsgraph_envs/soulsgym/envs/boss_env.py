@@ -1,4 +1,4 @@
-"""What the environments of one boss share: how an episode begins, and what the agent is told."""
+"""The base of environments with one boss: the start of an episode, its observation and info."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEEDS = 2**63
 
 
 def checked_phase(phase: int) -> int:
-    """Return a phase as 1 or 2; raise `InvalidGameSettings` for another."""
+    """Return a phase as 1 or 2; raises `InvalidGameSettings` for another."""
     if phase not in (1, 2):
         raise InvalidGameSettings(f"phase: expected 1 or 2, found {phase!r}: choose one.")
     return int(phase)
@@ -35,7 +35,7 @@ class BossEnv(SoulsEnv):
     random_player_pose = False
 
     def prepare(self, scenario: str) -> None:
-        """Take the fight of `ENV_ID` and a scenario of `data/soulsgym`; the spaces are complete from here on.
+        """Load the fight of `ENV_ID` and a scenario of `data/soulsgym`, and define the spaces.
 
         Raises:
             InvalidGameSettings: if the world cannot carry out one of the 20 actions.
@@ -54,7 +54,7 @@ class BossEnv(SoulsEnv):
 
     @property
     def game_id(self) -> str:
-        """Name the game."""
+        """Return the name of the game."""
         return "DarkSoulsIII"
 
     @property

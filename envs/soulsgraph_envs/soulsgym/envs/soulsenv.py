@@ -36,8 +36,8 @@ _RENDERED = (360, 640)
 class Options(TypedDict, total=False):
     """What every environment takes beyond SoulsGym's own parameters.
 
-    `driver` is "simulator" or the name of a real-time driver, whose `games` file tells where the game
-    is; `world` is an open world to use instead. `render_mode` is None or "rgb_array".
+    `driver` is "simulator" or the name of a real-time driver, whose `games` file holds the game's
+    settings; `world` is an open world to use instead. `render_mode` is None or "rgb_array".
     """
 
     driver: str
@@ -62,7 +62,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     #: Seconds of the game in a step.
     step_size = 0.1
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
-    #: A running game is made whole after every step, and HP counted here: nobody dies there, no phase changes.
+    #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
 
     def __init__(
@@ -93,7 +93,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     @property
     @abstractmethod
     def game_id(self) -> str:
-        """Name the game, such as DarkSoulsIII."""
+        """Return the name of the game, such as DarkSoulsIII."""
 
     @abstractmethod
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -135,12 +135,12 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         return self._state
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Carry out an action of 0 to 19; `truncated` is Gymnasium's TimeLimit's to say.
+        """Carry out an action of 0 to 19; `truncated` is left to Gymnasium's TimeLimit.
 
         Raises:
             ResetNeeded: before the first reset, and after an episode's end.
             UnknownNameError: for any other action.
-            GameStateError: if the game broke the episode off; nothing of this step is to be learned from.
+            GameStateError: if the game broke the episode off; this step must not be learned from.
         """
         before = self._present
         if self.terminated:
@@ -173,14 +173,14 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         return valid
 
     def seed(self, seed: int | None = None) -> list[int]:
-        """Seed the episodes to come, where the world can repeat a fight; else warn and give [0].
+        """Seed the coming episodes if the world can repeat a fight; else warn and return [0].
 
         Raises:
             SeedError: as `reset`.
         """
         seed = checked_seed(seed)
         if not self.world.repeatable:
-            warnings.warn("a running game has its own chance: a seed does not make its fights repeatable", stacklevel=2)
+            warnings.warn("a running game is random: a seed does not make its fights repeatable", stacklevel=2)
             return [0]
         super().reset(seed=seed)
         return [self.np_random_seed]
@@ -190,7 +190,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         return self._frame(_RENDERED) if self.render_mode and self._present else None
 
     def close(self) -> None:
-        """Leave the game playable; a second call does nothing."""
+        """Close the world and leave the game playable; a second call does nothing."""
         self.world.close()
 
     def _demand_frames(self) -> None:
@@ -205,7 +205,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     @contextmanager
     def _losing(self) -> Iterator[None]:
-        """Call an episode lost that the world breaks off."""
+        """Raise `GameStateError` for an episode that the world breaks off."""
         try:
             yield
         except GameError as lost:
@@ -213,7 +213,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
 
     def _advance(self, action: int) -> None:
-        """Move the world on by one step."""
+        """Advance the world by one step."""
         keys = self._queued | self._apply_action(action)
         self._queued = Control.NONE
         with self._losing():

@@ -1,1 +1,1 @@
-"""SoulsGym's `games`: what is known of a game without running it."""
+"""SoulsGym's `games`: data of a game that is not running."""

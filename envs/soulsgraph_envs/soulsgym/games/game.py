@@ -1,4 +1,4 @@
-"""What is known of a game without running it: SoulsGym's static tables of one game together."""
+"""Data of a game that is not running: all of SoulsGym's static tables of one game."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _STEP_S = 0.01
 
 
 class DesktopInput:
-    """Move the mouse and tell what is down, whoever pressed it; safe to ask from several threads.
+    """Move the mouse and report what is down, whoever pressed it; thread-safe.
 
     Raises:
         GameError: if python-xlib is not installed, or the display cannot be reached.
@@ -41,13 +41,13 @@ class DesktopInput:
             x, y = to_x, to_y
 
     def down(self) -> list[str]:
-        """Name the keys and mouse buttons that are down, as Siphon's recordings spell them."""
+        """Return the keys and mouse buttons that are down, by the names of Siphon's recordings."""
         with self._lock:
             down = self._device.down()
         return [("MOUSE_" if key in MOUSE_BUTTONS else "") + to_siphon(key) for key in down]
 
     def close(self) -> None:
-        """Leave the display; a second call does nothing."""
+        """Disconnect from the display; a second call does nothing."""
         self._ending.set()
         with self._lock:
             self._device.close()

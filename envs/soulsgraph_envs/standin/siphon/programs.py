@@ -1,4 +1,4 @@
-"""Run a program for a client of a server whose user has allowed that."""
+"""Run programs for clients of a server whose user has allowed it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def run_program(
 ) -> dict[str, Any]:
     """Run a program to its end, without a shell, and return the values of ExecuteCommand's answer.
 
-    `at_end` takes what is to be done when nobody waits for the answer any more: the program is killed,
-    with the programs that it started.
+    `at_end` registers what is done when the caller no longer waits for the answer: the program and the
+    programs that it started are killed.
 
     Raises:
         GameError: if it does not end in time; 0 waits forever.
@@ -47,7 +47,7 @@ def run_program(
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill a program that runs, and its session; of one that has ended the number may be another's now."""
+    """Kill a program and its session if it still runs; the id of an ended one may belong to another."""
     if child.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ KEY_COLUMNS = 300
 
 @dataclass(frozen=True)
 class Sources:
-    """What a recording takes each frame."""
+    """The sources of a recording, read each frame."""
 
     capture: Callable[[], Bgra]
     attribute: Callable[[str], float]
@@ -33,7 +33,7 @@ class Sources:
 
 
 class Recording:
-    """One session that records in a thread of its own until it is stopped, fails or its time is over."""
+    """One recording in a thread of its own until it is stopped, fails or its time is over."""
 
     def __init__(self, file: Path, names: Sequence[str], sources: Sources, longest_s: float) -> None:
         self.file, self.frames, self.dropped, self.failure = file, 0, 0, ""
@@ -52,7 +52,7 @@ class Recording:
 
     @property
     def elapsed_s(self) -> float:
-        """Return how long it has recorded."""
+        """Return how long it has been recording."""
         return (self._ended or time.monotonic()) - self._begun
 
     @property
@@ -61,7 +61,7 @@ class Recording:
         return self._sum_ms / max(self.frames, 1)
 
     def stop(self) -> None:
-        """End it and wait until the file is whole."""
+        """Stop it and wait until the file is complete."""
         self._stop.set()
         self._thread.join()
 
@@ -89,7 +89,7 @@ class Recording:
             self._stop.wait(max(due - time.monotonic(), 0.0))
 
     def _take(self) -> tuple[Bgra, list[float], list[int], list[float]]:
-        """Return frame, attributes, columns of the keys that are down, and the moments in between."""
+        """Return frame, attributes, columns of the keys that are down, and the times in between."""
         moments = [time.perf_counter()]
         frame = self._sources.capture()
         moments.append(time.perf_counter())
@@ -108,7 +108,7 @@ class Recordings:
         self._sessions: dict[str, Recording] = {}
 
     def start(self, names: Sequence[str], where: str, longest_s: float) -> str:
-        """Begin a recording in a folder below the server's and give its id.
+        """Begin a recording in a folder below the server's and return its id.
 
         Raises:
             GameError: if h5py is not installed, the folder is another, an attribute cannot be read, or too
@@ -141,7 +141,7 @@ class Recordings:
         """End a recording.
 
         Raises:
-            GameError: if it failed; what it has is kept.
+            GameError: if it failed; its frames so far are kept.
         """
         recording = self.session(session)
         recording.stop()
@@ -150,7 +150,7 @@ class Recordings:
         return recording
 
     def pieces(self, session: str) -> Iterator[Mapping[str, Any]]:
-        """Return the file of a recording that was stopped, in pieces as DownloadRecording's chunks have them."""
+        """Return the file of a stopped recording, in pieces of the size of DownloadRecording's chunks."""
         recording = self.session(session)
         if recording.running:
             raise GameError(f"recording {session}: expected it stopped, found it running; stop it first.")
@@ -181,7 +181,7 @@ class RecordingTable:
         self.last_ms = 0.0
 
     def append(self, frame: Bgra, values: Sequence[float], down: Sequence[int], moments: Sequence[float]) -> None:
-        """Add a row: frame, attributes, columns of the keys that are down, and the moments in between in seconds.
+        """Add a row: frame, attributes, columns of the keys that are down, and the times in between in seconds.
 
         Raises:
             GameError: if the frame is of another size than the first one.
@@ -199,7 +199,7 @@ class RecordingTable:
         self._rows, self.last_ms = self._rows + 1, parts[-1] * 1000.0
 
     def map_keys(self, keys: Sequence[str]) -> None:
-        """Return which key each column of `inputs` is of."""
+        """Record the key of each column of `inputs`."""
         if self._rows:
             self._file["inputs"].attrs["key_mapping"] = list(keys[:KEY_COLUMNS])
 

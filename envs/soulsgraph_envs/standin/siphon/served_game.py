@@ -25,11 +25,11 @@ Value = int | float | bytes | bool
 
 
 class ServedGame:
-    """Read and write the attributes of one process, whichever clients named them.
+    """Read and write the attributes of one process, from all clients' configurations.
 
-    `find` gives the process's id, or raises `LinkError` while it does not run. `captured_slots` says that
-    the process is the stand-in, which keeps captured pointers of the method "dll" where they are
-    found; into any other process that method would need code injected, and is refused.
+    `find` returns the process's id, or raises `LinkError` while it does not run. `captured_slots` says that
+    the process is the stand-in, which keeps captured pointers of the method "dll" in its memory; in any
+    other process that method would need injected code, and is refused.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ServedGame:
 
     @property
     def configured(self) -> bool:
-        """Return whether a client has named the process."""
+        """Return whether a client has configured the process."""
         return bool(self.process_name)
 
     @property
@@ -54,11 +54,11 @@ class ServedGame:
         return self._reader.pid if self._reader is not None and self._reader.running() else 0
 
     def configure(self, process_name: str, attributes: Mapping[str, Attribute]) -> None:
-        """Take a client's attributes along with those of others; of one name, the latest counts.
+        """Add a client's attributes to those of others; the latest of a name counts.
 
         Raises:
             GameError: for a process without a name or another than is served already, an attribute that no
-                server could find, or too many.
+                server can find, or too many.
         """
         if not process_name:
             raise GameError("Siphon: expected the name of the process in the configuration, found none; give it.")
@@ -78,7 +78,7 @@ class ServedGame:
         """Find the process and every pattern in it; return its id.
 
         Raises:
-            LinkError: if it does not run, is another than was named, or may not be looked into.
+            LinkError: if it does not run, is another than the configured one, or reading is not permitted.
         """
         with self._lock:
             if not self.configured:
@@ -95,7 +95,7 @@ class ServedGame:
         """Read an attribute as its type says.
 
         Raises:
-            UnknownNameError: if no client named it.
+            UnknownNameError: if no client configured it.
             LinkError: if it cannot be reached.
         """
         attribute, reader = self._attribute(name), self._attached()
@@ -110,7 +110,7 @@ class ServedGame:
         """Write an attribute: a "bool" the bits of its mask alone, an array as many bytes as are given.
 
         Raises:
-            UnknownNameError: if no client named it.
+            UnknownNameError: if no client configured it.
             GameError: for a value of another type, or an array longer than the attribute.
             LinkError: if it cannot be reached.
         """
@@ -147,7 +147,7 @@ class ServedGame:
         return reader.follow(self._start(name, attribute, reader), attribute.offsets)
 
     def _start(self, name: str, attribute: Attribute, reader: Reader) -> int:
-        """Return the address that an attribute's chain starts from, read anew each time."""
+        """Return the address that an attribute's chain starts from, read each time."""
         if attribute.method == "module":
             return self._module.base
         matches = self._matches.get(attribute.pattern)

@@ -19,7 +19,7 @@ _WORD = 4
 
 
 class ServedKeys:
-    """Press keys for clients; `connected` gives those that are still there, and what others hold comes up.
+    """Press keys for clients; `connected` returns those still connected, and keys of others are released.
 
     A key that two clients hold comes up when the last of them lets go.
     """
@@ -69,7 +69,7 @@ class ServedKeys:
                 self.release(client, key)
 
     def close(self) -> None:
-        """Release everything and let go of the device; a second call does nothing."""
+        """Release every key and close the device; a second call does nothing."""
         self._ending.set()
         self._watch.join()
         with self._lock:
@@ -102,7 +102,7 @@ class ServedKeys:
 
 
 def connected_clients(port: int) -> frozenset[str]:
-    """Return (address, port) of every client that has a connection to a local port, spelt as by `client_name`."""
+    """Return (address, port) of every client connected to a local port, in the form of `client_name`."""
     found = set()
     for table in _TABLES:
         lines = table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []
@@ -115,7 +115,7 @@ def connected_clients(port: int) -> frozenset[str]:
 
 
 def client_name(peer: str) -> str:
-    """Spell a peer as gRPC names it, such as "ipv4:127.0.0.1:40122" or "ipv6:%5B::1%5D:40122"."""
+    """Return the (address, port) of a peer in gRPC's form, such as "ipv4:127.0.0.1:40122" or "ipv6:%5B::1%5D:40122"."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return _spell(ip_address(host.strip("[]").partition("%")[0]), int(port))
 

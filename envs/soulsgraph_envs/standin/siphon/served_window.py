@@ -1,4 +1,4 @@
-"""The window of the served game and its pictures, which several threads ask for."""
+"""The window of the served game and its pictures, for several threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_STREAMS = 4
 
 
 class ServedWindow:
-    """The window of process `pid()`, found by `open`; safe to ask from several threads."""
+    """The window of process `pid()`, found by `open`; thread-safe."""
 
     def __init__(self, pid: Callable[[], int], title: str = "", display: str = "") -> None:
         self._pid, self._title, self._display = pid, title, display
@@ -35,7 +35,7 @@ class ServedWindow:
         self._taken_at = 0.0
 
     def open(self, expected_title: str = "") -> Geometry:
-        """Find the game's window anew and give its place and size.
+        """Find the game's window again and return its place and size.
 
         Raises:
             GameError: if it has none, or one of another title than a client expects.
@@ -62,7 +62,7 @@ class ServedWindow:
             self._opened().focus()
 
     def focused(self) -> bool:
-        """Return whether keys reach it; not if it was not opened or is gone."""
+        """Return whether keys reach it; False if it was not opened or is gone."""
         with self._lock:
             try:
                 return self._window is not None and self._window.focused()
@@ -70,7 +70,7 @@ class ServedWindow:
                 return False
 
     def capture(self) -> Bgra:
-        """Photograph it.
+        """Capture it.
 
         Raises:
             GameError: if it was not opened or is gone.
@@ -84,7 +84,7 @@ class ServedWindow:
             return self._picture
 
     def close(self) -> None:
-        """Let go of it; a second call does nothing."""
+        """Release it; a second call does nothing."""
         with self._lock:
             self._close_window()
 
@@ -102,17 +102,17 @@ class ServedWindow:
 
 
 class FrameStreams:
-    """Return streams of pictures, a few at once."""
+    """Make streams of pictures, a few at once."""
 
     def __init__(self, capture: Callable[[], Bgra]) -> None:
         self._capture = capture
         self._free = threading.Semaphore(_MOST_STREAMS)
 
     def stream(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Return the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), for as long as they are `wanted`.
+        """Yield the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), while they are `wanted`.
 
         Raises:
-            GameError: for another kind, too many streams, or a window that cannot be photographed.
+            GameError: for another kind, too many streams, or a window that cannot be captured.
         """
         if kind not in ("jpeg", "raw"):
             raise GameError(f"StreamFrames: expected the format jpeg or raw, found {kind!r}; choose one of them.")

@@ -44,7 +44,7 @@ class SiphonServer:
 
     def __init__(self, serving: Serving, find_pid: Callable[[], int], captured_slots: bool = False) -> None:
         if not sys.platform.startswith("linux"):
-            raise GameError("serve-siphon: expected Linux, found another system; use Siphon's own server there.")
+            raise GameError("Siphon server: expected Linux, found another system; use Siphon's own server there.")
         serving.check()
         interceptors, credentials = _token_check(serving), _credentials(serving)
         self._game = ServedGame(find_pid, captured_slots)
@@ -64,11 +64,11 @@ class SiphonServer:
         self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Serve until `close` is called or the time is over; tell whether it still serves."""
+        """Serve until `close` is called or the time is over; return whether it still serves."""
         return bool(self._server.wait_for_termination(timeout_s))
 
     def close(self) -> None:
-        """End: no call goes on, every key is up, every recording whole. A second call does nothing."""
+        """Stop: end every call, release every key, complete every recording. A second call does nothing."""
         stopped = self._server.stop(grace=0.5)
         # Taps, moves of the mouse and recordings under way end by this, and the calls with them.
         self._keys.close()
@@ -126,6 +126,6 @@ def _credentials(serving: Serving) -> Any:
     pair = serving.certificate_pair()
     if pair is None:
         if serving.token_file is not None:
-            _LOG.warning("serve-siphon: the token can be read on its way to %s; add --certificate.", serving.address)
+            _LOG.warning("Siphon server: the token can be read on its way to %s; add a certificate.", serving.address)
         return None
     return grpc.ssl_server_credentials([pair])

@@ -1,4 +1,4 @@
-"""Siphon's 17 calls, each over the part of the server that does it."""
+"""Siphon's 17 calls, each passed to the part of the server that implements it."""
 
 # ruff: noqa: N802 - the calls are named by the protocol.
 
@@ -29,7 +29,7 @@ Method = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a service works with."""
+    """The parts of a server that a service uses."""
 
     game: ServedGame
     keys: ServedKeys
@@ -40,7 +40,7 @@ class Parts:
 
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
-    """Return a call's values as its answer, and a failure as Siphon does: no success, and why."""
+    """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
     answer = ANSWERS[method.__name__]
 
     @wraps(method)
@@ -55,7 +55,7 @@ def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
 
 
 class SiphonService(service.SiphonServiceServicer):
-    """Answer Siphon's clients; what fails is said in the answer, as Siphon's own server does."""
+    """Answer Siphon's clients; failures are reported in the answer, as by Siphon's own server."""
 
     def __init__(self, parts: Parts, allow_commands: bool) -> None:
         self._parts, self._allow_commands = parts, allow_commands
@@ -64,7 +64,7 @@ class SiphonService(service.SiphonServiceServicer):
 
     @_answers
     def SetProcessConfig(self, request: Any, context: Any) -> dict[str, Any]:
-        """Take the process's name and the attributes to find in it."""
+        """Set the process's name and the attributes to find in it."""
         attributes = {each.name: _attribute(each) for each in request.attributes}
         self._parts.game.configure(request.process_name, attributes)
         self._window_name = request.process_window_name
@@ -131,7 +131,7 @@ class SiphonService(service.SiphonServiceServicer):
 
     @_answers
     def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
-        """Press or release one key; what a client holds comes up when it is gone."""
+        """Press or release one key; a client's keys are released when it disconnects."""
         change = self._parts.keys.press if request.toggle else self._parts.keys.release
         change(client_name(context.peer()), from_siphon(request.key))
         return {}
@@ -148,7 +148,7 @@ class SiphonService(service.SiphonServiceServicer):
 
     @_answers
     def CaptureFrame(self, request: Any, context: Any) -> dict[str, Any]:
-        """Photograph the window, BGRA."""
+        """Capture the window, BGRA."""
         picture = self._parts.camera.capture()
         return {"frame": picture.tobytes(), "width": picture.shape[1], "height": picture.shape[0]}
 
@@ -164,7 +164,7 @@ class SiphonService(service.SiphonServiceServicer):
     def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
         """Run a program, where the server's user has allowed that."""
         if not self._allow_commands:
-            raise GameError("ExecuteCommand: refused; only a server started with --allow-commands runs commands.")
+            raise GameError("ExecuteCommand: refused; only a server with `allow_commands` runs commands.")
         program = [request.command, *request.args]
         folder, timeout_s, capture = request.working_directory, request.timeout_seconds, request.capture_output
         return run_program(program, folder, timeout_s, capture, at_end=context.add_callback)

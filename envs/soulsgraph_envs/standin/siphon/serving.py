@@ -1,4 +1,4 @@
-"""How a Siphon server is started, and the settings that lead clients to it."""
+"""The options of a Siphon server, and the settings with which clients reach it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from soulsgraph_envs.standin.process import StandInProcess
 
 @dataclass(frozen=True)
 class Serving:
-    """How a Siphon server is reached and what its clients may do."""
+    """The options of a Siphon server: how it is reached and what its clients may do."""
 
     address: str = "127.0.0.1:50051"
     """Where it listens; on any address but the loopback it demands a token of every call."""
@@ -39,18 +39,18 @@ class Serving:
     """Title of the game's window; that of its process if not given."""
 
     def check(self) -> None:
-        """Refuse what cannot or must not be served, before a game is started for it; make the token file if missing.
+        """Refuse invalid or unsafe options before a game is started; make the token file if missing.
 
         Raises:
-            GameError: for an address that is none, is in use, or that others can reach without a token; for a
+            GameError: for an address that is invalid, in use, or that others can reach without a token; for a
                 certificate without its own key; for a token file that cannot be used.
         """
         host, port = split_address(self.address)
         if (self.certificate is None) != (self.key is None):
-            raise GameError("serve-siphon: expected --certificate and --key together, found one of them; give both.")
+            raise GameError("Siphon server: expected `certificate` and `key` together, found one of them; give both.")
         if not is_loopback(host) and self.token_file is None:
             raise GameError(
-                f"serve-siphon: expected --token-file for {self.address}, which others can reach, found none; "
+                f"Siphon server: expected `token_file` for {self.address}, which others can reach, found none; "
                 "give one, or listen on 127.0.0.1 and let clients come through a tunnel."
             )
         self.certificate_pair()
@@ -76,15 +76,15 @@ class Serving:
             return self.key.read_bytes(), self.certificate.read_bytes()
         except OSError as error:
             raise GameError(
-                f"serve-siphon: expected {self.certificate} and its key {self.key}, found {error}; "
+                f"Siphon server: expected {self.certificate} and its key {self.key}, found {error}; "
                 "give a certificate and its own key, both as PEM."
             ) from error
 
     def unusable_address(self, error: Exception) -> GameError:
-        """Return what to raise if the address cannot be listened at."""
+        """Return the error of an address that cannot be listened at."""
         return GameError(
-            f"serve-siphon: expected {self.address} to be free and of this machine, found: {error}; "
-            "give another --address."
+            f"Siphon server: expected {self.address} to be free and of this machine, found: {error}; "
+            "give another `address`."
         )
 
 
@@ -92,7 +92,7 @@ DEFAULT_SERVING = Serving()
 
 
 def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
-    """Return the settings with which the other commands reach a server that listens at `address`."""
+    """Return the settings with which clients reach a server that listens at `address`."""
     return GameSettings(
         driver="siphon",
         map=address_map,
@@ -108,10 +108,10 @@ def _absolute(path: Path | None) -> str:
 
 
 class LastingStandIn:
-    """Run a stand-in; `pid` finds it, and starts another one where it crashed.
+    """Run a stand-in; `pid` returns its id, and starts another one if it crashed.
 
     Raises:
-        GameError: if it does not start, with what it said.
+        GameError: if it does not start, with its output.
     """
 
     def __init__(self, options: StandInOptions) -> None:
@@ -120,7 +120,7 @@ class LastingStandIn:
         self._process = StandInProcess(options)
 
     def pid(self) -> int:
-        """Return the id of the stand-in that runs."""
+        """Return the id of the running stand-in."""
         with self._lock:
             if not self._process.running:
                 self._process.close()
@@ -131,7 +131,7 @@ class LastingStandIn:
             return self._process.pid
 
     def tell(self, command: str) -> None:
-        """Send a command of the stand-in's standard input, such as "crash" or "freeze 3"."""
+        """Send the stand-in a command on standard input, such as "crash" or "freeze 3"."""
         self._process.tell(command)
 
     def close(self) -> None:

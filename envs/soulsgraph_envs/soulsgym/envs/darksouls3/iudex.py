@@ -95,7 +95,7 @@ class IudexImgEnv(IudexEnv):
 
     @property
     def info(self) -> dict[str, Any]:
-        """Return the actions the player can begin, and `boss_hp`, which a picture hardly tells."""
+        """Return the actions the player can begin, and `boss_hp`, which a picture hardly shows."""
         return {**super().info, "boss_hp": self._present.boss_hp}
 
 

@@ -1,0 +1,100 @@
+"""The library's remedies in the command line's terms.
+
+Messages of the library name functions and arguments, in backticks; only this package names commands and options.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+#: Commands that continue from a checkpoint: when asked to, or by themselves.
+_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
+
+
+def command_line(*words: object) -> str:
+    """Return a `soulsgraph` command line, quoted for a shell."""
+    return shlex.join(("soulsgraph", *map(str, words)))
+
+
+def _begin(path: str) -> str:
+    return " or ".join(command_line(name, "--run", path) for name in ("curriculum", "baseline"))
+
+
+def _train(run: str, skill: str) -> str:
+    # Imported here: an error may be printed before anything heavy was loaded.
+    from soulsgraph_envs.skills import END_TO_END
+
+    words = ("baseline", "--resume") if skill == END_TO_END else ("train", skill)
+    return command_line(*words, "--run", run)
+
+
+def _recovery(run: str, scenario: str, budget: int) -> str:
+    return command_line("recovery", run, "--scenario", scenario, "--budget", budget)
+
+
+#: Names in messages of the library, and the option of each: of every command, and of one.
+_OPTIONS: Mapping[str, str] = {
+    "RunFolder.open": "--resume",
+    "ReproductionFolder.open": "--resume",
+    "address": "--address",
+    "after": "--after",
+    "attachments": "--attach",
+    "budget": "--budget",
+    "display": "--display",
+    "env_runners": "--env-runners",
+    "games": "--games",
+    "home": "--home",
+    "overrides": "--set",
+    "path": "--run",
+    "run_controls": "--controls",
+    "scale": "--scale",
+    "scenario": "--scenario",
+    "seeds": "--seeds or --first-seed",
+    "skills": "--skills",
+}
+_OF_COMMAND: Mapping[str, Mapping[str, str]] = {
+    "recovery": {"after": "--home"},
+    "reproduce": {"path": "--out"},
+    "serve-siphon": {name: f"--{name.replace('_', '-')}" for name in ("certificate", "key", "token_file")},
+    "standin": {name: f"--{name}" for name in ("seconds", "speed")},
+}
+#: Calls in messages of the library, and the command that makes each.
+_COMMANDS: Mapping[str, Callable[..., str]] = {
+    "ReproductionFolder.create": lambda path: command_line("reproduce", "--out", path),
+    "RunFolder.create": _begin,
+    "adaptation_stages": lambda run: command_line("adapt", run, "--scenario", "NAME"),
+    "check_library": lambda run: command_line("skills", run),
+    "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),
+    "recover": _recovery,
+    "save_transfer": lambda run, scenario: command_line("transfer", run, "--scenario", scenario),
+    "train_stage": _train,
+}
+
+
+def in_commands(message: str, command: str) -> str:
+    """Return a message with the library's names and calls replaced by options of a command, and by commands."""
+    options = {**_OPTIONS, **_OF_COMMAND.get(command, {})}
+    names, calls = ("|".join(map(re.escape, known)) for known in (options, _COMMANDS))
+    message = re.sub(f"`({names})`", lambda found: options[found[1]], message)
+    return re.sub(rf"`(?:{calls})\([^`]*\)`", lambda found: _command_of(found[0].strip("`")), message)
+
+
+def _command_of(call: str) -> str:
+    parsed = ast.parse(call, mode="eval").body
+    assert isinstance(parsed, ast.Call)
+    arguments = {str(word.arg): ast.literal_eval(word.value) for word in parsed.keywords}
+    return _COMMANDS[ast.unparse(parsed.func)](**arguments)
+
+
+def stopped(how: str, command: str) -> str:
+    """Return how an interrupted command ended, and how to continue."""
+    if (worded := in_commands(how, command)) != how:
+        return worded
+    if command in _RESUMED:
+        return f"{how}; the run goes on from its last checkpoint with --resume"
+    if command in _REPEATED:
+        return f"{how}; the same command goes on from the last checkpoint"
+    return f"{how}; the same command begins anew"
