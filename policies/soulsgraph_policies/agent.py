@@ -64,7 +64,7 @@ class Agent:
     one whose return, length and horizon count.
 
     Raises:
-        UnknownNameError: if a skill has neither network nor replacement, or one replaces nobody.
+        UnknownNameError: if a skill has neither network nor replacement, or a replacement is of an unknown skill.
         SoulsGraphError: if a skill that should idle has no action that does nothing.
     """
 

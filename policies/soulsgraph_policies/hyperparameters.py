@@ -121,7 +121,7 @@ class DQNHyperparameters:
         return decisions > (1.0 - self.averaged_fraction) * self.budget
 
     def exploration_rate(self, decisions: int) -> float:
-        """Return epsilon after so many decisions: a line over the first part of the budget, then flat."""
+        """Return epsilon after a number of decisions: a line over the first part of the budget, then flat."""
         progress = decisions / self.budget
         if progress > self.exploration_fraction:
             return self.exploration_final

@@ -74,7 +74,7 @@ class World(Protocol):
         ...
 
     def close(self) -> None:
-        """Release every key and let go of the game; a second call does nothing."""
+        """Release every key and disconnect from the game; a second call does nothing."""
         ...
 
 

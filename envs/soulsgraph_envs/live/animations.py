@@ -69,7 +69,7 @@ class AnimationTable:
         return isinstance(self.key(reading), str) or bool(self._numbers)
 
     def among(self, reading: Reading, roles: Collection[str]) -> bool:
-        """Return whether a reading shows one of the animations of these keys of the data; an unknown one is none."""
+        """Return whether a reading shows one of the animations of these keys of the data; False for an unknown one."""
         return self._find(self.key(reading)) in {self._animations[role].id for role in roles}
 
     def _find(self, key: str | int) -> int | None:

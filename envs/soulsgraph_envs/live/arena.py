@@ -30,7 +30,7 @@ class Entrance:
 
 @dataclass(frozen=True)
 class LiveArena:
-    """One boss's arena in the game's coordinates, z up; `reload` is written before the world is loaded anew."""
+    """One boss's arena in the game's coordinates, z up; `reload` is written before the world is reloaded."""
 
     name: str
     #: Beginnings of the names of the boss data that fight here.

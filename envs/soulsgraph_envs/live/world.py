@@ -61,7 +61,7 @@ class World:
         return within and not outside
 
     def reload(self) -> None:
-        """Kill the player, wait through the loading screen, and enter the arena anew: phase 1.
+        """Kill the player, wait through the loading screen, and enter the arena again, in phase 1.
 
         Raises:
             GameError: if the arena's data name no entrance, or it takes too long.

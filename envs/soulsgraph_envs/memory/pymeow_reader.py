@@ -2,7 +2,7 @@
 
 Only bytes go through it, checked beforehand: its typed writes end the interpreter for numbers that do
 not fit. Its process entry's "base" is some module's, its search by name takes parts of names, and its
-exceptions are classes made anew at every raise: none of that is visible outside.
+exceptions are new classes at every raise: none of that is visible outside.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _knock(lane: Lane, player: Player, window: Window) -> None:
 
 @compiled
 def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
-    """End a move: chain the next one by chance, or wait."""
+    """End a move: chain the next one at random, or wait."""
     lane.move = NO_MOVE
     chance = boss.enraged_chain_chance if enraged(lane, boss) else boss.aggression_chain_chance
     if lane.chain_left > 0 and not lane.no_attack and uniform(streams, index) < chance:

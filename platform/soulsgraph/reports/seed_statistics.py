@@ -28,7 +28,7 @@ def interquartile_mean(scores: npt.ArrayLike) -> float:
 def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the stratified bootstrap interval of the interquartile mean (Agarwal et al. 2021, rliable).
 
-    `scores` are (seeds,) or (seeds, settings): seeds are drawn anew within each setting, the percentiles
+    `scores` are (seeds,) or (seeds, settings): seeds are resampled within each setting, the percentiles
     of `RESAMPLES` interquartile means over all settings bound the interval. Unbounded for one seed.
     """
     table = np.asarray(scores, np.float64)

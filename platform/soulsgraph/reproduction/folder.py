@@ -99,7 +99,7 @@ class ReproductionFolder:
         """Open a reproduction that `create` began.
 
         Raises:
-            SoulsGraphError: if it is none, its plan does not hold, or the fights changed since it was begun.
+            SoulsGraphError: if it is no reproduction, its plan does not hold, or the fights changed since it was begun.
         """
         file = path / DESCRIPTION
         if not file.is_file():

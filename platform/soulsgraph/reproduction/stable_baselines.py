@@ -44,7 +44,7 @@ _ONLINE, _TARGET = "q_net.q_net", "q_net_target.q_net"
 def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True) -> SkillCard:
     """Train a stage with stable-baselines3's DQN, and save the skill's next version.
 
-    A stage that was stopped begins anew: stable-baselines3 does not resume exactly.
+    A stopped stage starts again from the beginning: stable-baselines3 does not resume exactly.
 
     Raises:
         LibraryError: if an upstream skill is missing or damaged.

@@ -243,7 +243,7 @@ class Exploration:
         self._drawn: list[Flags] = []
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin the lanes' streams anew."""
+        """Restart the lanes' streams."""
         self._streams[lanes] = derive_seeds(seeds, _EXPLORATION_STREAM, self._position)
 
     def act(self, combat: Combat, actions: Actions) -> None:

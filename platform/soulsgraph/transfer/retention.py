@@ -217,7 +217,7 @@ def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
 
     FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
     agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
-    untrained agent here is one whose every skill plays by chance.
+    untrained agent here is one whose every skill acts at random.
     """
     ahead = np.diagonal(matrix, 1) - chance[1:]
     return float(ahead.mean())

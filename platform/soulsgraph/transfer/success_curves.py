@@ -34,7 +34,7 @@ POINT_EPISODES = 20
 
 @dataclass(frozen=True)
 class SuccessCurve:
-    """Win rates of the whole agent after so many steps in a domain: both (points,), from step 0 on."""
+    """Win rates of the whole agent after a number of steps in a domain: both (points,), from step 0 on."""
 
     steps: Doubles
     rates: Doubles

@@ -134,7 +134,7 @@ class GameNames(ABC):
         self.teleport(x, y, z)
 
     def reset_game(self) -> None:
-        """Let the player die, after which the world loads anew."""
+        """Let the player die, after which the world is reloaded."""
         self.set_player_hp(0)
 
     def start_scenario(self, scenario_name: str = "margit") -> None:

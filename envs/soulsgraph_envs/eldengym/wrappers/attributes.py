@@ -20,7 +20,7 @@ def dict_space(env: AnyEnv, *keys: str) -> Dict:
     """Return the environment's dictionary space.
 
     Raises:
-        OptionError: if it is none, or lacks one of `keys`.
+        OptionError: if it is not a dictionary space, or lacks one of `keys`.
     """
     space = env.observation_space
     missing = [key for key in keys if not isinstance(space, Dict) or key not in space.spaces]

@@ -25,7 +25,7 @@ class DesktopInput:
         self._device = XTestDevice(display)
 
     def move_mouse(self, right: int, down: int, steps: int) -> None:
-        """Move the mouse by pixels in so many steps, 10 ms apart; `close` ends it."""
+        """Move the mouse by pixels in a number of steps, 10 ms apart; `close` ends it."""
         from Xlib import X
         from Xlib.ext.xtest import fake_input
 

@@ -21,7 +21,7 @@ _WORD = 4
 class ServedKeys:
     """Press keys for clients; `connected` returns those still connected, and keys of others are released.
 
-    A key that two clients hold comes up when the last of them lets go.
+    A key that two clients hold comes up when the last of them releases it.
     """
 
     def __init__(self, device: KeyDevice, connected: Callable[[], Collection[str]]) -> None:
