@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,13 @@ def _steps_a_combat(file):
 def test_one_rollout_steps_every_combat():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     assert [file.name for file in files if _steps_a_combat(file)] == ["rollout.py"]
+
+
+def test_one_module_reads_configuration():
+    files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
+    parsing = {file.name for file in files if re.search(r"json\.loads?\b|tomllib", file.read_text(encoding="utf-8"))}
+    # The others read lines of our own processes, and what a checkpoint holds beside its arrays.
+    assert parsing - {"guard.py", "process.py", "local_ray.py", "training_state.py"} == {"schema.py"}
 
 
 def _imported_modules(file):

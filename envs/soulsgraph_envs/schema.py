@@ -179,13 +179,16 @@ def _keys(cls: Any) -> dict[str, Field[Any]]:
     return {spec.metadata.get("key", spec.name): spec for spec in fields(cls)}
 
 
-def read_option(cls: type[Any], name: str, value: object) -> Any:
-    """Check one value against the annotation of a dataclass's field, and return it as the field's type.
+def with_options(owner: T, options: Mapping[str, Any]) -> T:
+    """Return a dataclass with some of its fields changed, each value checked against the field's annotation.
 
     Raises:
         DataError: for a value of another type or out of its range.
     """
-    return read_value(_hints(cls)[name], value, _ARGUMENT.at(f"option {name}"))
+    hints = _hints(type(owner))
+    read = {name: read_value(hints[name], value, _ARGUMENT.at(f"option {name}")) for name, value in options.items()}
+    changed: T = replace(owner, **read)  # type: ignore[type-var]
+    return changed
 
 
 def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:

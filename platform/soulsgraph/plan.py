@@ -95,10 +95,10 @@ class Plan:
     """Evaluation episodes for each row of the table."""
     graph: str = "paper"
     """Skill graph to train: paper, or end-to-end for the baseline."""
-    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
-    """Reward weights and options as given; `options` are those that the preset observes with."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Single options of the preset to change, by name."""
+    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
+    """Reward weights and options as given; `options` are those that the preset observes with."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -67,7 +67,8 @@ class SkillLibrary:
         """Load one version of a skill, the latest by default.
 
         Raises:
-            LibraryError: if it is missing, damaged, or of another skill, version or graph.
+            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph.
+            DataError: if its card is missing or does not hold.
             ReadError: if it cannot be read.
         """
         number = self.latest(skill) if version is None else version
@@ -79,8 +80,7 @@ class SkillLibrary:
         """Read the card of one version, without its weights.
 
         Raises:
-            LibraryError: as `load`.
-            ReadError: as `load`.
+            SoulsGraphError: as `load`.
         """
         path = self._version_folder(skill, version) / _CARD
         where = Where(path, remedy=RESTORE, saved=True)
@@ -121,8 +121,7 @@ class SkillLibrary:
         """Return the cards of a version and of all it continues, newest first.
 
         Raises:
-            LibraryError: as `load`; also if a card names itself or a later version as its parent.
-            ReadError: as `load`.
+            SoulsGraphError: as `card`; also if a card names itself or a later version as its parent.
         """
         cards = [self.card(skill, version)]
         while (parent := cards[-1].parent) is not None:

@@ -66,11 +66,11 @@ class Study:
             several purposes.
     """
 
-    preset: str = "fast"
+    preset: str = Plan.preset
     """How the agents learn: paper, fast, best or extended."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
-    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
     """Evaluation episodes for each row and measure."""
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
     """Multiplies every budget."""
