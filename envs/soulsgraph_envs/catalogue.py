@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from soulsgraph_envs.controls import ALL_CONTROLS, Control
-from soulsgraph_envs.data_files import base_of, find, read_data, shipped_names
+from soulsgraph_envs.data_files import base_of, find, load_data, read_data, shipped_names
 from soulsgraph_envs.encounter import NO_STATUS, BossData, Move, PlayerAction, PlayerData, Window
 from soulsgraph_envs.scenario import START_NAMES, Scenario
 from soulsgraph_envs.schema import Where, read_table
@@ -65,11 +65,27 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
 
 def load_boss(name_or_path: str | Path) -> BossData:
     """Load one phase of a boss; raises as `load_scenario` does."""
-    path = find("boss", name_or_path)
-    if base := base_of("boss", path):
-        load_boss(base)
-    where = Where(path)
-    boss = read_table(BossData, read_data("boss", path), where)
+    return load_data("boss", BossData, name_or_path, _check_boss)
+
+
+def load_player(name_or_path: str | Path) -> PlayerData:
+    """Load one player character; raises as `load_scenario` does."""
+    return load_data("player", PlayerData, name_or_path, _check_player)
+
+
+def supported_controls(player: PlayerData) -> Control:
+    """Return the controls that a player answers to; it takes no notice of the others.
+
+    INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
+    """
+    supported = ALL_CONTROLS
+    for group, control in _GROUP_CONTROLS.items():
+        if getattr(player, group) is None:
+            supported &= ~control
+    return supported
+
+
+def _check_boss(boss: BossData, where: Where) -> None:
     others = boss.animations.known()
     _check_unique([m.id for m in boss.moves] + [a.id for a in others.values()], where.at("moves"), "animation ids")
     _check_group({"parried", "thrown"}, others, "parried" in others, where.at("animations"))
@@ -87,16 +103,9 @@ def load_boss(name_or_path: str | Path) -> BossData:
     if boss.motion.back_off_within_m > boss.motion.approach_beyond_m:
         found = boss.motion.back_off_within_m
         raise where.at("motion.back_off_within_m").error("at most motion.approach_beyond_m", found)
-    return boss
 
 
-def load_player(name_or_path: str | Path) -> PlayerData:
-    """Load one player character; raises as `load_scenario` does."""
-    path = find("player", name_or_path)
-    if base := base_of("player", path):
-        load_player(base)
-    where = Where(path)
-    player = read_table(PlayerData, read_data("player", path), where)
+def _check_player(player: PlayerData, where: Where) -> None:
     actions = player.animations.known()
     _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
     for key, action in actions.items():
@@ -110,19 +119,6 @@ def load_player(name_or_path: str | Path) -> PlayerData:
             _check_ordered(blow.damage, where.at(group).at("damage"))
     if player.camera.lock_break_m < player.camera.lock_range_m:
         raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
-    return player
-
-
-def supported_controls(player: PlayerData) -> Control:
-    """Return the controls that a player answers to; others have no effect.
-
-    INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
-    """
-    supported = ALL_CONTROLS
-    for group, control in _GROUP_CONTROLS.items():
-        if getattr(player, group) is None:
-            supported &= ~control
-    return supported
 
 
 def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:

@@ -7,12 +7,15 @@ replace the other file's, and under `scaled` factors that multiply its numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from soulsgraph_envs.errors import UnknownNameError, shown
-from soulsgraph_envs.schema import Where, read_toml
+from soulsgraph_envs.schema import Where, read_file, read_table
+
+T = TypeVar("T")
 
 _DATA = Path(__file__).parent / "data"
 _FOLDERS = {
@@ -26,15 +29,7 @@ _FOLDERS = {
     "encounter": "standin",
 }
 #: Keys of a kind of file that name other files.
-_REFERENCES = {
-    "bindings": (),
-    "scenario": ("boss", "player", "transition.boss"),
-    "boss": (),
-    "player": (),
-    "arena": (),
-    "address map": (),
-    "encounter": ("scenario",),
-}
+_REFERENCES = {"scenario": ("boss", "player", "transition.boss"), "encounter": ("scenario",)}
 
 
 def shipped_names(kind: str) -> tuple[str, ...]:
@@ -53,6 +48,24 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     if name_or_path not in shipped_names(kind):
         raise UnknownNameError(kind, str(name_or_path), shipped_names(kind))
     return _DATA / _FOLDERS[kind] / f"{name_or_path}.toml"
+
+
+def load_data(
+    kind: str, cls: type[T], name_or_path: str | Path, check: Callable[[T, Where], None] = lambda *_: None
+) -> T:
+    """Load a file into the dataclass `cls` and check it; before it the one it is based on, that errors name theirs.
+
+    Raises:
+        UnknownNameError: if nothing of that name is shipped.
+        DataError: for a missing, misspelt, mistyped or out-of-range value, and what `check` refuses.
+    """
+    path = find(kind, name_or_path)
+    if base := base_of(kind, path):
+        load_data(kind, cls, base, check)
+    where = Where(path)
+    loaded = read_table(cls, read_data(kind, path), where)
+    check(loaded, where)
+    return loaded
 
 
 def base_of(kind: str, path: Path) -> Path | None:
@@ -79,8 +92,9 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
         DataError: as `base_of`; also if a file based on another has no name of its own, or scales what
             is not a number there.
     """
-    values, where, base = read_toml(path), Where(path), base_of(kind, path)
-    for key in _REFERENCES[kind]:
+    where, base = Where(path), base_of(kind, path)
+    values: dict[str, Any] = read_file(where)
+    for key in _REFERENCES.get(kind, ()):
         *tables, last = key.split(".")
         owner: Any = reduce(lambda table, name: table.get(name, {}), tables, values)
         if isinstance(owner, dict) and last in owner:
@@ -95,10 +109,11 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
 
 
 def _base(kind: str, path: Path) -> Path | None:
-    values = read_toml(path)
+    where = Where(path)
+    values = read_file(where)
     if "based_on" not in values:
         return None
-    return find(kind, _reference(values["based_on"], path, Where(path).at("based_on")))
+    return find(kind, _reference(values["based_on"], path, where.at("based_on")))
 
 
 def _reference(value: object, path: Path, where: Where) -> str:

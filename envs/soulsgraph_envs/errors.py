@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
@@ -14,6 +17,13 @@ _MOST_LISTED = 8
 #: Characters of a value that a message shows at most.
 _MOST_SHOWN = 80
 _LONGEST_PATH = 4096
+_READ_REMEDIES = {
+    errno.EACCES: "allow reading it, or name another place",
+    errno.EPERM: "allow reading it, or name another place",
+    errno.ELOOP: "correct the link that leads to itself",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "choose a path that leads through folders only",
+}
 #: So many ticks at most may be doubtful when an episode is lost: a sampler holds back what is younger.
 MOST_DOUBTFUL_TICKS = 30
 
@@ -44,6 +54,28 @@ class DataError(SoulsGraphError):
     ) -> None:
         place = "".join(f"{part}: " for part in (file, key) if part)
         super().__init__(f"{place}expected {expected}, found {actual}; {remedy}.")
+
+
+class ReadError(SoulsGraphError):
+    """A file or folder is there, but could not be read."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        remedy = _READ_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
+        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}; {remedy}.")
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn the operating system's refusal to read into a `ReadError` that names `path`.
+
+    A missing file stays a `FileNotFoundError`: what to do about it depends on what it is.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ReadError(path, error) from error
 
 
 class UnknownNameError(SoulsGraphError):

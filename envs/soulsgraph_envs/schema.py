@@ -1,7 +1,8 @@
 """Read TOML and JSON into frozen dataclasses, checking keys, types and ranges on the way.
 
-A field's range is declared once, in its annotation; values from files, from the command line and from
-Python code are checked against it.
+The one reader of everything that is configured: plans, studies, cards, skill options, games, address maps and
+all other data. A field says its range once, in its annotation; what a file holds, what a command line gives
+and what Python code constructs are checked against the same one.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from math import inf, isfinite
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from soulsgraph_envs.errors import DataError, SoulsGraphError, shown
+from soulsgraph_envs.errors import DataError, SoulsGraphError, reading, shown
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class Where:
         else:
             own = key if key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
             name = f"{self.key}.{own}" if self.key and own else self.key or own
-        return Where(self.file, name, self.remedy, self.saved)
+        return replace(self, key=name)
 
     def error(self, expected: str, actual: object) -> DataError:
         """Make an error with this place."""
@@ -74,36 +75,41 @@ class Between:
 ANY_NUMBER = Between(-inf, inf)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file.
+Language = Literal["TOML", "JSON"]
+_LANGUAGES: dict[Language, Callable[[str], Any]] = {"TOML": tomllib.loads, "JSON": json.loads}
+
+
+def read_file(where: Where, language: Language | None = None) -> Any:
+    """Parse the file of a place, as JSON if its name ends in .json, else as TOML, unless the language is named.
 
     Raises:
-        DataError: if it cannot be read, is not TOML, or holds what `parse` refuses.
+        ReadError: if the system refuses to read it.
+        DataError: if it is missing, no text, or what `parse` refuses.
     """
-    where = Where(path)
+    path = Path(str(where.file))
+    language = language or ("JSON" if path.suffix == ".json" else "TOML")
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise where.error("a readable TOML file", error) from error
-    table: dict[str, Any] = parse(text, tomllib.loads, where)
-    return table
+        with reading(path):
+            text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, ValueError) as error:
+        found = "none" if isinstance(error, FileNotFoundError) else error
+        raise where.error(f"a readable {language} file", found) from error
+    return parse(text, language, where)
 
 
-_LANGUAGES: dict[Callable[[str], Any], str] = {tomllib.loads: "TOML", json.loads: "JSON"}
-
-
-def parse(text: str, loads: Callable[[str], Any], where: Where) -> Any:
-    """Parse TOML by `tomllib.loads` or JSON by `json.loads`.
+def parse(text: str, language: Language, where: Where) -> Any:
+    """Parse the text of a file or an option.
 
     Raises:
-        DataError: if it is neither, is nested too deeply, or holds a number that is infinite, NaN, or beyond 64 bits.
+        DataError: if it is of another language, is nested deeply, or holds a number that is infinite, NaN, or
+            beyond 64 bits.
     """
     try:
-        values = loads(text)
+        values = _LANGUAGES[language](text)
     except RecursionError as error:
         raise where.error(*_TOO_DEEP) from error
     except ValueError as error:
-        raise where.error(f"a readable {_LANGUAGES[loads]} file", error) from error
+        raise where.error(f"a readable {language} file", error) from error
     # A single value is an entry as well.
     _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1)
     return values
@@ -122,6 +128,11 @@ def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int) -> 
             raise where.at(key).error("a whole number of at most 64 bits", shown(item))
 
 
+def load(cls: type[T], where: Where) -> T:
+    """Read a whole file into the dataclass `cls`; raises as `read_file` and `read_table` do."""
+    return read_table(cls, read_file(where), where)
+
+
 def read_table(cls: type[T], values: object, where: Where) -> T:
     """Build the dataclass `cls` from one table, nested dataclasses included.
 
@@ -134,7 +145,7 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
     if not isinstance(values, Mapping):
         raise where.error("a table", shown(values))
     hints = _hints(cls)
-    known = {f.metadata.get("key", f.name): f for f in fields(cls)}  # type: ignore[arg-type]
+    known = _keys(cls)
     for key in values:
         if key not in known:
             raise where.at(key).error(_one_of(key, list(known)), "an unknown key")
@@ -150,13 +161,34 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
         raise SoulsGraphError("".join(f"{part}: " for part in (where.file, where.key) if part) + str(error)) from error
 
 
-def read_option(cls: type[Any], name: str, value: object) -> Any:
-    """Check one value against the annotation of a dataclass's field, and return it as the field's type.
+def to_table(owner: Any) -> dict[str, Any]:
+    """Return a dataclass as the plain values that `read_table` reads back, those within it included."""
+    return {key: _plain_value(getattr(owner, spec.name)) for key, spec in _keys(type(owner)).items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_table(value)
+    if isinstance(value, Mapping):
+        return {key: _plain_value(item) for key, item in value.items()}
+    return [_plain_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _keys(cls: Any) -> dict[str, Field[Any]]:
+    """Return a dataclass's fields by their keys in a file."""
+    return {spec.metadata.get("key", spec.name): spec for spec in fields(cls)}
+
+
+def with_options(owner: T, options: Mapping[str, Any]) -> T:
+    """Return a dataclass with some of its fields changed, each value checked against the field's annotation.
 
     Raises:
         DataError: for a value of another type or out of its range.
     """
-    return read_value(_hints(cls)[name], value, _ARGUMENT.at(f"option {name}"))
+    hints = _hints(type(owner))
+    read = {name: read_value(hints[name], value, _ARGUMENT.at(f"option {name}")) for name, value in options.items()}
+    changed: T = replace(owner, **read)  # type: ignore[type-var]
+    return changed
 
 
 def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
@@ -204,6 +236,7 @@ def _one_of(key: str, known: list[str]) -> str:
     return f"{close[0]!r}" if close else f"one of {', '.join(known)}"
 
 
+_LISTS = (tuple, list, Sequence)
 _WORDS = {int: "whole number", float: "number", str: "text"}
 
 
@@ -211,7 +244,7 @@ def _expectation(hint: Any, bounds: Between) -> str:
     origin = get_origin(hint)
     if is_dataclass(hint) or origin is Mapping:
         return "a table"
-    if origin in (tuple, list):
+    if origin in _LISTS:
         kind = _WORDS.get(_split(get_args(hint)[0])[0])
         return f"a list of {kind}s" if kind else "a list"
     if origin is dict:
@@ -237,7 +270,7 @@ def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
             return read_table(hint, value, where)
         check_fields(value, where)
         return value
-    if origin in (tuple, list):
+    if origin in _LISTS:
         return _read_list(hint, bounds, value, where)
     if origin is dict or origin is Mapping:
         if not isinstance(value, Mapping) or not (value or origin is Mapping):
@@ -247,21 +280,25 @@ def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
 
 
 def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[Any] | tuple[Any, ...]:
-    """Read a `list`, which may be empty, a `tuple` of any length, which may not, or a tuple of a given length."""
+    """Read a `list` or a `Sequence` (a tuple then), which may be empty, or a `tuple` of any length but 0, or of one."""
     kinds, origin = get_args(hint), get_origin(hint)
     if not isinstance(value, list | tuple):
         raise where.error(_expectation(hint, bounds), shown(value))
-    if origin is list or kinds[-1] is Ellipsis:
-        if not value and origin is tuple:
-            raise where.error("a list of at least one entry", "none")
-        kind, own = _split(kinds[0])
-        each = bounds if own is ANY_NUMBER else own
-        items = (_read_value(kind, each, item, where.at(i)) for i, item in enumerate(value))
-        return list(items) if origin is list else tuple(items)
-    if len(value) != len(kinds):
-        raise where.error(f"a list of {len(kinds)} numbers", shown(value))
+    if origin is tuple and kinds[-1] is not Ellipsis:
+        if len(value) != len(kinds):
+            raise where.error(f"a list of {len(kinds)} {'texts' if kinds[0] is str else 'numbers'}", shown(value))
+    elif origin is tuple and not value:
+        raise where.error("a list of at least one entry", "none")
+    else:
+        kinds = kinds[:1] * len(value)
     pairs = zip(kinds, value, strict=True)
-    return tuple(_read_scalar(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs))
+    items = [_read_item(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs)]
+    return items if origin is list else tuple(items)
+
+
+def _read_item(kind: Any, bounds: Between, value: object, where: Where) -> Any:
+    bare, own = _split(kind)
+    return _read_value(bare, bounds if own is ANY_NUMBER else own, value, where)
 
 
 def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:

@@ -19,10 +19,10 @@ from safetensors.numpy import load, save
 from soulsgraph.evaluation import evaluation_seeds
 from soulsgraph.intervals import mean_interval
 from soulsgraph_clusters.placement import beside_driver
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import SoulsGraphError, reading
 from soulsgraph_envs.games import make_game
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.atomic import reading, whole_file
+from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.weights import Weights
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from soulsgraph.files import api_call, read_json, write_json
+from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Stage, check_range
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Where, read_value
+from soulsgraph_envs.schema import Where, read_file, read_value
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
@@ -33,7 +33,7 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     if not path.exists():
         return adapted
     where = Where(path, remedy="restore the file from a copy or begin a new run")
-    recorded: Mapping[str, str] = read_value(Mapping[str, str], read_json(path, where.remedy), where)
+    recorded: Mapping[str, str] = read_value(Mapping[str, str], read_file(where), where)
     # An adaptation that was aborted before it trained anything may be on record.
     trained = {name: after for name, after in recorded.items() if name in adapted}
     return {name: after for name, after in adapted.items() if name not in trained} | trained

@@ -11,9 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Where, parse
-from soulsgraph_policies.atomic import reading, whole_file
+from soulsgraph_envs.errors import SoulsGraphError, reading
+from soulsgraph_policies.atomic import whole_file
 
 #: What to do about a damaged table that a command writes.
 REWRITE = "remove it and write the results again"
@@ -42,24 +41,6 @@ def write_json(path: Path, value: Any) -> None:
         WriteError: as `write_text`.
     """
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
-
-
-def read_json(path: Path, remedy: str) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        ReadError: if it cannot be read.
-        DataError: if it is missing, no JSON, or holds what `parse` refuses; ends with `remedy`.
-    """
-    where = Where(path, remedy=remedy)
-    try:
-        with reading(path):
-            text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise where.error("a readable JSON file", "none") from error
-    except ValueError as error:
-        raise where.error("a readable JSON file", error) from error
-    return parse(text, json.loads, where)
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from soulsgraph.files import slug
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.data_files import find, read_data
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.schema import Between, Where, check_fields, read_table
+from soulsgraph_envs.schema import Between, check_fields
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
@@ -95,10 +95,10 @@ class Plan:
     """Evaluation episodes for each row of the table."""
     graph: str = "paper"
     """Skill graph to train: paper, or end-to-end for the baseline."""
-    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
-    """Reward weights and options as given; `options` are those that the preset observes with."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Single options of the preset to change, by name."""
+    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
+    """Reward weights and options as given; `options` are those that the preset observes with."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -164,21 +164,6 @@ class Plan:
         """
         for stage in self.stages():
             self.hyperparameters(stage).check_memory(make_skill(stage.skill, self.options).observation.size)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values for JSON."""
-        values = asdict(self)
-        options = values.pop("skill_options")
-        return {**values, "options": options}
-
-    @classmethod
-    def from_dict(cls, values: object, where: Where) -> Plan:
-        """Read a plan back from plain values.
-
-        Raises:
-            SoulsGraphError: if a value is missing, misspelt, of another type or out of range.
-        """
-        return read_table(cls, values, where)
 
 
 def lasting_name(scenario: str) -> str:

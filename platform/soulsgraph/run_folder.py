@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import api_call, read_json, write_json
+from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Plan, scenario_digest
-from soulsgraph_envs.errors import SoulsGraphError, shown
-from soulsgraph_envs.schema import Where, read_table
-from soulsgraph_policies.atomic import check_writable, reading, writing
+from soulsgraph_envs.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.schema import Where, read_file, read_table, to_table
+from soulsgraph_policies.atomic import check_writable, writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
@@ -95,11 +95,10 @@ class RunFolder:
             WriteError: if it cannot be written.
         """
         require_empty(self.path, "run", _PLAN, "RunFolder.open")
-        plan = self.plan
-        graph = {"name": plan.graph, "digest": plan.skill_graph.digest}
-        header = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "created": datetime.now(UTC).isoformat()}
-        values = {**header, "graph": graph, "scenario_digest": scenario_digest(plan.scenario), "plan": plan.to_dict()}
-        write_json(self.path / _PLAN, values)
+        plan, now = self.plan, datetime.now(UTC).isoformat()
+        graph = _Graph(plan.graph, plan.skill_graph.digest)
+        begun = _Begun(_FORMAT, _FORMAT_VERSION, now, graph, scenario_digest(plan.scenario), plan)
+        write_json(self.path / _PLAN, to_table(begun))
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -112,14 +111,15 @@ class RunFolder:
         """
         file = path / _PLAN
         _require_plan(file)
-        values = read_json(file, _REMEDY)
+        where = Where(file, remedy=_REMEDY, saved=True)
+        values = read_file(where)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
         version = values.get("format_version")
         if type(version) is not int or version not in _READ_VERSIONS:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
-        begun = read_table(_Begun, values, Where(file, remedy=_REMEDY, saved=True))
+        begun = read_table(_Begun, values, where)
         plan, graph = begun.plan, begun.graph
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import pairwise
-from typing import Any
+from math import inf
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.errors import SoulsGraphError, shown
+from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.schema import Between, Where, read_table, read_value
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.inference import FrozenNetwork
@@ -26,13 +27,17 @@ FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
 _OLD_FORMAT = 1
 
-_RESTORE = "restore the file from a copy, or begin a new run"
+#: What to do about a damaged file of a library.
+RESTORE = "restore the file from a copy, or begin a new run"
+
+
+_NOT_NEGATIVE = Between(0.0, inf)
 
 
 class LibraryError(SoulsGraphError):
     """An artifact is missing, damaged, or not the expected one."""
 
-    def __init__(self, source: object, expected: str, found: object, remedy: str = _RESTORE) -> None:
+    def __init__(self, source: object, expected: str, found: object, remedy: str = RESTORE) -> None:
         super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
 
 
@@ -41,8 +46,8 @@ class NormalizerStatistics:
     """Running statistics of the raw observations, one value per column; `count` is their weight (float64)."""
 
     mean: tuple[float, ...]
-    variance: tuple[float, ...]
-    count: float
+    variance: Annotated[tuple[float, ...], _NOT_NEGATIVE]
+    count: Annotated[float, _NOT_NEGATIVE]
 
     @classmethod
     def of(cls, normalizer: RunningNormalizer) -> NormalizerStatistics:
@@ -98,14 +103,14 @@ class SkillCard:
     version: int
     graph: str
     graph_skills: tuple[str, ...]
-    graph_edges: tuple[tuple[str, str], ...]
+    graph_edges: Sequence[tuple[str, str]]
     graph_digest: str
     observation: tuple[str, ...]
     normalizer: NormalizerStatistics
-    layer_sizes: tuple[int, ...]
-    observation_clip: float
+    layer_sizes: Annotated[tuple[int, ...], Between(1, 2**31)]
+    observation_clip: Annotated[float, Between(1e-12, inf)]
     training: Training
-    upstream: tuple[UpstreamArtifact, ...] = ()
+    upstream: Sequence[UpstreamArtifact] = ()
     parent: int | None = None
     results: Mapping[str, float] = field(default_factory=dict)
     sha256: str = ""
@@ -206,113 +211,32 @@ def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tup
         raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
 
 
-def card_from(values: object, source: object) -> SkillCard:
-    """Read a card from plain values and check each of them; cards of old versions have no checksum.
+def card_from(values: object, where: Where) -> SkillCard:
+    """Read a card from plain values, every one of them checked; one written before cards had a checksum has none.
 
     Raises:
-        LibraryError: if a value is missing, misspelt, of another type, or at odds with another.
+        DataError: if a value is missing, misspelt, of another type, or at odds with another.
     """
-    reader = _Reader(values, source)
-    written_as = reader.take("format_version", int)
+    table: dict[str, Any] = dict(read_value(Mapping[str, Any], values, where))
+    written_as = read_value(int, table.get("format_version"), where.at("format_version"))
     if written_as not in (_OLD_FORMAT, FORMAT_VERSION):
-        expected, remedy = f"{_OLD_FORMAT} or {FORMAT_VERSION}", "use the version of soulsgraph that wrote it"
-        raise LibraryError(f"{source}: format_version", expected, written_as, remedy)
-    card = SkillCard(
-        skill=reader.take("skill", str),
-        version=reader.take("version", int),
-        graph=reader.take("graph", str),
-        graph_skills=reader.tuple_of("graph_skills", str),
-        graph_edges=reader.pairs("graph_edges"),
-        graph_digest=reader.take("graph_digest", str),
-        observation=reader.tuple_of("observation", str),
-        normalizer=_normalizer(reader.inner("normalizer")),
-        layer_sizes=reader.tuple_of("layer_sizes", int),
-        observation_clip=reader.take("observation_clip", float),
-        training=_training(reader.inner("training")),
-        upstream=tuple(_upstream(_Reader(value, f"{source}: upstream")) for value in reader.take("upstream", list)),
-        parent=None if reader.values.get("parent") is None else reader.take("parent", int),
-        results=reader.inner("results").all_of(float),
-        sha256=reader.take("sha256", str),
-        format_version=written_as,
-    )
-    sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in reader.values else ("digest",)
-    written = {name: reader.take(name, str) for name in sums}
-    reader.expect_no_other(SkillCard, "digest", "checksum")
-    _check(card, source)
+        newer = replace(where, remedy="use the version of soulsgraph that wrote it")
+        raise newer.at("format_version").error(f"{_OLD_FORMAT} or {FORMAT_VERSION}", written_as)
+    sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
+    written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
+    # Results stay as written: a checksum tells 5 from 5.0.
+    card = replace(read_table(SkillCard, table, where), results=table["results"])
+    _check(card, where)
     for name, value in written.items():
         if (found := getattr(card, name)) != value:
-            raise LibraryError(f"{source}: {name}", f"that of its content, {found[:16]}", value[:16])
+            raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
     return card
 
 
-class _Reader:
-    def __init__(self, values: object, source: object) -> None:
-        if not isinstance(values, dict):
-            raise LibraryError(source, "an object of named values", type(values).__name__)
-        self.values, self._source = values, source
-
-    def take(self, key: str, kind: type) -> Any:
-        value = self.values.get(key)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not isinstance(value, kind) or isinstance(value, bool) or not finite:
-            raise LibraryError(f"{self._source}: {key}", f"a value of type {kind.__name__}", shown(value))
-        return value
-
-    def inner(self, key: str) -> _Reader:
-        return _Reader(self.take(key, dict), f"{self._source}: {key}")
-
-    def all_of(self, kind: type) -> dict[str, Any]:
-        """Return every value, checked but as written: a checksum distinguishes 5 from 5.0."""
-        for key in self.values:
-            self.take(key, kind)
-        return self.values
-
-    def tuple_of(self, key: str, kind: type) -> tuple[Any, ...]:
-        items = _Reader(dict(enumerate(self.take(key, list))), f"{self._source}: {key}")
-        return tuple(items.take(index, kind) for index in items.values)
-
-    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        pairs: list[Any] = self.take(key, list)
-        for pair in pairs:
-            if not isinstance(pair, list) or [type(end) for end in pair] != [str, str]:
-                raise LibraryError(f"{self._source}: {key}", "pairs of skills", shown(pair))
-        return tuple((upstream, skill) for upstream, skill in pairs)
-
-    def expect_no_other(self, kind: type, *more: str) -> None:
-        unknown = set(self.values) - {f.name for f in fields(kind)} - {*more}
-        if unknown:
-            raise LibraryError(f"{self._source}: {min(unknown)}", "no such key", "it")
-
-
-def _normalizer(reader: _Reader) -> NormalizerStatistics:
-    reader.expect_no_other(NormalizerStatistics)
-    mean, variance = reader.tuple_of("mean", float), reader.tuple_of("variance", float)
-    return NormalizerStatistics(mean, variance, reader.take("count", float))
-
-
-def _training(reader: _Reader) -> Training:
-    reader.expect_no_other(Training)
-    texts = {name: reader.take(name, str) for name in ("scenario", "start", "preset", "created")}
-    numbers = {name: reader.take(name, int) for name in ("budget", "steps", "seed")}
-    return Training(**texts, **numbers, packages=reader.inner("packages").all_of(str))
-
-
-def _upstream(reader: _Reader) -> UpstreamArtifact:
-    reader.expect_no_other(UpstreamArtifact)
-    return UpstreamArtifact(reader.take("skill", str), reader.take("version", int), reader.take("digest", str))
-
-
-def _check(card: SkillCard, source: object) -> None:
+def _check(card: SkillCard, where: Where) -> None:
     size = len(card.observation)
-    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size or min(card.layer_sizes) < 1:
-        expected = f"{size} inputs, then positive sizes"
-        raise LibraryError(f"{source}: layer_sizes", expected, list(card.layer_sizes))
+    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
+        raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
     for name, values in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
         if len(values) != size:
-            raise LibraryError(f"{source}: normalizer.{name}", f"{size} values", f"{len(values)}")
-    if card.observation_clip <= 0.0:
-        raise LibraryError(f"{source}: observation_clip", "a positive number", card.observation_clip)
-    if min(card.normalizer.variance) < 0.0 or card.normalizer.count < 0.0:
-        raise LibraryError(f"{source}: normalizer", "no negative variance or count", card.normalizer)
+            raise where.at("normalizer").at(name).error(f"{size} values", len(values))

@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all, by a temporary neighbour and a rename; errors of reading and writing."""
+"""Write files and folders whole or not at all: a temporary neighbour first, then a rename."""
 
 from __future__ import annotations
 
@@ -21,13 +21,6 @@ _WRITE_REMEDIES = {
     errno.EPERM: "choose another folder, or allow writing to it",
     errno.ENOTDIR: "choose a path that leads through folders only",
 }
-_READ_REMEDIES = {
-    errno.EACCES: "allow reading it, or name another place",
-    errno.EPERM: "allow reading it, or name another place",
-    errno.ELOOP: "correct the link that leads to itself",
-    errno.EISDIR: "name a file",
-    errno.ENOTDIR: "choose a path that leads through folders only",
-}
 
 
 class WriteError(SoulsGraphError):
@@ -36,14 +29,6 @@ class WriteError(SoulsGraphError):
     def __init__(self, path: object, error: OSError) -> None:
         remedy = _WRITE_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
         super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}; {remedy}.")
-
-
-class ReadError(SoulsGraphError):
-    """A file or folder is there, but could not be read."""
-
-    def __init__(self, path: object, error: OSError) -> None:
-        remedy = _READ_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
-        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}; {remedy}.")
 
 
 class AccessError(SoulsGraphError):
@@ -62,20 +47,6 @@ def writing(path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(path, error) from error
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Raise the operating system's errors of reading as a `ReadError` that names `path`.
-
-    A missing file stays a `FileNotFoundError`: its remedy depends on the kind of file.
-    """
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ReadError(path, error) from error
 
 
 @contextmanager

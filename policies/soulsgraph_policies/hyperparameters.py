@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Between, check_fields, read_option
+from soulsgraph_envs.schema import Between, check_fields, with_options
 from soulsgraph_envs.skills import SkillOptions
 
 _Count = Annotated[int, Between(1, 10**9)]
@@ -208,14 +208,11 @@ class Preset:
 
     def hyperparameters(self, paper: DQNHyperparameters) -> DQNHyperparameters:
         """Return a stage's hyperparameters: the paper's with the preset's options."""
-        return replace(
-            paper, **{name: read_option(DQNHyperparameters, name, value) for name, value in self.learning.items()}
-        )
+        return with_options(paper, self.learning)
 
     def skill_options(self, options: SkillOptions) -> SkillOptions:
-        """Return a plan's skill options with the preset's observation options."""
-        changes = {name: read_option(SkillOptions, name, value) for name, value in self.observing.items()}
-        return replace(options, **changes)
+        """Return a plan's skill options with the preset's way of observing."""
+        return with_options(options, self.observing)
 
 
 PRESETS = {

@@ -14,8 +14,18 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_policies.artifact import FORMAT_VERSION, Artifact, LibraryError, SkillCard, artifact_from, card_from
-from soulsgraph_policies.atomic import reading, whole_folder
+from soulsgraph_envs.errors import reading
+from soulsgraph_envs.schema import Where, parse, read_file
+from soulsgraph_policies.artifact import (
+    FORMAT_VERSION,
+    RESTORE,
+    Artifact,
+    LibraryError,
+    SkillCard,
+    artifact_from,
+    card_from,
+)
+from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.graph import SkillGraph
 
 _WEIGHTS, _CARD = "weights.safetensors", "card.json"
@@ -46,7 +56,8 @@ class SkillLibrary:
         card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
         self._expect(card, card.skill, version, folder / _CARD)
         text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
-        artifact_from(card_from(json.loads(text), folder / _CARD), artifact.parameters, folder / _WEIGHTS)
+        where = Where(folder / _CARD, remedy=RESTORE, saved=True)
+        artifact_from(card_from(parse(text, "JSON", where), where), artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
             (temporary / _CARD).write_text(text, encoding="utf-8")
@@ -56,7 +67,8 @@ class SkillLibrary:
         """Load one version of a skill, the latest by default.
 
         Raises:
-            LibraryError: if it is missing, damaged, or of another skill, version or graph.
+            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph.
+            DataError: if its card is missing or does not hold.
             ReadError: if it cannot be read.
         """
         number = self.latest(skill) if version is None else version
@@ -68,14 +80,11 @@ class SkillLibrary:
         """Read the card of one version, without its weights.
 
         Raises:
-            LibraryError: as `load`.
-            ReadError: as `load`.
+            SoulsGraphError: as `load`.
         """
         path = self._version_folder(skill, version) / _CARD
-        try:
-            card = card_from(json.loads(_read(path)), path)
-        except (ValueError, RecursionError, OverflowError) as error:
-            raise LibraryError(path, "a JSON card", error) from error
+        where = Where(path, remedy=RESTORE, saved=True)
+        card = card_from(read_file(where), where)
         self._expect(card, skill, version, path)
         return card
 
@@ -112,8 +121,7 @@ class SkillLibrary:
         """Return the cards of a version and of all it continues, newest first.
 
         Raises:
-            LibraryError: as `load`; also if a card names itself or a later version as its parent.
-            ReadError: as `load`.
+            SoulsGraphError: as `card`; also if a card names itself or a later version as its parent.
         """
         cards = [self.card(skill, version)]
         while (parent := cards[-1].parent) is not None:
@@ -152,16 +160,12 @@ class SkillLibrary:
 _OTHER_RUN = "use a run of this graph, or begin a new one"
 
 
-def _read(path: Path) -> bytes:
+def _read_weights(path: Path, sha256: str) -> Mapping[str, npt.NDArray[Any]]:
     try:
         with reading(path):
-            return path.read_bytes()
+            content = path.read_bytes()
     except FileNotFoundError as error:
         raise LibraryError(path, "a file of a trained skill", "none") from error
-
-
-def _read_weights(path: Path, sha256: str) -> Mapping[str, npt.NDArray[Any]]:
-    content = _read(path)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise LibraryError(path, f"sha256 {sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")

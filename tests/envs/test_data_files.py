@@ -11,6 +11,8 @@ import pytest
 
 from soulsgraph_envs.catalogue import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.schema import Where, load, read_table, to_table
+from soulsgraph_envs.skills import SkillOptions
 
 
 def written(folder: Path, **files: str) -> Callable[[str], Path]:
@@ -35,6 +37,20 @@ def test_file_gives_only_what_differs(tmp_path: Path) -> None:
     stout, knight = asdict(load_player(at("stout"))), asdict(load_player("knight"))
     assert differences(stout, knight) == {"name", "estus_heal", "body.hp"}
     assert (stout["estus_heal"], stout["body"]["hp"]) == (300.0, 500.0)
+
+
+def test_one_reader_reads_toml_and_json_alike(tmp_path: Path) -> None:
+    (tmp_path / "options.toml").write_text('hp_window = false\n[dodge]\nstamina = "indicator"\n')
+    (tmp_path / "options.json").write_text('{"hp_window": false, "dodge": {"stamina": "indicator"}}')
+    toml, json_ = (load(SkillOptions, Where(tmp_path / f"options.{ending}")) for ending in ("toml", "json"))
+    assert toml == json_ == read_table(SkillOptions, to_table(toml), Where("written"))
+    assert not toml.hp_window
+    for ending, wrong in (("toml", "[dodge]\nstamina = 3"), ("json", '{"dodge": {"stamina": 3}}')):
+        (tmp_path / f"options.{ending}").write_text(wrong)
+        with pytest.raises(
+            DataError, match=rf"options\.{ending}: dodge\.stamina: expected one of .*, found 3; correct"
+        ):
+            load(SkillOptions, Where(tmp_path / f"options.{ending}"))
 
 
 def test_lists_are_replaced_whole(tmp_path: Path) -> None:
@@ -97,9 +113,9 @@ def test_unknown_base_suggests_a_known_one(tmp_path: Path) -> None:
 
 def test_every_kind_of_file_tells_a_circle(tmp_path: Path) -> None:
     at = written(tmp_path, a='based_on = "b.toml"\nname = "a"', b='based_on = "a.toml"\nname = "b"')
-    for load in (load_scenario, load_boss, load_player):
+    for load_kind in (load_scenario, load_boss, load_player):
         with pytest.raises(SoulsGraphError, match="a -> b -> a"):
-            load(at("a"))  # type: ignore[operator]
+            load_kind(at("a"))  # type: ignore[operator]
 
 
 CONTROLS = {

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.files import read_json, read_parquet, write_json, write_parquet, write_text
+from soulsgraph.files import read_parquet, write_json, write_parquet, write_text
 from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.schema import Where, read_file
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError, whole_folder
 
@@ -25,7 +26,7 @@ for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_parquet(p, {"
 
 def test_what_is_written_comes_back(tmp_path):
     write_json(tmp_path / "deep" / "a.json", {"b": [1, 2.5, None]})
-    assert read_json(tmp_path / "deep" / "a.json", "") == {"b": [1, 2.5, None]}
+    assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
     write_parquet(tmp_path / "a.parquet", {"x": [1, None], "y": ["a", "b"]})
     assert read_parquet(tmp_path / "a.parquet") == {"x": [1, None], "y": ["a", "b"]}
 
@@ -74,7 +75,7 @@ def test_what_is_no_json_is_told(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SoulsGraphError, match=r"a.json: expected a readable JSON file.*; begin anew\."):
-        read_json(path, "begin anew")
+        read_file(Where(path, remedy="begin anew"))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but no more", None])

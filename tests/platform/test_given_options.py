@@ -8,7 +8,7 @@ import pytest
 from soulsgraph.cli.main import main
 from soulsgraph.plan import Plan
 from soulsgraph.reproduction.folder import ReproductionFolder
-from soulsgraph.reproduction.protocol import Protocol
+from soulsgraph.reproduction.protocol import Study
 from soulsgraph.run_folder import RunFolder
 
 
@@ -84,8 +84,8 @@ def test_help_shows_the_default_of_every_option_of_a_plan(monkeypatch, capsys, c
 @pytest.fixture(scope="module")
 def reproduction(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("reproduction") / "out"
-    protocol = Protocol("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double": True})
-    return ReproductionFolder.create(path, protocol).path
+    study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double": True})
+    return ReproductionFolder.create(path, study).path
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_runs_of_one_plan_are_told_apart_by_their_seeds(folders, tmp_path):
 
 def test_gains_are_taken_within_each_seed_and_their_interval_over_the_seeds():
     found = {1: arms((0, 0, 0, 0), recommended=(1, 1, 0, 0)), 2: arms((1, 0, 0, 0), recommended=(1, 1, 1, 1))}
-    table = recovery_over_seeds(Target("iudex-phase2", 1_000, 4), found)
+    table = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found)
     nothing, recommended = table.summary
     assert recommended["win_percent"] == pytest.approx((50.0 + 100.0) / 2)
     assert recommended["gain_points"] == pytest.approx((50.0 + 75.0) / 2)
@@ -70,7 +70,7 @@ def test_gains_are_taken_within_each_seed_and_their_interval_over_the_seeds():
 
 def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
     found = {1: arms((1, 0, 0, 0), dodge=(1, 1, 0, 0)), 2: arms((0, 0, 0, 0), recommended=(1, 0, 0, 0), dodge=(0,) * 4)}
-    table = recovery_over_seeds(Target("iudex-phase2", 1_000, 4), found)
+    table = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found)
     assert [row["setting"] for row in table.summary] == [NOTHING, RECOMMENDED, "dodge"]
     recommended, dodge = table.summary[1:]
     assert recommended["seeds"] == 2
@@ -79,7 +79,9 @@ def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
 
 
 def test_one_seed_has_no_interval_over_seeds(tmp_path):
-    table = recovery_over_seeds(Target("iudex-phase2", 1_000, 4), {1: arms((0, 0), **{FROM_SCRATCH: (1, 0)})})
+    table = recovery_over_seeds(
+        Target("iudex-phase2", episodes=4, budget=1_000), {1: arms((0, 0), **{FROM_SCRATCH: (1, 0)})}
+    )
     assert table.summary[-1]["win_percent_low"] is None
     table.save(tmp_path, "recovery")
     assert json.loads((tmp_path / "recovery.json").read_text())["rows"][-1]["win_percent"] == 50.0
@@ -92,7 +94,10 @@ def test_one_seed_has_no_interval_over_seeds(tmp_path):
 
 def test_controls_count_the_seeds_that_came_out_right(folders):
     runs, home = open_seeds(folders), "iudex-phase1"
-    found = {seed: run_controls(run, Question(home, home, 2, 5), CONTROLS[:1], "silent") for seed, run in runs.items()}
+    found = {
+        seed: run_controls(run, Question(home, home=home, episodes=2, seed=5), CONTROLS[:1], "silent")
+        for seed, run in runs.items()
+    }
     table = controls_over_seeds(found)
     counted = table.summary[0]
     assert (counted["control"], counted["seeds_right"], counted["right_percent"]) == ("no shift", "2 of 2", 100.0)

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.files import read_json
 from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Where, read_table
+from soulsgraph_envs.schema import Where, read_file, read_table, to_table
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, baseline_hyperparameters, preset_with
 
@@ -72,7 +71,7 @@ PLAN = Where("plan.json", "plan", saved=True)
 def test_a_plan_survives_json(seed, scale, preset, options):
     options = read_table(SkillOptions, options, Where("options.toml"))
     plan = Plan(seed=seed, scale=scale, preset=preset, skill_options=options)
-    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict())), PLAN) == plan
+    assert read_table(Plan, json.loads(json.dumps(to_table(plan))), PLAN) == plan
 
 
 def _key(plan, dotted):
@@ -110,21 +109,21 @@ def _key(plan, dotted):
     ],
 )
 def test_a_plan_with_a_wrong_value_is_refused_with_file_and_key(key, value, message):
-    plan = Plan().to_dict()
+    plan = to_table(Plan())
     table, last = _key(plan, key)
     table[last] = value
     with pytest.raises(SoulsGraphError) as caught:
-        Plan.from_dict(plan, PLAN)
+        read_table(Plan, plan, PLAN)
     assert str(caught.value).startswith(f"plan.json: plan.{key}: expected {message}")
 
 
-@pytest.mark.parametrize("key", [*Plan().to_dict(), "options.camera", "options.dodge.alive"])
+@pytest.mark.parametrize("key", [*to_table(Plan()), "options.camera", "options.dodge.alive"])
 def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
-    plan = Plan().to_dict()
+    plan = to_table(Plan())
     table, last = _key(plan, key)
     del table[last]
     with pytest.raises(SoulsGraphError, match=rf"plan\.json: plan\.{key}: expected .*, found no such key"):
-        Plan.from_dict(plan, PLAN)
+        read_table(Plan, plan, PLAN)
 
 
 FIGHTS = {
@@ -166,7 +165,7 @@ def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
 )
 def test_what_only_the_whole_plan_can_tell_names_its_file_as_well(change, message):
     with pytest.raises(SoulsGraphError, match=rf"plan\.json: plan: .*{message}"):
-        Plan.from_dict(Plan().to_dict() | change, PLAN)
+        read_table(Plan, to_table(Plan()) | change, PLAN)
 
 
 _NUMBERS = st.one_of(st.integers(), st.integers(-(10**400), 10**400), st.floats())
@@ -177,8 +176,8 @@ _VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
     max_leaves=6,
 )
-_OPTIONS = [*(f"options.{name}" for name in Plan().to_dict()["options"]), "options.dodge.alive", "options.camera.new"]
-_KEYS = st.sampled_from([*_OPTIONS, *Plan().to_dict(), "new"])
+_OPTIONS = [*(f"options.{name}" for name in to_table(Plan())["options"]), "options.dodge.alive", "options.camera.new"]
+_KEYS = st.sampled_from([*_OPTIONS, *to_table(Plan()), "new"])
 
 
 def _outcome(read):
@@ -192,7 +191,7 @@ def _outcome(read):
 @given(st.dictionaries(_KEYS, _VALUES, max_size=3), st.none() | _KEYS)
 @settings(max_examples=80)
 def test_any_plan_is_valid_or_refused_in_one_line(tmp_path_factory, changes, removed):
-    plan = Plan().to_dict()
+    plan = to_table(Plan())
     # Inner keys come first.
     for key in sorted(changes, key=lambda key: -key.count(".")):
         table, last = _key(plan, key)
@@ -202,9 +201,10 @@ def test_any_plan_is_valid_or_refused_in_one_line(tmp_path_factory, changes, rem
         table.pop(last, None)
     file = tmp_path_factory.mktemp("plan") / "plan.json"
     file.write_text(json.dumps(plan), encoding="utf-8")
-    read, refused = _outcome(lambda: Plan.from_dict(read_json(file, "restore it"), Where(file, "plan", saved=True)))
+    where = Where(file, "plan", "restore it", saved=True)
+    read, refused = _outcome(lambda: read_table(Plan, read_file(where), where))
     if refused is None:
-        assert Plan.from_dict(json.loads(json.dumps(read.to_dict())), PLAN) == read
+        assert read_table(Plan, json.loads(json.dumps(to_table(read))), PLAN) == read
     else:
         assert refused.startswith(str(file))
         assert len(refused.splitlines()) == 1

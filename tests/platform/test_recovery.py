@@ -34,7 +34,7 @@ def test_the_arms_are_the_recommended_each_single_skill_all_and_from_scratch(run
 
 def test_a_budget_too_small_for_every_skill_is_refused():
     with pytest.raises(SoulsGraphError, match="budget: expected a value from 1000"):
-        Target(SECOND, 10)
+        Target(SECOND, budget=10)
 
 
 def adapted(run):
@@ -73,7 +73,7 @@ def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
     before = {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()}
     arms = (Arm("dodge", ("dodge",)), Arm("all", SKILL_NAMES), Arm("from scratch", ()))
     with connect(None) as session:
-        comparison = Comparison(run, Target(SECOND, 1_000, 5, 3), session, "silent")
+        comparison = Comparison(run, Target(SECOND, episodes=5, seed=3, budget=1_000), session, "silent")
         results = recover(comparison, arms, QUIET)
         again = recover(comparison, arms, QUIET)
     assert {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()} == before

@@ -16,15 +16,15 @@ from soulsgraph.cli.main import main
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluation import allowed_rows
-from soulsgraph.files import api_call, read_json, read_parquet
+from soulsgraph.files import api_call, read_parquet
 from soulsgraph.plan import Plan
 from soulsgraph.reports.reproduction_records import DESCRIPTION, load_reproductions
 from soulsgraph.reports.tables import WinRate, WinRateTable
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.doctor.check import Check
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import ReadError, SoulsGraphError
+from soulsgraph_envs.schema import Where, read_file
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_policies.atomic import ReadError
 from soulsgraph_policies.graph import PAPER_GRAPH
 from soulsgraph_policies.library import SkillLibrary
 from soulsgraph_policies.training_state import read_training_state
@@ -184,7 +184,8 @@ def forbidden(tmp_path):
     [
         RunFolder.open,
         lambda folder: RunFolder.create(folder, Plan()),
-        lambda folder: read_json(folder / "plan.json", "begin anew"),
+        lambda folder: read_file(Where(folder / "plan.json")),
+        lambda folder: read_file(Where(folder / "scenario.toml")),
         lambda folder: read_parquet(folder / "rows.parquet"),
         lambda folder: load_checkpoint(folder / "step-000001000.safetensors"),
         lambda folder: SkillLibrary(folder, PAPER_GRAPH).versions("camera"),

@@ -1,4 +1,4 @@
-"""Reproductions: the protocol, its folder, what is recorded, and how units report."""
+"""Reproductions: the study, its folder, what is recorded, and how units report."""
 
 import json
 
@@ -16,7 +16,7 @@ from soulsgraph.reproduction.protocol import (
     CHOOSING,
     CONFIRMING,
     REPORTING,
-    Protocol,
+    Study,
     Unit,
     evaluation_seed,
 )
@@ -24,10 +24,10 @@ from soulsgraph.reproduction.rows import REFERENCES, evaluate_references
 from soulsgraph.reproduction.supervision import Noticeboard, Standing, units_display
 from soulsgraph.reproduction.table import seed_tables
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Where
+from soulsgraph_envs.schema import Where, read_table, to_table
 from soulsgraph_envs.skills import END_TO_END
 
-SMALL = Protocol(seeds=(100, 101), episodes=20, scale=0.01)
+SMALL = Study(seeds=(100, 101), episodes=20, scale=0.01)
 PLAN = Where("reproduction.json", "plan", saved=True)
 SKILLS, BASELINE = Unit(100, "skills"), Unit(100, "end_to_end")
 
@@ -52,39 +52,39 @@ def row(seed: int, wins: int) -> dict[str, object]:
 
 def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
     assert len({*CALIBRATION, *CHOOSING, *REPORTING}) == len(CALIBRATION) + len(CHOOSING) + len(REPORTING)
-    assert Protocol().seeds == tuple(REPORTING[:10])
+    assert Study().seeds == tuple(REPORTING[:10])
 
 
 @pytest.mark.parametrize("seeds", [range(195, 205), range(395, 405), range(499, 501), (100, 450)])
 def test_seeds_of_several_purposes_are_refused_together(seeds):
     with pytest.raises(SoulsGraphError, match=rf"confirming 500-599\).*found {min(seeds)} to {max(seeds)}"):
-        Protocol(seeds=tuple(seeds))
+        Study(seeds=tuple(seeds))
 
 
 @pytest.mark.parametrize("seeds", [REPORTING, CALIBRATION, CHOOSING, CONFIRMING, range(300, 400), range(600, 605)])
 def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
-    assert Protocol(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
+    assert Study(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
 
 
 def test_units_are_every_part_of_every_seed():
     assert [unit.name for unit in SMALL.units()] == [
         "100 skills", "100 end_to_end", "101 skills", "101 end_to_end"
     ]  # fmt: skip
-    only = Protocol(seeds=(100,), baseline=False, long_baseline=True)
+    only = Study(seeds=(100,), baseline=False, long_baseline=True)
     assert [unit.part for unit in only.units()] == ["end_to_end_long", "skills"]
 
 
 def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
-    protocol = Protocol(preset="paper", seeds=(100,), long_baseline=True)
-    budgets = {unit.part: sum(stage.budget for stage in protocol.plan(unit).stages()) for unit in protocol.units()}
+    study = Study(preset="paper", seeds=(100,), long_baseline=True)
+    budgets = {unit.part: sum(stage.budget for stage in study.plan(unit).stages()) for unit in study.units()}
     assert budgets == {"skills": 230_000, "end_to_end": 250_000, "end_to_end_long": 500_000}
 
 
 def test_overrides_change_how_every_unit_learns_and_observes():
-    plan = Protocol(seeds=(100,), overrides={"double": True, "animations": "one_hot"}).plan(SKILLS)
+    plan = Study(seeds=(100,), overrides={"double": True, "animations": "one_hot"}).plan(SKILLS)
     assert plan.method.learning["double"] is True
     assert plan.options.animations == "one_hot"
-    assert not Protocol(seeds=(100,)).plan(SKILLS).method.learning
+    assert not Study(seeds=(100,)).plan(SKILLS).method.learning
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_overrides_change_how_every_unit_learns_and_observes():
         {"skills": False, "baseline": False},
     ],
 )
-def test_a_protocol_that_does_not_hold_is_refused(change):
+def test_a_study_that_does_not_hold_is_refused(change):
     with pytest.raises(SoulsGraphError):
-        Protocol(**change)
+        Study(**change)
 
 
-def test_a_protocol_survives_json():
-    protocol = Protocol(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"n_step": 3})
-    assert Protocol.from_dict(json.loads(json.dumps(protocol.to_dict())), PLAN) == protocol
+def test_a_study_survives_json():
+    study = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"n_step": 3})
+    assert read_table(Study, json.loads(json.dumps(to_table(study))), PLAN) == study
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_a_protocol_survives_json():
 )
 def test_a_plan_of_something_else_is_refused_with_file_and_key(change, message):
     with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: {message}"):
-        Protocol.from_dict(SMALL.to_dict() | change, PLAN)
+        read_table(Study, to_table(SMALL) | change, PLAN)
 
 
-@pytest.mark.parametrize("key", SMALL.to_dict())
+@pytest.mark.parametrize("key", to_table(SMALL))
 def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
-    rest = {name: value for name, value in SMALL.to_dict().items() if name != key}
+    rest = {name: value for name, value in to_table(SMALL).items() if name != key}
     with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: plan\.{key}: .*no such key"):
-        Protocol.from_dict(rest, PLAN)
+        read_table(Study, rest, PLAN)
 
 
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
-    assert again.protocol == SMALL
+    assert again.study == SMALL
     with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
 
@@ -164,7 +164,7 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
 def test_a_description_that_does_not_hold_is_refused(folder, change, message):
     folder.begin_session()
     folder.add_wall_time(1.0)
-    assert ReproductionFolder.open(folder.path).protocol == SMALL
+    assert ReproductionFolder.open(folder.path).study == SMALL
     file = folder.path / "reproduction.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(SoulsGraphError, match=message):

@@ -6,9 +6,9 @@ import pytest
 
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S
-from soulsgraph_policies.atomic import ReadError, WriteError
+from soulsgraph_policies.atomic import WriteError
 
 
 @pytest.fixture

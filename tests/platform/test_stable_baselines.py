@@ -12,7 +12,7 @@ from soulsgraph.evaluation import evaluate_rows
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Interrupted
 from soulsgraph.reports.parquet import read_rows
-from soulsgraph.reproduction.protocol import Protocol
+from soulsgraph.reproduction.protocol import Study
 from soulsgraph.reproduction.stable_baselines import build_model, export, train_with_stable_baselines
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
@@ -89,12 +89,12 @@ def test_a_stopped_stage_leaves_no_version(tmp_path):
 def test_a_learner_that_is_not_installed_is_refused_at_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     with pytest.raises(SoulsGraphError, match="no such package"):
-        Protocol(learner="stable-baselines3")
+        Study(learner="stable-baselines3")
 
 
 def test_options_that_it_does_not_have_are_refused_at_once(tmp_path):
     with pytest.raises(SoulsGraphError, match="vanilla DQN, found 'paper' with double"):
-        Protocol(preset="paper", learner="stable-baselines3", overrides={"double": True})
+        Study(preset="paper", learner="stable-baselines3", overrides={"double": True})
     run = RunFolder.create(tmp_path / "run", Plan(preset="paper", overrides={"double": True}))
     with pytest.raises(SoulsGraphError, match="vanilla DQN"):
         train_with_stable_baselines(run, run.plan.stage("camera"))

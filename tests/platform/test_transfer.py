@@ -37,7 +37,9 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def laboratory(run):
-    return Laboratory(run, HOME, load_scenario(HOME), Question(HOME, HOME, EPISODES, SEED), lambda skill: None)
+    return Laboratory(
+        run, HOME, load_scenario(HOME), Question(HOME, home=HOME, episodes=EPISODES, seed=SEED), lambda skill: None
+    )
 
 
 def test_the_last_skills_own_task_is_the_whole_fight(run, laboratory):
@@ -115,7 +117,7 @@ def test_a_hand_worked_distance():
 
 def test_without_a_shift_nothing_moves_and_nothing_is_recommended(run):
     count = []
-    report = transfer(run, Question(HOME, "controls-no-shift", EPISODES, SEED), "silent")
+    report = transfer(run, Question("controls-no-shift", home=HOME, episodes=EPISODES, seed=SEED), "silent")
     assert report.recommended == ()
     for figures in report.measures.figures.values():
         assert figures.home == figures.shifted
@@ -129,7 +131,7 @@ def test_without_a_shift_nothing_moves_and_nothing_is_recommended(run):
 
 
 def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
-    question = Question(HOME, "iudex-phase2", EPISODES, SEED)
+    question = Question("iudex-phase2", home=HOME, episodes=EPISODES, seed=SEED)
     report = transfer(run, question, "silent")
     path = save_transfer(run, report)
     assert json.loads(path.read_text())["recommended"] == list(report.recommended)
@@ -150,13 +152,13 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
 
 def test_the_trials_are_counted_before_they_are_played(run):
     told = []
-    question = Question(HOME, "iudex-phase2", 2, SEED)
+    question = Question("iudex-phase2", home=HOME, episodes=2, seed=SEED)
     measure(run, question, told.append)
     assert len(told) == trials_of(run)
 
 
 def test_controls_show_the_whole_table_right_or_wrong(run):
-    question = Question(HOME, HOME, 2, SEED)
+    question = Question(HOME, home=HOME, episodes=2, seed=SEED)
     results = run_controls(run, question, CONTROLS[:2], "silent")
     assert [result.control.shift for result in results] == ["no shift", "camera speed"]
     rows = read_rows(run.results("transfer-controls"))
@@ -169,7 +171,7 @@ def test_a_boss_that_strikes_harder_asks_for_the_skills_that_see_it(run, tmp_pat
     (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Harder"\n[scaled]\ndamage_factor = 1.4\n')
     shifted = tmp_path / "harder.toml"
     shifted.write_text(f'based_on = "iudex-phase1"\nname = "harder"\nboss = "{tmp_path / "boss.toml"}"\n')
-    report = transfer(run, Question(HOME, str(shifted), 40, SEED), "silent")
+    report = transfer(run, Question(str(shifted), home=HOME, episodes=40, seed=SEED), "silent")
     assert report.recommended == ("dodge", "heal_attack")
     assert any(change.startswith("cost x1.4") for change in report.verdicts["dodge"].changed_cues.values())
     assert {table.row_count for table in report.to_rich()} == {len(SKILL_NAMES)}
@@ -189,20 +191,22 @@ def test_a_path_becomes_a_file_name():
 
 def test_numbers_out_of_range_are_refused_before_anything_is_played():
     with pytest.raises(SoulsGraphError, match="episodes: expected"):
-        Question(HOME, HOME, 0)
+        Question(HOME, home=HOME, episodes=0)
 
 
 def test_a_home_without_versions_of_its_own_is_refused(run):
     with pytest.raises(SoulsGraphError, match="`home`: expected a scenario that skills of"):
-        measure(run, Question("vordt", HOME, 2, SEED))
+        measure(run, Question(HOME, home="vordt", episodes=2, seed=SEED))
     with pytest.raises(SoulsGraphError, match="`run_controls`: expected versions trained on iudex-phase1"):
-        run_controls(run, Question("vordt", HOME, 2, SEED), CONTROLS, "silent")
+        run_controls(run, Question(HOME, home="vordt", episodes=2, seed=SEED), CONTROLS, "silent")
 
 
 def test_values_are_checked_by_the_discount_that_the_run_learned_with(tmp_path):
     def laboratory_of(name, **overrides):
         run = pretend_run(tmp_path / name, Plan(scale=0.01, overrides=overrides))
-        return Laboratory(run, HOME, load_scenario(HOME), Question(HOME, HOME, EPISODES, SEED), lambda skill: None)
+        return Laboratory(
+            run, HOME, load_scenario(HOME), Question(HOME, home=HOME, episodes=EPISODES, seed=SEED), lambda skill: None
+        )
 
     decisions, ticks = laboratory_of("decisions"), laboratory_of("ticks", semi_markov=True)
     np.testing.assert_array_equal(decisions.play("dodge").taken.rewards, ticks.play("dodge").taken.rewards)

@@ -10,7 +10,7 @@ import ray
 
 from soulsgraph.progress import Interrupted
 from soulsgraph.reproduction.folder import ReproductionFolder
-from soulsgraph.reproduction.protocol import Protocol
+from soulsgraph.reproduction.protocol import Study
 from soulsgraph.reproduction.supervision import RemoteSupervisor, Standing, open_noticeboard
 from soulsgraph.reproduction.work import Ending, check_endings, do_references, follow
 from soulsgraph_clusters.session import connect
@@ -93,7 +93,7 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
 
 
 def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
-    folder = ReproductionFolder.create(tmp_path / "out", Protocol(seeds=(100,), episodes=5_000))
+    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
     noticeboard, told = open_noticeboard(), Told()
     units = {"references": partial(ray.remote(num_cpus=1)(do_references).remote, folder.path, noticeboard)}
     endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))

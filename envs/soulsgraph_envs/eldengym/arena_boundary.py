@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.eldengym.errors import OptionError, check_between
 from soulsgraph_envs.errors import DataError
-from soulsgraph_envs.schema import Where, parse
+from soulsgraph_envs.schema import Where, read_file, read_value
 
 Points = npt.NDArray[np.float64]
 
@@ -201,11 +201,9 @@ def _encloses(start: Points, end: Points, x: float, y: float) -> bool:
     return bool((crosses & (at > x)).sum() % 2)
 
 
-def _read(path: str | Path, key: str) -> dict[str, Any]:
-    """Read the list of points under `key` of a JSON file."""
-    try:
-        values: dict[str, Any] = parse(Path(path).read_text(encoding="utf-8"), json.loads, Where(Path(path)))
-        list(values[key])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(path, key, "a list of points", repr(error)) from error
+def _read(path: str | Path, key: str) -> Mapping[str, Any]:
+    """Read a JSON file whose `key` has a list."""
+    where = Where(path)
+    values: Mapping[str, Any] = read_value(Mapping[str, Any], read_file(where, "JSON"), where)
+    read_value(list[Any], values.get(key), where.at(key))
     return values

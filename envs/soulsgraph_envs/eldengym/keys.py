@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import DataError, UnknownNameError
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.schema import Between, Where, load, read_file, read_value
 
 _FILE = Path(__file__).parents[1] / "data" / "eldengym" / "keys.toml"
 
@@ -62,7 +61,7 @@ def load_keys() -> KeyData:
         DataError: for a value of another type, or a control or key that does not exist.
     """
     where = Where(_FILE)
-    data = read_table(KeyData, read_toml(_FILE), where)
+    data = load(KeyData, where)
     meanings = {"held": data.held, "pressed": data.pressed}
     meanings |= {f"modified.{key}": table for key, table in data.modified.items()}
     for table, bindings in meanings.items():
@@ -85,12 +84,13 @@ def read_bindings(path: Path) -> dict[str, str]:
     Raises:
         DataError: if the file is not of that kind.
     """
-    try:
-        actions = json.loads(path.read_text(encoding="utf-8"))["actions"]
-        found = {name: str(actions[name]["key"]) for name in sorted(actions, key=lambda name: actions[name]["index"])}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(path, "actions", 'a table of {"index": number, "key": name}', repr(error)) from error
-    return found
+    where, table = Where(path), Mapping[str, Any]
+    values = read_value(table, read_file(where, "JSON"), where)
+    actions = read_value(Mapping[str, table], values.get("actions"), where.at("actions"))  # type: ignore[valid-type]
+    for name, action in actions.items():
+        for key, kind in (("index", int), ("key", str)):
+            read_value(kind, action.get(key), where.at("actions").at(name).at(key))
+    return {name: actions[name]["key"] for name in sorted(actions, key=lambda name: actions[name]["index"])}
 
 
 def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:

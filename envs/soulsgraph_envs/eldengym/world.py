@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.eldengym.keys import Tap
 from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between, Where, read_file, read_table
 
 #: (height, width, 3) uint8, red, green, blue.
 Frame = npt.NDArray[np.uint8]
@@ -106,7 +106,8 @@ def load_fight(scenario: str) -> FightStart:
         UnknownNameError: if that is not known.
         DataError: for a missing or mistyped value.
     """
-    values, where, name = read_toml(_FILE), Where(_FILE), fight_name(scenario)
+    where, name = Where(_FILE), fight_name(scenario)
+    values = read_file(where)
     if name not in values:
         raise UnknownNameError("fight of Elden Ring", scenario, values)
     return read_table(FightStart, values[name], where.at(name))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from soulsgraph_envs.controls import Control
-from soulsgraph_envs.data_files import find
+from soulsgraph_envs.data_files import load_data
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.keys.device import KEY_NAMES
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between, Where
 
 #: Keys that must be down together, in the order they are pressed.
 Keys = tuple[str, ...]
@@ -91,9 +91,10 @@ def load_bindings(name_or_path: str | Path) -> Bindings:
         UnknownNameError: if no shipped bindings have that name.
         DataError: for a missing or misspelt value, a key or control that does not exist, or one named twice.
     """
-    path = find("bindings", name_or_path)
-    where = Where(path)
-    bindings = read_table(Bindings, read_toml(path), where)
+    return load_data("bindings", Bindings, name_or_path, _check_bindings)
+
+
+def _check_bindings(bindings: Bindings, where: Where) -> None:
     owners: dict[Keys, str] = {}
     for table in ("hold", "tap", "also"):
         for control, keys in getattr(bindings, table).items():
@@ -103,7 +104,6 @@ def load_bindings(name_or_path: str | Path) -> Bindings:
             if keys in owners:
                 raise place.error("keys of its own", f"those of {owners[keys]}, {list(keys)}")
             owners[keys] = control
-    return bindings
 
 
 def _check_control(control: str, bindings: Bindings, where: Where) -> None:

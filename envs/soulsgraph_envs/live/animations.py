@@ -18,7 +18,7 @@ from soulsgraph_envs.catalogue import load_boss, load_player
 from soulsgraph_envs.encounter import Animation, BossData, PlayerData
 from soulsgraph_envs.live.fields import Reading
 from soulsgraph_envs.scenario import Scenario, Transition
-from soulsgraph_envs.schema import Where, read_table, read_toml
+from soulsgraph_envs.schema import Where, load
 
 _LOG = logging.getLogger(__name__)
 _ALIASES = Path(__file__).parents[1] / "data" / "animation_aliases.toml"
@@ -124,4 +124,4 @@ def shows(reading: Reading, who: str, animation: Animation) -> bool:
 
 @cache
 def _aliases() -> _Aliases:
-    return read_table(_Aliases, read_toml(_ALIASES), Where(_ALIASES))
+    return load(_Aliases, Where(_ALIASES))

@@ -8,9 +8,9 @@ from math import hypot
 from typing import Annotated
 
 from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.data_files import find, shipped_names
+from soulsgraph_envs.data_files import load_data, shipped_names
 from soulsgraph_envs.scenario import Arena, Scenario, Transition
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between
 
 Point = tuple[float, float, float]
 _COORDINATE = Between(-1e6, 1e6)
@@ -66,8 +66,7 @@ def arena_of(scenario: Scenario, boss: str) -> LiveArena:
     """
     (x, y), z = scenario.arena.centre_m, scenario.arena.height_m
     for name in shipped_names("arena"):
-        path = find("arena", name)
-        arena = read_table(LiveArena, read_toml(path), Where(path))
+        arena = load_data("arena", LiveArena, name)
         if boss.startswith(arena.bosses) and arena.holds(x, y, z):
             return arena
     return _disc(scenario.arena, boss)

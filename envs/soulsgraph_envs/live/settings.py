@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between, Where, load
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     Raises:
         DataError: for a missing, misspelt or mistyped value.
     """
-    return read_table(_Games, read_toml(path), Where(path)).games
+    return load(_Games, Where(path)).games
 
 
 def check_side_by_side(games: Sequence[GameSettings]) -> None:

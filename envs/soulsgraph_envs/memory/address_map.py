@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from soulsgraph_envs.data_files import find, read_data
+from soulsgraph_envs.data_files import load_data
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.pe import is_pattern
 from soulsgraph_envs.memory.values import SIZES
-from soulsgraph_envs.schema import Between, Where, read_table
+from soulsgraph_envs.schema import Between, Where
 
 _Offset = Between(0, 2**31)
 #: Bytes of each type; texts say theirs themselves, a bit is one of a byte.
@@ -184,15 +184,15 @@ def load_address_map(name_or_path: str | Path) -> AddressMap:
         UnknownNameError: if no shipped map has that name.
         DataError: for a missing, misspelt, mistyped, out-of-range or contradictory value.
     """
-    path = find("address map", name_or_path)
-    where = Where(path)
-    loaded = read_table(AddressMap, read_data("address map", path), where)
+    return load_data("address map", AddressMap, name_or_path, _check_map)
+
+
+def _check_map(loaded: AddressMap, where: Where) -> None:
     _check_bases(loaded, where.at("bases"))
     _check_characters(loaded, where.at("characters"))
     _check_names(loaded, where)
     for key, entry in loaded.fields.items():
         _check_entry(key, entry, where.at("fields").at(key))
-    return loaded
 
 
 def _check_bases(loaded: AddressMap, where: Where) -> None:

@@ -189,7 +189,8 @@ class Simulator:
         if found != self.lanes:
             raise GameError(f"expected the state of {self.lanes} lanes, found {found}: open as many.")
         self._rows, self._casts = [], []
-        self._pack([_scenario(values) for values in state["scenarios"]])
+        where = Where("saved simulator state")
+        self._pack([read_table(Scenario, values, where) for values in state["scenarios"]])
         for name, values in state["fights"].items():
             self._fights[name] = values
         self._streams[:] = state["streams"]
@@ -225,14 +226,3 @@ class Simulator:
         if values.shape != (self.lanes,) or values.dtype != dtype:
             expected = f"{np.dtype(dtype).name} of shape ({self.lanes},)"
             raise GameError(f"{what}: expected {expected}, found {values.dtype} of shape {values.shape}.")
-
-
-def _scenario(values: dict[str, Any]) -> Scenario:
-    """Make a scenario from `asdict`, whose tuples may have become lists on disk."""
-    return read_table(Scenario, _as_toml(values), Where("saved simulator state"))
-
-
-def _as_toml(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _as_toml(item) for key, item in value.items() if item is not None}
-    return [_as_toml(item) for item in value] if isinstance(value, list | tuple) else value

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from soulsgraph_envs.data_files import find
+from soulsgraph_envs.data_files import load_data
 from soulsgraph_envs.live.fields import FIELDS
 from soulsgraph_envs.memory.address_map import DISPLACEMENT_SIZE
 from soulsgraph_envs.memory.address_map import TYPE_SIZES as FIELD_SIZES
 from soulsgraph_envs.memory.pe import is_pattern
 from soulsgraph_envs.memory.values import decode_text, pack, unpack
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between, Where
 
 #: An array is at most so long.
 MOST_BYTES = 1 << 22
@@ -154,8 +154,10 @@ def load_attributes(name_or_path: str | Path) -> AttributeFile:
         UnknownNameError: if no shipped file has that name.
         DataError: for a missing, misspelt, mistyped, out-of-range or contradictory value.
     """
-    path = find("attribute file", name_or_path)
-    loaded, where = read_table(AttributeFile, read_toml(path), Where(path)), Where(path)
+    return load_data("attribute file", AttributeFile, name_or_path, _check_file)
+
+
+def _check_file(loaded: AttributeFile, where: Where) -> None:
     for name, attribute in loaded.attributes.items():
         check_attribute(attribute, where.at("attributes").at(name))
     for key, layouts in (("reads", loaded.reads), ("writes", loaded.writes)):
@@ -165,7 +167,6 @@ def load_attributes(name_or_path: str | Path) -> AttributeFile:
         for part in (part for each in count.lists for part in (each.capacity, each.entries)):
             if part not in loaded.attributes:
                 raise where.at("counts").at(name).error("the name of an attribute", repr(part))
-    return loaded
 
 
 def check_attribute(attribute: Attribute, where: Where) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.schema import Where, check_fields, read_table, read_toml
+from soulsgraph_envs.schema import Where, check_fields, load
 from soulsgraph_envs.skills.camera import CameraReward, camera
 from soulsgraph_envs.skills.dodge import DodgeReward, dodge
 from soulsgraph_envs.skills.end_to_end import end_to_end
@@ -73,10 +73,6 @@ class SkillOptions:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options as plain nested values."""
-        return asdict(self)
-
 
 def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     """Make one skill, or the baseline `end_to_end`.
@@ -112,5 +108,4 @@ def load_skill_options(path: Path | str) -> SkillOptions:
         DataError: if the file cannot be read or is not TOML; for a misspelt key, or a value of another type
             or out of its range.
     """
-    file = Path(path)
-    return read_table(SkillOptions, read_toml(file), Where(file))
+    return load(SkillOptions, Where(path))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from soulsgraph_envs.catalogue import load_boss
 from soulsgraph_envs.encounter import Status
-from soulsgraph_envs.schema import Between, Where, read_table, read_toml
+from soulsgraph_envs.schema import Between, Where, load
 
 #: The number of an animation that is not in the table.
 UNKNOWN = -1
@@ -126,8 +126,7 @@ class Fight:
 @cache
 def player_table() -> PlayerTable:
     """Load the player's animations (source: SoulsGym's measured table)."""
-    path = DATA / "player.toml"
-    return read_table(PlayerTable, read_toml(path), Where(path))
+    return load(PlayerTable, Where(DATA / "player.toml"))
 
 
 @cache
@@ -137,8 +136,7 @@ def load_fight(name: str) -> Fight:
     Raises:
         DataError: for a missing, misspelt or mistyped value.
     """
-    path = DATA / "fights" / f"{name}.toml"
-    return read_table(Fight, read_toml(path), Where(path))
+    return load(Fight, Where(DATA / "fights" / f"{name}.toml"))
 
 
 @cache

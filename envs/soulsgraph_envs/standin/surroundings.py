@@ -8,10 +8,10 @@ from math import hypot
 from pathlib import Path
 from typing import Annotated
 
-from soulsgraph_envs.data_files import find, read_data, shipped_names
+from soulsgraph_envs.data_files import load_data, shipped_names
 from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.memory.address_map import Entry
-from soulsgraph_envs.schema import Between, Where, read_table
+from soulsgraph_envs.schema import Between
 
 #: (x, y, z) in metres, z up, and the angle in radians.
 Pose = tuple[float, float, float, float]
@@ -93,8 +93,7 @@ def load_surroundings(name_or_path: str | Path) -> Surroundings:
         UnknownNameError: if nothing of that name is shipped.
         DataError: for a missing, misspelt, mistyped or out-of-range value.
     """
-    path = find("encounter", name_or_path)
-    return read_table(Surroundings, read_data("encounter", path), Where(path))
+    return load_data("encounter", Surroundings, name_or_path)
 
 
 def surroundings_of(address_map: str) -> Surroundings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +18,14 @@ from soulsgraph.cli.options import (
     EvaluationOptions,
     OutputOptions,
     SessionOptions,
-    TransferOptions,
 )
 from soulsgraph.cli.place import check_ray, display_of, make_console, print_json, workplace
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.plan import lasting_name
+from soulsgraph.reproduction.protocol import ADAPTED
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph_envs.live.settings import load_games
 from soulsgraph_policies.atomic import check_writable
 
@@ -42,8 +43,8 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 def adapt(
     folder: Annotated[Positional[Path], "RUN"],
     session: SessionOptions = DEFAULT_SESSION,
-    scenario: str = "iudex-phase2",
-    skills: str = "dodge,heal_attack",
+    scenario: str = TransferOptions.scenario,
+    skills: str = ",".join(ADAPTED),
     budget: int | None = None,
     after: str | None = None,
 ) -> None:
@@ -97,8 +98,8 @@ def transfer(
     from soulsgraph.transfer.over_seeds import open_seeds
 
     runs, console = open_seeds(folders), make_console(output)
-    home = lasting_name(evaluation.home or next(iter(runs.values())).plan.scenario)
-    question = Question(home, lasting_name(evaluation.scenario), evaluation.episodes, evaluation.seed)
+    home = evaluation.home or next(iter(runs.values())).plan.scenario
+    question = Question(**asdict(evaluation) | {"home": home})
     if controls:
         plain: Any = _controls(runs, question, Printing(console, output, out))
     else:
@@ -130,9 +131,8 @@ def recovery(
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
-    home = evaluation.home and lasting_name(evaluation.home)
-    target = Target(lasting_name(evaluation.scenario), budget, evaluation.episodes, evaluation.seed, home)
-    sources = {seed: check_target(run, target.scenario, target.after) for seed, run in runs.items()}
+    target = Target(**asdict(evaluation), budget=budget)
+    sources = {seed: check_target(run, target.scenario, target.home) for seed, run in runs.items()}
     check_ray(session)
     arms = {
         seed: arms_of(run, _recommended(run, sources[seed], target.scenario, session)) for seed, run in runs.items()
@@ -265,4 +265,4 @@ def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions
     from soulsgraph.transfer.report import saved_recommendation
 
     saved = saved_recommendation(run, home, scenario)
-    return saved if saved is not None else _measured(run, Question(home, scenario), output).recommended
+    return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommended

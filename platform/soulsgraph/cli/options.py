@@ -19,6 +19,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Plan, lasting_name
+from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph_envs.skills import load_skill_options
 
 #: The options that were given, by name.
@@ -29,10 +30,10 @@ Flag = Annotated[bool, FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class Option:
-    """An option as the command line shows it; one without a default needs none."""
+    """An option as the command line shows it; one without a default needs none, one without help has its field's."""
 
     kind: Any
-    help: str
+    help: str = ""
     default: object = None
     name: str | None = None
     metavar: str | None = None
@@ -44,22 +45,22 @@ def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Opt
     A field's docstring is the option's help. `others` take the place of the fields of their names, or
     are added.
     """
-    hints, docs = get_type_hints(cls), field_docs(cls)
+    hints, docs = get_type_hints(cls), _field_docs(cls)
     options = {
-        field.name: Option(_required(hints[field.name]), docs[field.name], field.default)
+        field.name: Option(_required(hints[field.name]), default=field.default)
         for field in fields(cls)
         if field.name not in (*leave_out, *others)
     }
-    shown: Any = {name: _annotated(option) for name, option in (options | others).items()}
+    shown: Any = {name: _annotated(option, docs.get(name)) for name, option in (options | others).items()}
     make: Any = TypedDict  # Its fields are no literal.
     made = make(cls.__name__, shown, total=False)
     made.__doc__ = (cls.__doc__ or "").splitlines()[0]
     return made
 
 
-def _annotated(option: Option) -> Any:
+def _annotated(option: Option, doc: str | None) -> Any:
     default = "" if option.default in (None, MISSING) else f"(default: {option.default})"
-    shown = arg(name=option.name, metavar=option.metavar, help=option.help, help_behavior_hint=default)
+    shown = arg(name=option.name, metavar=option.metavar, help=option.help or doc, help_behavior_hint=default)
     return Annotated[option.kind, shown]
 
 
@@ -69,7 +70,7 @@ def _required(hint: Any) -> Any:
     return kinds[0] if NoneType in get_args(hint) else hint
 
 
-def field_docs(cls: type[Any]) -> dict[str, str]:
+def _field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the docstring below each field of a dataclass."""
     (definition,) = ast.parse(inspect.getsource(cls)).body
     assert isinstance(definition, ast.ClassDef)
@@ -130,24 +131,10 @@ class SessionOptions(OutputOptions):
 class EvaluationOptions:
     """How long an agent is evaluated, and on which episodes."""
 
-    episodes: int = 400
+    episodes: int = Plan.episodes
     """Evaluation episodes for each setting."""
     seed: int = EVALUATION_SEED
     """Seed of the evaluation episodes, the same for every setting and every run by default."""
-
-
-@dataclass(frozen=True)
-class TransferOptions:
-    """Which scenario a run is taken to, and how it is evaluated there."""
-
-    scenario: str = "iudex-phase2"
-    """Scenario to transfer to: a name or a TOML file."""
-    home: str | None = None
-    """Scenario whose versions play; the run's own, or the last one adapted to for recovery, if not given."""
-    episodes: int = 200
-    """Episodes of each trial."""
-    seed: int = EVALUATION_SEED
-    """Seed of the evaluation episodes, the same for every trial."""
 
 
 DEFAULT_EVALUATION, DEFAULT_TRANSFER = EvaluationOptions(), TransferOptions()

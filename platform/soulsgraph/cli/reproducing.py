@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,14 +16,13 @@ from soulsgraph.cli.options import (
     Option,
     OutputOptions,
     SessionOptions,
-    field_docs,
     given_options,
 )
 from soulsgraph.cli.place import make_console, print_json, ray_session
 from soulsgraph.plan import check_range
-from soulsgraph.reproduction.protocol import Protocol
+from soulsgraph.reproduction.protocol import Study
 from soulsgraph.run_folder import check_given
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.errors import DataError, SoulsGraphError
 from soulsgraph_envs.schema import Where, parse
 
 if TYPE_CHECKING:
@@ -34,31 +31,26 @@ if TYPE_CHECKING:
     from soulsgraph.reports.attachments import Attachment
     from soulsgraph.reproduction.folder import ReproductionFolder
 
-#: The options of a protocol: what a new reproduction trains and evaluates.
-ProtocolOptions = Annotated[
+#: The options of a study: what a new reproduction trains and evaluates.
+StudyOptions = Annotated[
     Given,
     arg(
         constructor=given_options(
-            Protocol,
-            seeds=Option(int, "Training seeds, counted from the first.", len(Protocol.seeds)),
+            Study,
+            seeds=Option(int, "Training seeds, counted from the first.", len(Study.seeds)),
             first_seed=Option(
                 int,
                 "First training seed; calibration, choosing and reporting each have a hundred of their own.",
-                Protocol.seeds[0],
+                Study.seeds[0],
             ),
-            overrides=Option(
-                tuple[str, ...],
-                field_docs(Protocol)["overrides"],
-                name="set",
-                metavar="OPTION=VALUE ...",
-            ),
+            overrides=Option(tuple[str, ...], name="set", metavar="OPTION=VALUE ..."),
         )
     ),
 ]
 
 
-def protocol_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the protocol fields that the given options set; `seeds` are the seeds without them.
+def study_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
 
     Raises:
         SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
@@ -79,18 +71,8 @@ def protocol_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
     return values
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The contents of a report: reproductions, the variants of an ablation, tables of other commands."""
-
-    folders: tuple[Path, ...]
-    variants: tuple[Path, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
-    earlier: Path | None = None
-
-
 def reproduce(
-    protocol: ProtocolOptions,
+    protocol: StudyOptions,
     session: SessionOptions = DEFAULT_SESSION,
     out: Path = Path("runs/reproduction"),
     resume: Flag = False,
@@ -107,13 +89,13 @@ def reproduce(
     console = make_console(session)
     if resume:
         folder = ReproductionFolder.open(out)
-        kept = folder.protocol
-        check_given(out, kept, protocol_values(protocol, kept.seeds), "begin another folder with --out")
+        kept = folder.study
+        check_given(out, kept, study_values(protocol, kept.seeds), "begin another folder with --out")
     else:
-        folder = ReproductionFolder.planned(out, Protocol(**protocol_values(protocol, Protocol.seeds)))
+        folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))
     silence_advice()
     _work(folder, session, console)
-    _report(Contents((folder.path,)), folder.path / "report", session)
+    _report(folder.path / "report", session, (folder.path,))
 
 
 def report(
@@ -137,8 +119,8 @@ def report(
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
     from soulsgraph.reports.attachments import Attachment
 
-    contents = Contents(folders, variants, tuple(map(Attachment.parse, attach)), earlier)
-    _report(contents, out or folders[0] / "report", output)
+    attachments = tuple(map(Attachment.parse, attach))
+    _report(out or folders[0] / "report", output, folders, variants, attachments, earlier)
 
 
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
@@ -150,12 +132,19 @@ def _work(folder: ReproductionFolder, session: SessionOptions, console: Console)
         do_units(folder, console)
 
 
-def _report(contents: Contents, out: Path, output: OutputOptions) -> None:
+def _report(
+    out: Path,
+    output: OutputOptions,
+    folders: Sequence[Path],
+    variants: Sequence[Path] = (),
+    attachments: Sequence[Attachment] = (),
+    earlier: Path | None = None,
+) -> None:
     from soulsgraph.reports.reproduction import write_report
     from soulsgraph.reproduction.table import seed_tables
 
-    written = write_report(contents.folders, out, contents.variants, contents.attachments, contents.earlier)
-    tables = seed_tables(contents.folders)
+    written = write_report(folders, out, variants, attachments, earlier)
+    tables = seed_tables(folders)
     if output.json:
         print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})
         return
@@ -170,9 +159,8 @@ def _override(text: str) -> tuple[str, Any]:
     if not separator:
         raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example double=true.")
     try:
-        json.loads(value)
-    except ValueError:
-        return name, value  # A word needs no quotes.
-    except RecursionError:
-        pass  # Reported below.
-    return name, parse(value, json.loads, Where(None, f"--set {name}", "correct the value"))
+        return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
+    except DataError as error:
+        if isinstance(error.__cause__, ValueError):
+            return name, value  # A word needs no quotes.
+        raise

@@ -18,8 +18,8 @@ from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, set
 def serve_siphon(
     serving: Serving = DEFAULT_SERVING,
     output: OutputOptions = DEFAULT_OUTPUT,
-    map: str = "dark-souls-3-1.15.2",
-    speed: float = 1.0,
+    map: str = StandInOptions.map,
+    speed: float = StandInOptions.speed,
     pid: int = 0,
     process: str = "",
     settings: Path | None = None,
@@ -63,7 +63,6 @@ def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.standin.options import StandInOptions
     from soulsgraph_envs.standin.siphon.serving import LastingStandIn
 
     with LastingStandIn(StandInOptions(map=map, speed=speed, display=display)) as process:

@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import api_call, read_json
+from soulsgraph.files import api_call
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.seed_statistics import SeedRate, SettingRates, Spread
 from soulsgraph.reports.tables import seeds_text
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Where, read_value
+from soulsgraph_envs.schema import Where, read_file, read_value
 
 Records = list[dict[str, Any]]
 
@@ -40,7 +40,7 @@ _LATER = ("mean_seconds", "seconds", "episode_seconds")
 #: Parts of Table 1; the other settings are `extra` or `reference`.
 TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
 DESCRIPTION = "reproduction.json"
-#: The learner of a protocol that is this package's own.
+#: The learner of a study that is this package's own.
 OWN_LEARNER = "soulsgraph"
 
 
@@ -163,7 +163,7 @@ def _load(folder: Path) -> Reproduction:
 def _described(file: Path) -> Mapping[str, Any]:
     """Read a description and check what a report computes with; older ones hold less."""
     where, table = Where(file, remedy="restore the file from a copy"), Mapping[str, Any]
-    description: Mapping[str, Any] = read_value(table, read_json(file, where.remedy), where)
+    description: Mapping[str, Any] = read_value(table, read_file(where), where)
     plan = read_value(table, description.get("plan", {}), where.at("plan"))
     read_value(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
     read_value(list[table], description.get("sessions", []), where.at("sessions"))  # type: ignore[valid-type]

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import api_call, read_json, write_json
+from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import scenario_digest
 from soulsgraph.provenance import describe_origin
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.reproduction_records import COLUMNS, DESCRIPTION, Records
-from soulsgraph.reproduction.protocol import HOME, SHIFTED, Protocol, Unit
+from soulsgraph.reproduction.protocol import HOME, SHIFTED, Study, Unit
 from soulsgraph.run_folder import RunFolder, locked, require_empty
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Where, read_table, read_value
+from soulsgraph_envs.schema import Where, read_file, read_table, read_value, to_table
 from soulsgraph_policies.atomic import check_writable
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
 _OPENING = "ReproductionFolder.open"
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
 _AGAIN = f"remove it and go on with `{_OPENING}`"
-
-#: What a description holds beside its format and plan.
-_KEPT = ("started", "wall_time_s", "scenarios", "sessions")
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class _Begun:
 
     format: str
     version: int
-    plan: Protocol
+    plan: Study
     started: str
     wall_time_s: float
     scenarios: Mapping[str, str]
@@ -53,18 +50,18 @@ class ReproductionFolder:
     `references.json` and `records/<table>.parquet`.
     """
 
-    def __init__(self, path: Path, protocol: Protocol) -> None:
-        self.path, self.protocol = path, protocol
+    def __init__(self, path: Path, study: Study) -> None:
+        self.path, self.study = path, study
 
     @classmethod
-    def create(cls, path: Path, protocol: Protocol) -> ReproductionFolder:
+    def create(cls, path: Path, study: Study) -> ReproductionFolder:
         """Begin a reproduction in a folder; raises as `planned` and `begin` do."""
-        folder = cls.planned(path, protocol)
+        folder = cls.planned(path, study)
         folder.begin()
         return folder
 
     @classmethod
-    def planned(cls, path: Path, protocol: Protocol) -> ReproductionFolder:
+    def planned(cls, path: Path, study: Study) -> ReproductionFolder:
         """Return a reproduction to `begin` in a folder that is empty or does not exist yet; nothing is written before.
 
         Raises:
@@ -72,12 +69,12 @@ class ReproductionFolder:
             SoulsGraphError: if a replay would fill more than half of this machine's memory.
             WriteError: if it cannot be written.
         """
-        for unit in protocol.units():
-            if unit.seed == protocol.seeds[0]:
-                protocol.plan(unit).check_memory()
+        for unit in study.units():
+            if unit.seed == study.seeds[0]:
+                study.plan(unit).check_memory()
         require_empty(path, "reproduction", DESCRIPTION, _OPENING)
         check_writable(path)
-        return cls(path, protocol)
+        return cls(path, study)
 
     @property
     def begun(self) -> bool:
@@ -92,7 +89,7 @@ class ReproductionFolder:
             WriteError: if it cannot be written.
         """
         require_empty(self.path, "reproduction", DESCRIPTION, _OPENING)
-        self._describe({"started": _now(), "wall_time_s": 0.0, "scenarios": _fights(), "sessions": []})
+        self._describe(_Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), []))
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -107,13 +104,7 @@ class ReproductionFolder:
                 f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it; "
                 f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
             )
-        values = read_json(file, _REMEDY)
-        if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
-            raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-        where = Where(file, remedy=_REMEDY, saved=True)
-        begun = read_table(_Begun, values, where)
-        for index, session in enumerate(begun.sessions):
-            read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
+        begun = _read_begun(file)
         _require_same_fights(begun.scenarios, file)
         return cls(path, begun.plan)
 
@@ -129,9 +120,7 @@ class ReproductionFolder:
     def run(self, unit: Unit) -> RunFolder:
         """Open the unit's run folder, begun if it is not there."""
         path = self.path / "seeds" / str(unit.seed) / unit.part
-        return (
-            RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.protocol.plan(unit))
-        )
+        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.study.plan(unit))
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists."""
@@ -149,35 +138,30 @@ class ReproductionFolder:
             WriteError: if the folder cannot be written.
         """
         files = [self.path / "references.json"]
-        files += [file for seed in self.protocol.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
+        files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
         pieces = [_read_piece(file) for file in files if file.exists()]
         for table, columns in COLUMNS.items():
             rows = [row for piece in pieces for row in piece.get(table, [])]
-            kept = [{"preset": self.protocol.preset, **row} for row in rows]
+            kept = [{"preset": self.study.preset, **row} for row in rows]
             write_rows(
                 self.path / "records" / f"{table}.parquet", [{name: row[name] for name in columns} for row in kept]
             )
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
-        values = self._described()
+        begun = _read_begun(self.path / DESCRIPTION)
         session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
-        self._describe({**values, "sessions": [*values["sessions"], session]})
+        self._describe(replace(begun, sessions=[*begun.sessions, session]))
 
     def add_wall_time(self, seconds: float) -> None:
         """Add to the time that the last session has taken, and to that of all sessions together."""
-        values = self._described()
-        *before, last = values["sessions"]
+        begun = _read_begun(self.path / DESCRIPTION)
+        *before, last = begun.sessions
         sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
-        self._describe({**values, "wall_time_s": round(values["wall_time_s"] + seconds, 1), "sessions": sessions})
+        self._describe(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
 
-    def _described(self) -> dict[str, Any]:
-        values = read_json(self.path / DESCRIPTION, _REMEDY)
-        return {name: values[name] for name in _KEPT if name in values}
-
-    def _describe(self, kept: dict[str, Any]) -> None:
-        header = {"format": _FORMAT, "version": _VERSION, "plan": self.protocol.to_dict()}
-        write_json(self.path / DESCRIPTION, {**header, **kept})
+    def _describe(self, begun: _Begun) -> None:
+        write_json(self.path / DESCRIPTION, to_table(begun))
 
     def _pieces(self, seed: int) -> Path:
         return self.path / "seeds" / str(seed) / "pieces"
@@ -185,6 +169,17 @@ class ReproductionFolder:
     def _record(self, file: Path, make: Callable[[], Tables]) -> None:
         if not file.exists():
             write_json(file, make())
+
+
+def _read_begun(file: Path) -> _Begun:
+    where = Where(file, remedy=_REMEDY, saved=True)
+    values = read_file(where)
+    if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
+        raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
+    begun = read_table(_Begun, values, where)
+    for index, session in enumerate(begun.sessions):
+        read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
+    return begun
 
 
 def _now() -> str:
@@ -206,7 +201,7 @@ def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
 
 
 def _read_piece(file: Path) -> dict[str, Any]:
-    piece = read_json(file, _AGAIN)
+    piece = read_file(Where(file, remedy=_AGAIN))
     if not isinstance(piece, dict) or not all(
         _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
     ):

@@ -1,16 +1,16 @@
-"""The protocol of a reproduction: its units of work, the seeds of each purpose, the learners it can use."""
+"""The study of a reproduction: its units of work, the seeds of each purpose, the learners it can use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from soulsgraph.evaluation import EVALUATION_SEED
 from soulsgraph.plan import Plan
 from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Between, Where, check_fields, read_table
+from soulsgraph_envs.schema import Between, check_fields
 from soulsgraph_policies.hyperparameters import Preset
 
 Part = Literal["skills", "end_to_end", "end_to_end_long"]
@@ -55,7 +55,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Study:
     """What a new reproduction trains and evaluates. One that exists keeps its own plan.
 
     It is checked on construction.
@@ -66,11 +66,11 @@ class Protocol:
             several purposes.
     """
 
-    preset: str = "fast"
+    preset: str = Plan.preset
     """How the agents learn: paper, fast, best or extended."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
-    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
     """Evaluation episodes for each row and measure."""
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
     """Multiplies every budget."""
@@ -120,19 +120,6 @@ class Protocol:
             graph="paper" if unit.part == "skills" else "end-to-end",
             overrides=dict(self.overrides),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the protocol as plain values for JSON."""
-        return asdict(self) | {"seeds": list(self.seeds), "overrides": dict(self.overrides)}
-
-    @classmethod
-    def from_dict(cls, values: object, where: Where) -> Protocol:
-        """Read a protocol back from plain values.
-
-        Raises:
-            SoulsGraphError: if a value is missing, misspelt, of another type or out of range.
-        """
-        return read_table(cls, values, where)
 
 
 def evaluation_seed(training_seed: int) -> int:

@@ -54,7 +54,7 @@ class UnitJob:
         return self._train(tuple(replace(stage, suffix="") for stage in planned))
 
     def _train(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        if self.folder.protocol.learner != "soulsgraph":
+        if self.folder.study.learner != "soulsgraph":
             self._train_with_stable_baselines(stages)
             return stages
         with Board(self.run.tensorboard, self.run.plan.skill_graph.order) as board:

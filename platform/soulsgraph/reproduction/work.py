@@ -59,7 +59,7 @@ def do_references(path: Path, noticeboard: Any) -> Ending:
     """Evaluate the scripted references in a Ray task; errors that a user can cause come back as a message."""
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
-        episodes = folder.protocol.episodes
+        episodes = folder.study.episodes
         evaluated = follow_episodes(supervisor, "table", REFERENCES * episodes)
         folder.record_references(lambda: {"rows": evaluate_references(episodes, evaluated)})
 
@@ -114,7 +114,7 @@ def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin
     """Return the function that starts each unit, by its name."""
     path = folder.path.resolve()
     unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
-    units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.protocol.units()}
+    units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.study.units()}
     return units | {_REFERENCES: partial(references_task.remote, path, noticeboard)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -91,7 +91,7 @@ def run_controls(
         )
     results = []
     for control in controls:
-        asked = Question(question.home, control.scenario, question.episodes, question.seed)
+        asked = replace(question, scenario=control.scenario)
         report = transfer(run, asked, display)
         save_transfer(run, report)
         results.append(ControlResult(control, report))

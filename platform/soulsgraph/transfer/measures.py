@@ -11,6 +11,7 @@ from scipy.stats import ks_2samp
 
 from soulsgraph.evaluation import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
 from soulsgraph.files import api_call
+from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
@@ -44,16 +45,29 @@ _MOST_ROWS = 1_000
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a transfer is measured for: the home domain of the versions that play, and the shifted one."""
+class TransferOptions:
+    """Which scenario a run is taken to, and how it is evaluated there."""
 
-    home: str
-    scenario: str
+    scenario: str = "iudex-phase2"
+    """Scenario to transfer to: a name or a TOML file."""
+    home: str | None = None
+    """Scenario whose versions play; the run's own, or the last one adapted to for recovery, if not given."""
     episodes: int = 200
+    """Episodes of each trial."""
     seed: int = EVALUATION_SEED
+    """Seed of the evaluation episodes, the same for every trial."""
 
     def __post_init__(self) -> None:
         check_evaluation(self.seed, self.episodes)
+        object.__setattr__(self, "scenario", lasting_name(self.scenario))
+        object.__setattr__(self, "home", self.home and lasting_name(self.home))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(TransferOptions):
+    """What a transfer is measured for: options whose `home`, the domain the playing versions are of, is known."""
+
+    home: str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from soulsgraph.curriculum import train_stages
 from soulsgraph.domains import adaptation_stages, check_target, domain_chain, record_domain
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, evaluate
+from soulsgraph.evaluation import Setting, evaluate
 from soulsgraph.files import slug, write_json
 from soulsgraph.intervals import Interval, mean_interval
 from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
@@ -25,6 +25,7 @@ from soulsgraph.reports.tables import WinRate
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.training import Workplace
+from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph.transfer.report import text_table
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.episodes import Episodes
@@ -39,17 +40,14 @@ _LEAST_BUDGET = 1_000
 SCRATCH = "scratch"
 
 
-@dataclass(frozen=True)
-class Target:
-    """The target of a recovery: a scenario, the total steps of each arm, and how it is evaluated."""
+@dataclass(frozen=True, kw_only=True)
+class Target(TransferOptions):
+    """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is evaluated."""
 
-    scenario: str
     budget: int
-    episodes: int = 400
-    seed: int = EVALUATION_SEED
-    after: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_range("budget", self.budget, _LEAST_BUDGET, 100_000_000)
 
 
@@ -122,7 +120,7 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
         WriteError: if a folder cannot be written.
     """
     run, target = comparison.run, comparison.target
-    after = check_target(run, target.scenario, target.after)
+    after = check_target(run, target.scenario, target.home)
     before = _judged(run, Setting(target.scenario, after), target)
     results = [ArmResult(NOTHING, (), 0, before, before)]
     for arm in arms:

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.evaluation import load_artifacts
-from soulsgraph.files import api_call, read_json, slug, write_json
+from soulsgraph.files import api_call, slug, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.reports.parquet import write_rows
 from soulsgraph.reports.tables import WinRate
@@ -21,7 +21,7 @@ from soulsgraph.transfer.effects import Effect
 from soulsgraph.transfer.measures import Measures, Question, measure, trials_of
 from soulsgraph.transfer.rule import Verdict, recommend
 from soulsgraph_envs.errors import shown
-from soulsgraph_envs.schema import Where
+from soulsgraph_envs.schema import Where, read_file
 from soulsgraph_policies.agent import STAND_INS
 
 _THRESHOLDS = ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
@@ -180,14 +180,14 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     path = run.path / "results" / f"transfer-{slug(scenario)}.json"
     if not path.exists():
         return None
-    remedy = f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}"
-    values = read_json(path, remedy)
+    where = Where(path, remedy=f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}")
+    values = read_file(where)
     asked = (home, scenario, versions_of(run, home))
     if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):
         return None
     recommended, order = values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
-        raise Where(path, "recommended", remedy).error(f"a list of {', '.join(order)}", shown(recommended))
+        raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
     return tuple(recommended)
 
 

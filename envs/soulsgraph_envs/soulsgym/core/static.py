@@ -14,7 +14,7 @@ import numpy as np
 
 from soulsgraph_envs.keys.bindings import load_bindings
 from soulsgraph_envs.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.schema import Where, read_table, read_toml
+from soulsgraph_envs.schema import Where, load
 from soulsgraph_envs.soulsgym.actions import NAMED_ACTIONS, PRESSES
 from soulsgraph_envs.soulsgym.data import DATA, Fight, load_fight, player_table
 
@@ -69,7 +69,7 @@ def _regex(pattern: str) -> str:
     return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
 
 
-_STATIC = read_table(_Static, read_toml(DATA / "static.toml"), Where(DATA / "static.toml"))
+_STATIC = load(_Static, Where(DATA / "static.toml"))
 _IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
 _FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
 _BASES = {name: _IUDEX.bases[base] for name, base in _STATIC.bases.items()}
