@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PIL import Image
 from scipy.stats import ttest_ind
 
 from soulsgraph.plan import Plan
+from soulsgraph.table_1 import TABLE_1
 from soulsgraph.transfer.testing import pretend_run
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +61,35 @@ def test_the_one_file_repeats_itself():
     for skill, policy in first.items():
         for mine, theirs in zip(policy.network.parameters, second[skill].network.parameters, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.slow
+def test_the_one_file_and_a_preset_are_trained_and_written_beside_each_other(tmp_path, monkeypatch):
+    out = tmp_path / "one-file"
+    small = ("--first", "3", "--seeds", "2", "--scale", "0.01", "--episodes", "8")
+    monkeypatch.setattr("sys.argv", ["compare_one_file", *small, "--out", str(out)])
+    compare = example("compare_one_file")
+    compare.main()
+    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    assert (found["seeds"], found["episodes"]) == ([3, 4], 8)
+    assert {"commit", "machine", "versions"} <= found.keys()
+    assert list(found["percent"]) == list(compare.ROWS) == [row.label for row in TABLE_1[:4]]
+    mine = found["percent"]["heal-attack trained, dodge trained"]["one_file"]["by_seed"]
+    assert mine[0] == compare.one_file(3, 0.01, 8)["heal-attack trained, dodge trained"]
+    assert out.with_suffix(".md").read_text(encoding="utf-8").count("\n") == 2 + len(compare.ROWS)
+
+
+def test_means_over_seeds_have_their_intervals():
+    compared = example("compare_one_file").compared
+    found = compared([40.0, 44.0, 48.0], [30.0, 30.0, 36.0])
+    assert found["one_file"]["mean"] == 44.0
+    # t(0.975, 2) = 4.3027, standard error 4 / sqrt(3)
+    assert found["one_file"]["high"] == pytest.approx(44.0 + 4.3027 * 4 / 3**0.5, abs=1e-3)
+    # Welch: difference 12, standard error sqrt(16/3 + 12/3), 3.92 degrees of freedom, t = 2.7995
+    assert found["difference"]["mean"] == 12.0
+    assert found["difference"]["low"] == pytest.approx(12.0 - 2.7995 * (28 / 3) ** 0.5, abs=0.01)
+    alone = compared([40.0], [30.0])["difference"]
+    assert alone == {"mean": 10.0, "low": None, "high": None}
 
 
 def test_a_fight_is_recorded(tmp_path, monkeypatch, capsys):

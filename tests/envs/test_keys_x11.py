@@ -114,17 +114,17 @@ def test_a_guard_whose_display_went_away_ends_without_a_word() -> None:
 )
 def test_no_key_stays_down_however_the_process_ends(display: str, device: XTestDevice, ending: str) -> None:
     command = [sys.executable, "-c", HOLDING + "sys.stdin.readline()\n" + ending, display]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout is not None
-    assert child.stdin is not None
-    assert child.stdout.readline() == b"holding\n"
-    assert device.down() == ("a", "w", "mouse_left")
-    child.stdin.write(b"go\n")
-    child.stdin.flush()
-    assert child.wait(PATIENCE_S) != 0
-    assert until(lambda: device.down() == ())
-    # A process that it forked, which holds the pipe to the guard open, waits for this.
-    child.stdin.close()
+    pipe = subprocess.PIPE
+    # A process that it forked, which holds the pipe to the guard open, waits until ours are closed.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout.readline() == b"holding\n"
+        assert device.down() == ("a", "w", "mouse_left")
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
+        assert child.wait(PATIENCE_S) != 0
+        assert until(lambda: device.down() == ())
 
 
 def test_a_guard_that_was_ended_is_replaced_with_all_it_knew(display: str, device: XTestDevice) -> None:

@@ -1,5 +1,6 @@
 """Several training seeds: each evaluated by itself, paired, never pooled."""
 
+import io
 import json
 from dataclasses import replace
 
@@ -86,7 +87,7 @@ def test_one_seed_has_no_interval_over_seeds(tmp_path):
     table.save(tmp_path, "recovery")
     assert json.loads((tmp_path / "recovery.json").read_text())["rows"][-1]["win_percent"] == 50.0
     assert len(read_rows(tmp_path / "recovery-seeds.parquet")) == 3
-    console = Console(width=200, record=True, quiet=False, file=(tmp_path / "out").open("w"))
+    console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     for part in table.to_rich():
         console.print(part)
     assert "50.0 % (1/2, 9.5 to 90.5)" in console.export_text()

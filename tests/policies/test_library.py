@@ -1,3 +1,4 @@
+import io
 import json
 import pickle
 from dataclasses import asdict, fields, replace
@@ -358,7 +359,7 @@ def test_nothing_in_the_library_needs_pickle(library, tmp_path, request):
     request.getfixturevalue("unpickling_refused")
     for load in (
         lambda: pickle.loads(pickled.read_bytes()),
-        lambda: pickle.Unpickler(pickled.open("rb")).load(),
+        lambda: pickle.Unpickler(io.BytesIO(pickled.read_bytes())).load(),
         lambda: torch.load(saved, weights_only=True),
         lambda: torch.load(saved, weights_only=False),
         lambda: np.load(array, allow_pickle=True),

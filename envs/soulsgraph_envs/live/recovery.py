@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -76,6 +77,8 @@ class Recovery:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         except OSError as error:
             raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
+        # A launcher may end long before its game, which outlives this program: somebody has to notice.
+        threading.Thread(target=self._process.wait, name="launched game", daemon=True).start()
         self._find_launched(self._process)
         self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
 

@@ -253,9 +253,12 @@ class Tables(NamedTuple):
 
 
 def dtype_of(record: type) -> np.dtype[np.void]:
-    """Make the numpy record layout of a record class: int64 and float64 fields in its order."""
+    """Make the numpy record layout of a record class: int64 and float64 fields in its order.
+
+    Scalars of it have their fields as attributes, so that the code also runs without being compiled.
+    """
     kinds = {int: np.int64, float: np.float64}
-    return np.dtype([(name, kinds[hint]) for name, hint in get_type_hints(record).items()])
+    return np.dtype((np.record, [(name, kinds[hint]) for name, hint in get_type_hints(record).items()]))
 
 
 def as_bytes(records: Records) -> Records:
