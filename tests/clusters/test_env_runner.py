@@ -1,6 +1,6 @@
 import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_envs.catalogue import load_scenario
@@ -21,7 +21,7 @@ def make_runner(index: int) -> SkillGraphEnvRunner:
 
 @pytest.fixture
 def state():
-    return make_runner(0).get_state() | {NUM_ENV_STEPS_SAMPLED_LIFETIME: 500}
+    return make_runner(0).get_state() | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
 
 
 def test_the_drivers_own_runner_opens_no_game_beside_remote_ones():
@@ -37,13 +37,13 @@ def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(stat
         runner.sample()
     runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
     (chunk,) = runner.sample()
-    assert 1 <= len(chunk.transitions) <= 64
+    assert 1 <= len(chunk.transitions["lock_on"]) <= 64
 
 
 def test_a_runner_explores_by_the_decisions_that_were_received(state):
     runner = make_runner(1)
     runner.set_state(state)
-    assert runner.decisions == 500
+    assert runner.decisions == {"lock_on": 500}
     runner.sample()
     assert runner.get_state()[NUM_ENV_STEPS_SAMPLED_LIFETIME] == 500
 
@@ -53,6 +53,6 @@ def test_runners_have_random_streams_of_their_own(state):
     for index in (1, 2, 2):
         runner = make_runner(index)
         runner.set_state(state)
-        chunks.append(runner.sample()[0].transitions.observations)
+        chunks.append(runner.sample()[0].transitions["lock_on"].observations)
     assert (chunks[1] == chunks[2]).all()
     assert (chunks[0] != chunks[1]).any()

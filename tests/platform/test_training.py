@@ -40,7 +40,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 def _train(run: RunFolder, skill: str, session: Session) -> SkillCard:
     with Board(run.tensorboard, run.plan.skill_graph.order) as board:
-        return train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+        (card,) = train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+        return card
 
 
 def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
