@@ -129,23 +129,27 @@ def _trained_part(setup: StageSetup, part: Stage, algorithm: SkillDQN, cards: Se
     """Make the artifact of one of the skills that learned; `cards` are those of the ones before it."""
     weights = algorithm.weights(part.skill) | algorithm.head_weights(part.skill)
     training = algorithm.training[part.skill]
-    artifact = trained_artifact(setup, weights, training.normalizer, training.decisions, part)
-    upstream = setup.run.plan.skill_graph.upstream(part.skill)
-    beside = [UpstreamArtifact(card.skill, card.version, card.digest) for card in cards if card.skill in upstream]
-    return replace(artifact, card=replace(artifact.card, upstream=(*artifact.card.upstream, *beside)))
+    return trained_artifact(setup, weights, training.normalizer, training.decisions, part, cards)
 
 
 def trained_artifact(
-    setup: StageSetup, weights: Weights, normalizer: RunningNormalizer, steps: int, part: Stage | None = None
+    setup: StageSetup,
+    weights: Weights,
+    normalizer: RunningNormalizer,
+    steps: int,
+    part: Stage | None = None,
+    beside: Sequence[SkillCard] = (),
 ) -> Artifact:
     """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions.
 
-    `part` is the stage of the skill, where it is another one than the last that learns.
+    `part` is the stage of the skill, where it is another one than the last that learns; `beside` are the cards of
+    those that learned in the same fights and are already saved.
     """
     stage, plan = part or setup.stage, setup.run.plan
     skill, graph = setup.skill(stage.skill), plan.skill_graph
     parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
-    cards = [artifact.card for name, artifact in setup.upstream.items() if name in graph.upstream(skill.name)]
+    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
+    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
     card = SkillCard(
         skill=skill.name,
         version=0,

@@ -206,3 +206,24 @@ def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_p
 def test_auto_and_all_stand_by_themselves(run, text):
     with pytest.raises(SoulsGraphError, match="by itself"):
         named_skills(run, text)
+
+
+def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_after_another(run):
+    (stage,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    alone = adaptation_stages(run, SECOND, BOTH)
+    assert (stage.name, stage.skills) == (f"dodge+heal_attack@{SECOND}", BOTH)
+    assert stage.steps == sum(one.budget for one in alone)
+    assert not finished_versions(run, stage)
+    dodge, heal = pretend_training(run, [stage])
+    assert finished_versions(run, stage) == [dodge, heal]
+    assert {one.skill: one.version for one in heal.upstream}["dodge"] == dodge.version == 2
+    assert run.library.card("heal_attack", 2) == heal
+    assert not any(finished_versions(run, one) for one in adaptation_stages(run, SECOND, BOTH))
+    adapt(run, SECOND)
+    (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    assert not finished_versions(run, again)
+    assert again.checkpoint_name != stage.checkpoint_name
+
+
+def test_a_card_of_a_skill_that_learned_alone_says_nothing_of_others(run):
+    assert "jointly" not in run.library.card("dodge", 1).to_dict()["training"]

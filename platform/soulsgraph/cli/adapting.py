@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.over_seeds import SeedsTable
+    from soulsgraph.transfer.recovery import Arm
     from soulsgraph.transfer.report import TransferReport
     from soulsgraph_policies.artifact import SkillCard
 
@@ -45,6 +46,7 @@ def adapt(
     skills: str = "dodge,heal_attack",
     budget: int | None = None,
     after: str | None = None,
+    jointly: bool = False,
 ) -> None:
     """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
 
@@ -54,6 +56,7 @@ def adapt(
         skills: Skills to adapt, separated by commas; auto: those that transfer recommends; all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
+        jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
     """
     from soulsgraph.curriculum import train_stages
     from soulsgraph.domains import adaptation_stages, check_budget, check_target, named_skills
@@ -71,7 +74,7 @@ def adapt(
         console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}", highlight=False)
     cards: list[SkillCard] = []
     if chosen or skills != "auto":
-        stages = adaptation_stages(run, scenario, chosen, budget, source)
+        stages = adaptation_stages(run, scenario, chosen, budget, source, jointly)
         with workplace(run, session) as place:
             cards = train_stages(place, stages, console)
     if session.json:
@@ -113,6 +116,7 @@ def recovery(
     session: SessionOptions = DEFAULT_SESSION,
     evaluation: TransferOptions = DEFAULT_TRANSFER,
     budget: int = 80_000,
+    jointly: str | None = None,
     out: Path | None = None,
 ) -> None:
     """Compare what the same steps win back: the recommended skills, each alone, all, all from scratch.
@@ -120,22 +124,22 @@ def recovery(
     Args:
         folders: Run folders with trained skills, one a seed; each stays as it is, its arms get folders below it.
         budget: Steps of each arm in all.
+        jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto; all.
         out: Folder for what the seeds say together.
     """
     from soulsgraph.domains import check_target
     from soulsgraph.transfer.over_seeds import open_seeds
-    from soulsgraph.transfer.recovery import Comparison, Target, arms_of, recover, recovery_table, results_name
+    from soulsgraph.transfer.recovery import JOINTLY, Comparison, Target, recover, recovery_table, results_name
     from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
     home = evaluation.home and lasting_name(evaluation.home)
-    target = Target(lasting_name(evaluation.scenario), budget, evaluation.episodes, evaluation.seed, home)
+    kind = "recovery" if jointly is None else JOINTLY
+    target = Target(lasting_name(evaluation.scenario), budget, evaluation.episodes, evaluation.seed, home, kind)
     sources = {seed: check_target(run, target.scenario, target.after) for seed, run in runs.items()}
     check_ray(session)
-    arms = {
-        seed: arms_of(run, _recommended(run, sources[seed], target.scenario, session)) for seed, run in runs.items()
-    }
+    arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
     results = {}
     with connect(session.address) as joined:
@@ -255,6 +259,18 @@ def _measured(run: RunFolder, question: Question, output: OutputOptions) -> Tran
         report = measured(run, question, display_of(output))
         save_transfer(run, report)
     return report
+
+
+def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, jointly: str | None) -> tuple[Arm, ...]:
+    """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
+    from soulsgraph.domains import named_skills
+    from soulsgraph.transfer.recovery import arms_of, joint_arms
+
+    named = None if jointly is None else named_skills(run, jointly)
+    skills = _recommended(run, home, scenario, output) if named is None else named
+    if jointly is None:
+        return arms_of(run, skills)
+    return joint_arms(skills) if skills else ()
 
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
