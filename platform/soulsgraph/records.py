@@ -47,7 +47,8 @@ class StageRecords:
         figures: dict[str, float] = {}
         for skill in skills:
             episodes = drained.get(skill)
-            figures = pace | self._learning(skill, algorithm, result) | self._play(skill, episodes)
+            explored = {"exploration": algorithm.training[skill].exploration_rate}
+            figures = explored | pace | self._learning(skill, result) | self._play(skill, episodes)
             count = 0 if episodes is None else len(episodes)
             self._write(self._training, skill, algorithm.decisions, figures, episodes=count)
         if algorithm.decisions // CHECKPOINT_INTERVAL > self._last_checkpoint // CHECKPOINT_INTERVAL:
@@ -82,11 +83,10 @@ class StageRecords:
         figures = {"steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9)}
         return figures | ({"env_runners": algorithm.live_runners} if algorithm.config.num_env_runners else {})
 
-    def _learning(self, skill: str, algorithm: SkillDQN, result: Mapping[str, Any]) -> dict[str, float]:
+    def _learning(self, skill: str, result: Mapping[str, Any]) -> dict[str, float]:
         learner = result.get(LEARNER_RESULTS, {}).get(skill, {})
         names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
-        figures = {name: float(learner[key]) for name, key in names.items() if key in learner}
-        return {"exploration": algorithm.training[skill].exploration_rate} | figures
+        return {name: float(learner[key]) for name, key in names.items() if key in learner}
 
     def _play(self, skill: str, episodes: Episodes | None) -> dict[str, float]:
         if episodes is None:

@@ -75,7 +75,7 @@ class SkillDQNConfig(DQNConfig):
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
-            SoulsGraphError: if the hyperparameters ask for mirrored transitions and there is no mirror.
+            SoulsGraphError: if there are no hyperparameters, or they ask for mirrored transitions without a mirror.
         """
         if update_path is not None and update_path not in UPDATE_PATHS:
             raise UnknownNameError("update path", update_path, UPDATE_PATHS)
@@ -85,6 +85,8 @@ class SkillDQNConfig(DQNConfig):
             if name not in names:
                 raise UnknownNameError("skill to train", name, names)
         trained = [name for name in names if name in own]
+        if not trained:
+            raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.decisions_per_round = update_path, decisions_per_round
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}

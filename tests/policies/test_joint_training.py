@@ -175,6 +175,8 @@ def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str
 def test_hyperparameters_of_an_unknown_skill_are_refused() -> None:
     with pytest.raises(UnknownNameError, match=r"skill to train.*'parry'"):
         configured({"parry": HEAL})
+    with pytest.raises(SoulsGraphError, match="expected hyperparameters of a skill to train, found none"):
+        configured({})
 
 
 def test_skills_of_different_spaces_cannot_share_a_module() -> None:
