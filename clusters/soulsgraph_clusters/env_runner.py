@@ -18,7 +18,7 @@ from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.real_time import RealTimeSampling
-from soulsgraph_policies.sampler import Sampler
+from soulsgraph_policies.sampler import Sampled, Sampler
 from soulsgraph_policies.transitions import Chunk
 from soulsgraph_policies.weights import Weights
 
@@ -37,6 +37,7 @@ class SkillGraphEnvRunner(ChunkRunner):
     def make_env(self) -> None:
         """Open the game; each runner has random streams of its own."""
         sampled, skills, index = self.config.env_config, self.config.skills, self.worker_index or 0
+        learning = [self._sampled(module) for module in self.config.sampled_modules]
         self._scenario: Scenario = sampled["scenario"]
         lanes: int = sampled["lanes"]
         games: tuple[GameSettings, ...] = sampled.get("games", ())
@@ -44,8 +45,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
 
         def sampler(game: Game) -> Sampler:
-            exploration = self.config.hyperparameters.exploration_rate
-            return Sampler(Combat(game, skills, self._scenario, horizon), seed, exploration, index * lanes)
+            return Sampler(Combat(game, skills, self._scenario, horizon), seed, learning, index * lanes)
 
         self._sampler: Sampler | RealTimeSampling
         if games:
@@ -57,18 +57,28 @@ class SkillGraphEnvRunner(ChunkRunner):
         else:
             self._sampler = sampler(make_game(lanes))
 
-    def weights_changed(self, skills: Collection[str]) -> None:
-        """Use the modules' current weights for `skills` from now on."""
-        self._sampler.decisions = self.decisions
-        self._sampler.set_networks([self._network(skill) for skill in self.config.skills if skill.name in skills])
+    def _sampled(self, module: str) -> Sampled:
+        """Return how a module is sampled: one that does not learn explores nothing."""
+        numbers = self.config.hyperparameters_of(module)
+        skills = tuple(skill for skill, playing in self.modules.items() if playing == module)
+        if module in self.config.trained_modules:
+            return Sampled(module, skills, numbers.exploration_rate, numbers.budget)
+        return Sampled(module, skills, lambda _: 0.0)
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Play the skills of `modules` by their weights from now on."""
+        self._sampler.receive(self.decisions)
+        skills = [skill for skill in self.config.skills if self.modules[skill.name] in modules]
+        self._sampler.set_networks([self._network(skill) for skill in skills])
 
     def played_weights(self, skill: str) -> Weights:
-        """Return the sampler's copy of a skill's weights; the module's before the sampler has one."""
-        return (self._sampler.weights(skill) if self.samples else {}) or self.weights(skill)
+        """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""
+        return (self._sampler.weights(skill) if self.samples else {}) or super().played_weights(skill)
 
     def _network(self, skill: Skill) -> FrozenNetwork:
-        clip = self.config.hyperparameters.observation_clip
-        return FrozenNetwork.of(skill, self._scenario, self.weights(skill.name), clip)
+        module = self.modules[skill.name]
+        clip = self.config.hyperparameters_of(module).observation_clip
+        return FrozenNetwork.of(skill, self._scenario, self.weights(module), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk, empty if a real-time game had none in time."""

@@ -11,15 +11,26 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import ActionError, ResetNeededError, shown
+from soulsgraph_envs.errors import ActionError, ResetNeededError, UnknownNameError, shown
 from soulsgraph_envs.games import make_game
 from soulsgraph_envs.rollout import Rollout
 from soulsgraph_envs.scenario import Scenario
 from soulsgraph_envs.skill_env import action_space, observation_space
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill, practice_ground
-from soulsgraph_envs.streams import EpisodeSeeds, checked_seed
+from soulsgraph_envs.streams import EpisodeSeeds, checked_seed, derive_seeds
 
 MultiAgentDict = dict[str, Any]
+
+
+def _keywords(
+    given: Mapping[str, Any], scenario: str | Scenario, options: SkillOptions | None
+) -> tuple[Sequence[str], str | Scenario, SkillOptions | None]:
+    known = {"skills": SKILL_NAMES, "scenario": scenario, "options": options}
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("keyword of SkillGraphEnv", name, known)
+    values: dict[str, Any] = known | dict(given)
+    return values["skills"], values["scenario"], values["options"]
 
 
 class SkillGraphEnv(MultiAgentEnv):
@@ -28,15 +39,24 @@ class SkillGraphEnv(MultiAgentEnv):
     One step is one control tick, or as many as it takes until some skill is due. A skill is given
     its next observation and its decision's reward on the tick at which the decision ends. The last
     of `skills` is the one in training: its practice ground and horizon are the episode's.
+
+    In the place of `skills` RLlib puts its `EnvContext`: a mapping of these keywords, with the indices of an env
+    runner and of an environment in it, so that equal seeds begin different fights in each of them.
+
+    Raises:
+        UnknownNameError: for an unknown skill or scenario, or a key of the mapping that is no keyword.
     """
 
     def __init__(
         self,
-        skills: Sequence[str] = SKILL_NAMES,
+        skills: Sequence[str] | Mapping[str, Any] = SKILL_NAMES,
         scenario: str | Scenario = "iudex-phase1",
         options: SkillOptions | None = None,
     ) -> None:
         super().__init__()
+        self._place = (getattr(skills, "worker_index", 0) or 0, getattr(skills, "vector_index", 0) or 0)
+        if isinstance(skills, Mapping):
+            skills, scenario, options = _keywords(skills, scenario, options)
         self.skills = {name: make_skill(name, options) for name in skills}
         trained = self.skills[skills[-1]]
         loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
@@ -57,12 +77,16 @@ class SkillGraphEnv(MultiAgentEnv):
         """Begin an episode and return the observations of the skills due first; raises as `SkillEnv.reset` does."""
         seed = checked_seed(seed)
         super().reset(seed=seed)
-        self._seeds.restart(seed, self.np_random)
+        self._seeds.restart(self._own(seed), self.np_random)
         self._rollout.begin(self._lane, self._seeds.next(self._lane))
         self._under_way = True
         self.agents = list(self.possible_agents)
         self._run_until_due()
         return self._observations(self.combat.due[0]), {}
+
+    def _own(self, seed: int | None) -> int | None:
+        """Return the seed of this env runner's environment: the first's is the seed itself."""
+        return int(derive_seeds(seed, *self._place)[0]) if seed is not None and any(self._place) else seed
 
     def step(
         self, action_dict: MultiAgentDict

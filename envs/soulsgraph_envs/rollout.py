@@ -57,25 +57,15 @@ def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
         sums[lanes[row], :] += terms[row, :]
 
 
-class Rollout:
-    """Let a controller play a combat and record the decisions of the combat's horizon skill.
+class SkillLog:
+    """Log the decisions of one skill of a combat, evaluate their rewards, and make rows of the skill's episodes."""
 
-    `advance` logs the decisions of that skill that end with a tick; `collect` evaluates their rewards, many at a
-    time, and `close` adds rows for the episodes that ended. `play` does all of this for a list of seeds.
-    """
-
-    def __init__(self, combat: Combat, controller: Controller | None = None) -> None:
-        self.combat, self.controller = combat, controller
-        self._index = combat.position(combat.horizon.skill)
+    def __init__(self, combat: Combat, skill: str) -> None:
+        self.combat = combat
+        self._index = combat.position(skill)
         self.skill = combat.skills[self._index]
-        #: What the controller chose last, (lanes, skills).
-        self.actions: Actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
         #: Sums of the reward terms of the open episodes, (lanes, terms).
         self.sums: Floats = np.zeros((combat.lanes, len(self.skill.reward.terms)), np.float32)
-        #: Control ticks so far, and episodes that a real-time game lost and that were played again.
-        self.ticks = self.replays = 0
-        #: Called after every control tick.
-        self.after_tick: Callable[[], None] | None = None
         self._fight = (combat.completed, combat.latest, combat.starts(self._index), combat.rows)
         self._ends = (combat.died, combat.won, combat.terminated, combat.truncated)
         self._closed: list[Episodes] = []
@@ -108,38 +98,8 @@ class Rollout:
         """The skill's present observations, (lanes, size)."""
         return self.skill.observation(self.combat.rows, self.combat.scenario)
 
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin episodes in `lanes` (n,) from `seeds` (n,); the lanes' sums start at 0."""
-        self.sums[lanes] = 0.0
-        self.combat.begin(lanes, seeds)
-        if self.controller is not None:
-            self.controller.begin(lanes, seeds)
-
-    def tick(self, active: Flags | None = None) -> None:
-        """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default all."""
-        if active is not None and active.all():
-            active = None
-        if self.controller is not None:
-            if active is not None:
-                self.combat.due[~active] = False
-            self.controller.act(self.combat, self.actions)
-        self.combat.step(self.actions, active)
-        self.ticks += 1
-        if self.after_tick is not None:
-            self.after_tick()
-
-    def advance(self, active: Flags | None = None) -> int:
-        """Run a tick, log the skill's decisions that ended with it, and return their number.
-
-        Raises:
-            GameError: if the log has no room for one decision per lane.
-        """
-        if self.log_is_full:
-            raise GameError(
-                f"rollout: expected room for {self.logged + self.combat.lanes} decisions, found {self._capacity}; "
-                "collect what is logged, or reserve more."
-            )
-        self.tick(active)
+    def log(self) -> int:
+        """Log the decisions that ended with the last tick; return how many those are. `reserve` made room."""
         before = self.logged
         self.logged = _append(self._index, self._fight, self._ends, before, self._log)
         return self.logged - before
@@ -182,6 +142,58 @@ class Rollout:
         """Return the episodes closed since the last call."""
         closed, self._closed = self._closed, []
         return Episodes.join(closed) if closed else Episodes.none(self.sums.shape[1])
+
+
+class Rollout(SkillLog):
+    """Let a controller play a combat; the skill of the combat's horizon is the one that is looked at.
+
+    `advance` logs the decisions of that skill that end with a tick; `collect` evaluates their rewards, many at a
+    time, and `close` makes rows of the episodes that ended. `play` does all of it for a list of seeds.
+    """
+
+    def __init__(self, combat: Combat, controller: Controller | None = None) -> None:
+        super().__init__(combat, combat.horizon.skill)
+        self.controller = controller
+        #: What the controller chose last, (lanes, skills).
+        self.actions: Actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
+        #: Control ticks so far, and episodes that a real-time game lost and that were played again.
+        self.ticks = self.replays = 0
+        #: Called after every control tick.
+        self.after_tick: Callable[[], None] | None = None
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin episodes in `lanes` (n,) from `seeds` (n,); what a lane had summed up is forgotten."""
+        self.sums[lanes] = 0.0
+        self.combat.begin(lanes, seeds)
+        if self.controller is not None:
+            self.controller.begin(lanes, seeds)
+
+    def tick(self, active: Flags | None = None) -> None:
+        """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default in all."""
+        if active is not None and active.all():
+            active = None
+        if self.controller is not None:
+            if active is not None:
+                self.combat.due[~active] = False
+            self.controller.act(self.combat, self.actions)
+        self.combat.step(self.actions, active)
+        self.ticks += 1
+        if self.after_tick is not None:
+            self.after_tick()
+
+    def advance(self, active: Flags | None = None) -> int:
+        """Run a tick and log the skill's decisions that ended with it; return how many those are.
+
+        Raises:
+            GameError: if the log has no room for as many as there are lanes.
+        """
+        if self.log_is_full:
+            raise GameError(
+                f"rollout: expected room for {self.logged + self.combat.lanes} decisions, found {self._capacity}; "
+                "collect what is logged, or reserve more."
+            )
+        self.tick(active)
+        return self.log()
 
     def begin_deciding(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Begin episodes in `lanes` (n,) and run each to the skill's first decision."""

@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console
 
-from soulsgraph.domains import finished_version
+from soulsgraph.domains import finished_versions
 from soulsgraph.evaluation import (
     EVALUATION_SEED,
     allowed_rows,
@@ -29,21 +29,23 @@ from soulsgraph_policies.artifact import SkillCard
 
 def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
     """Train the stages that are not finished yet, one after another."""
-    cards = []
+    cards: list[SkillCard] = []
     for stage in stages:
-        card = finished_version(place.run, stage)
-        if card is not None:
-            console.print(f"{stage.skill}: already trained, v{card.version}", highlight=False)
-        else:
+        finished = finished_versions(place.run, stage)
+        for card in finished:
+            console.print(f"{card.skill}: already trained, v{card.version}", highlight=False)
+        if not finished:
             began = time.monotonic()
-            card = train_stage(place, stage)
-            console.print(_closing_line(card, time.monotonic() - began), highlight=False, soft_wrap=True)
-        cards.append(card)
+            finished = train_stage(place, stage)
+            for card in finished:
+                console.print(_closing_line(card, time.monotonic() - began), highlight=False, soft_wrap=True)
+        cards += finished
     return cards
 
 
 def _closing_line(card: SkillCard, wall_s: float) -> str:
-    frozen = ", ".join(f"{upstream.skill} v{upstream.version}" for upstream in card.upstream)
+    together = card.training.jointly
+    frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
     verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
     return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
 

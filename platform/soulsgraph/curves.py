@@ -6,7 +6,7 @@ play many of them in one batch of lanes, each lane with its own weights, while t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ EPISODES = 5
 CURVE_SEED = 1_000_003
 
 _BATCH = 20
+#: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
+_BESIDE = "/"
 _PREFIX = "step-"
 
 
@@ -56,13 +58,18 @@ class CurvePoint:
 
 
 def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
-    """Play every checkpoint (step, weights) of the agent's last skill greedily, all in one batch of lanes.
+    """Play every checkpoint (step, weights) greedily, all in one batch of lanes.
 
-    `clip` bounds what the skill's network sees.
+    The weights are those of the agent's last skill and of any that learned beside it (`checkpoint_weights`); `clip`
+    bounds what their networks see.
     """
-    skill = agent.skills[-1]
-    trained = [FrozenNetwork.of(skill, agent.scenario, weights, clip) for _, weights in checkpoints]
-    rollout = agent.playing({skill.name: trained}).rollout(make_game(lanes=len(checkpoints) * EPISODES))
+    learned = [_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
+    trained = {
+        skill.name: [FrozenNetwork.of(skill, agent.scenario, one[skill.name], clip) for one in learned]
+        for skill in agent.skills
+        if skill.name in learned[0]
+    }
+    rollout = agent.playing(trained).rollout(make_game(lanes=len(checkpoints) * EPISODES))
     episodes = rollout.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
     points = []
     for index, (step, _) in enumerate(checkpoints):
@@ -81,6 +88,21 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Sequence[tuple[
             )
         )
     return points
+
+
+def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
+    """Return the weights of all skills that learn, the last one's under their own names."""
+    *beside, last = weights
+    named = {f"{skill}{_BESIDE}{name}": values for skill in beside for name, values in weights[skill].items()}
+    return {**weights[last], **named}
+
+
+def _by_skill(last: str, weights: Weights) -> dict[str, Weights]:
+    found: dict[str, Weights] = {}
+    for name, values in weights.items():
+        skill, _, plain = name.rpartition(_BESIDE)
+        found.setdefault(skill or last, {})[plain] = values
+    return found
 
 
 class CurveEvaluator:

@@ -110,6 +110,12 @@ def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
     return {name: version_in_play(run, name, stage.scenario, stage.after) for name in names}
 
 
+def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
+    """Return the version of each skill that plays in a stage without learning; raises as `upstream_versions`."""
+    found = {name: number for part in stage.parts for name, number in upstream_versions(run, part).items()}
+    return {name: number for name, number in found.items() if name not in stage.skills}
+
+
 def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
     """Return the version of a skill that plays after training on a scenario.
 
@@ -141,21 +147,29 @@ def training_call(run: RunFolder, skill: str) -> str:
     return api_call("train_stage", run=run.path, skill=skill)
 
 
-def finished_version(run: RunFolder, stage: Stage) -> SkillCard | None:
-    """Return the card of the version in play if the stage made it, None if the stage is still to be trained.
+def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
+    """Return the cards of the versions in play if the stage made them all, else none: it is still to be trained.
 
-    A version of another budget, or on top of other upstream versions than play now, is another stage's.
+    A version of another budget, on top of other upstream versions than play now, or trained with other skills in the
+    same fights, is another stage's.
     """
+    cards = [_finished(run, part, jointly_with(stage)) for part in stage.parts]
+    return [card for card in cards if card is not None] if None not in cards else []
+
+
+def jointly_with(stage: Stage) -> tuple[str, ...]:
+    """Return the skills that learn in the same fights, as their cards have them: none where one learns alone."""
+    return stage.skills if stage.jointly else ()
+
+
+def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCard | None:
     if not run.library.versions(stage.skill):
         return None
-    origin = (stage.scenario, stage.parent, stage.budget, upstream_versions(run, stage))
     card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
-    return card if _origin(card) == origin else None
-
-
-def _origin(card: SkillCard) -> tuple[str, int | None, int, dict[str, int]]:
     upstream = {artifact.skill: artifact.version for artifact in card.upstream}
-    return card.training.scenario, card.parent, card.training.budget, upstream
+    origin = card.training.scenario, card.parent, card.training.budget, card.training.jointly, upstream
+    wanted = stage.scenario, stage.parent, stage.budget, jointly, upstream_versions(run, stage)
+    return card if origin == wanted else None
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
@@ -202,9 +216,14 @@ def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
 
 
 def adaptation_stages(
-    run: RunFolder, scenario: str, skills: Sequence[str], budget: int | None = None, after: str | None = None
+    run: RunFolder,
+    scenario: str,
+    skills: Sequence[str],
+    budget: int | None = None,
+    after: str | None = None,
+    jointly: bool = False,
 ) -> tuple[Stage, ...]:
-    """Return the stages that adapt `skills` to a scenario, in graph order.
+    """Return the stages that adapt `skills` to a scenario, in graph order; `jointly` makes one stage of them.
 
     Each continues the version in play after the domain before (`after`; the last one by default):
     networks and normaliser are kept, the buffer is fresh, exploration starts lower. A skill adapts
@@ -225,7 +244,8 @@ def adaptation_stages(
     for skill in skills:
         if skill not in order:
             raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))
-    return tuple(_stage(run, scenario, skill, budget, source) for skill in order if skill in skills)
+    stages = tuple(_stage(run, scenario, skill, budget, source) for skill in order if skill in skills)
+    return (replace(stages[-1], jointly=stages[:-1]),) if jointly else stages
 
 
 def _stage(run: RunFolder, scenario: str, skill: str, budget: int | None, after: str) -> Stage:

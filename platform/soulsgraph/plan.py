@@ -43,8 +43,9 @@ class Stage:
     """Train one skill for `budget` decisions with everything upstream frozen.
 
     A stage with a `parent` continues that version of the skill: its networks and its normaliser,
-    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream if
-    the stage's own has none yet; the run's own if there is none.
+    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream where
+    the stage's own has none yet; the run's own if there is none. Stages in `jointly` are those of skills before this
+    one in graph order that learn in the same fights.
     """
 
     skill: str
@@ -55,16 +56,35 @@ class Stage:
     #: Distinguishes a further adaptation to a scenario from the first.
     suffix: str = ""
     after: str | None = None
+    jointly: tuple[Stage, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """The stages of all skills that learn, in graph order; this one is the last."""
+        return (*self.jointly, self)
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """The skills that learn, in graph order."""
+        return tuple(part.skill for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        """Decisions to learn from, of all skills that learn."""
+        return sum(part.budget for part in self.parts)
 
     @property
     def name(self) -> str:
         """Identify the stage within its run."""
-        return self.skill if self.parent is None else f"{self.skill}@{slug(self.scenario)}{self.suffix}"
+        names, suffix = "+".join(self.skills), "".join(dict.fromkeys(part.suffix for part in self.parts))
+        return names if self.parent is None else f"{names}@{slug(self.scenario)}{suffix}"
 
     @property
     def checkpoint_name(self) -> str:
-        """Name its checkpoint folder, which a stage that continues another version does not share."""
-        return self.name if self.parent in (None, 1) else f"{self.name}-from-v{self.parent}"
+        """Name the folder of its checkpoints: none that continues another version goes on from them."""
+        parents = [part.parent for part in self.parts]
+        first = all(parent in (None, 1) for parent in parents)
+        return self.name if first else f"{self.name}-from-v{'-'.join(map(str, parents))}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 
-from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint
+from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
 from soulsgraph.reports.parquet import GrowingTable
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.stage_setup import StageSetup
@@ -39,13 +39,22 @@ class StageRecords:
         self._clock = (time.monotonic(), reached)
 
     def add(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> float | None:
-        """Record one iteration; return the mean return of the episodes that ended in it, if any did."""
-        episodes = algorithm.drain_episodes()
-        figures = self._learning(algorithm, result) | self._play(episodes)
-        self._write(self._training, algorithm.decisions, figures, episodes=0 if episodes is None else len(episodes))
+        """Record one iteration, a row for each skill that learns; return the last one's mean return, if there is one.
+
+        Steps are decisions of all skills that learn.
+        """
+        drained, pace, skills = algorithm.drain_episodes(), self._pace(algorithm), self._setup.stage.skills
+        figures: dict[str, float] = {}
+        for skill in skills:
+            episodes = drained.get(skill)
+            explored = {"exploration": algorithm.training[skill].exploration_rate}
+            figures = explored | pace | self._learning(skill, result) | self._play(skill, episodes)
+            count = 0 if episodes is None else len(episodes)
+            self._write(self._training, skill, algorithm.decisions, figures, episodes=count)
         if algorithm.decisions // CHECKPOINT_INTERVAL > self._last_checkpoint // CHECKPOINT_INTERVAL:
             self._last_checkpoint = algorithm.decisions
-            self._evaluator.add(algorithm.decisions, algorithm.weights(self._setup.stage.skill))
+            weights = {skill: algorithm.weights(skill) for skill in skills}
+            self._evaluator.add(algorithm.decisions, checkpoint_weights(weights))
         self._draw(self._evaluator.collect())
         return figures.get("return")
 
@@ -68,23 +77,21 @@ class StageRecords:
         self._draw(self._evaluator.finish())
         self.flush()
 
-    def _learning(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> dict[str, float]:
+    def _pace(self, algorithm: SkillDQN) -> dict[str, float]:
         since, before = self._clock
         self._clock = (time.monotonic(), algorithm.decisions)
-        figures = {
-            "exploration": algorithm.exploration_rate,
-            "steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9),
-        }
-        if algorithm.config.num_env_runners:
-            figures["env_runners"] = algorithm.live_runners
-        learner = result.get(LEARNER_RESULTS, {}).get(self._setup.stage.skill, {})
-        names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
-        return figures | {name: float(learner[key]) for name, key in names.items() if key in learner}
+        figures = {"steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9)}
+        return figures | ({"env_runners": algorithm.live_runners} if algorithm.config.num_env_runners else {})
 
-    def _play(self, episodes: Episodes | None) -> dict[str, float]:
+    def _learning(self, skill: str, result: Mapping[str, Any]) -> dict[str, float]:
+        learner = result.get(LEARNER_RESULTS, {}).get(skill, {})
+        names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
+        return {name: float(learner[key]) for name, key in names.items() if key in learner}
+
+    def _play(self, skill: str, episodes: Episodes | None) -> dict[str, float]:
         if episodes is None:
             return {}
-        terms = zip(self._setup.skills[-1].reward.names, episodes.terms.mean(axis=0), strict=True)
+        terms = zip(self._setup.skill(skill).reward.names, episodes.terms.mean(axis=0), strict=True)
         return {
             "return": float(episodes.returns.mean()),
             "length": float(episodes.lengths.mean()),
@@ -95,12 +102,11 @@ class StageRecords:
 
     def _draw(self, points: list[CurvePoint]) -> None:
         for point in points:
-            self._write(self._curve, point.step, point.figures, "evaluation/")
+            self._write(self._curve, self._setup.stage.skill, point.step, point.figures, "evaluation/")
 
     def _write(
-        self, table: GrowingTable, step: int, figures: dict[str, float], prefix: str = "", **counts: int
+        self, table: GrowingTable, skill: str, step: int, figures: dict[str, float], prefix: str = "", **counts: int
     ) -> None:
-        stage = self._setup.stage
-        table.add({"stage": stage.name, "skill": stage.skill, "step": step, **counts, **figures})
+        table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **figures})
         values = {f"{prefix}{name}": value for name, value in figures.items()}
-        self._board.log(stage.skill, step + self._offset, values)
+        self._board.log(skill, step + self._offset, values)

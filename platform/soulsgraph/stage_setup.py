@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph.domains import upstream_versions
+from soulsgraph.domains import frozen_versions
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
@@ -26,14 +26,17 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 @dataclass(frozen=True)
 class StageSetup:
-    """A stage with its skills made and its artifacts loaded; `skills` ends with the trained one."""
+    """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
+
+    `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
+    """
 
     run: RunFolder
     stage: Stage
     scenario: Scenario
     skills: tuple[Skill, ...]
     upstream: Mapping[str, Artifact]
-    parent: Artifact | None
+    parents: Mapping[str, Artifact]
 
     @classmethod
     def of(cls, run: RunFolder, stage: Stage) -> StageSetup:
@@ -43,9 +46,9 @@ class StageSetup:
             LibraryError: if an upstream skill or the parent is missing or damaged.
         """
         plan, library = run.plan, run.library
-        names = (*plan.skill_graph.upstream(stage.skill), stage.skill)
-        skills = tuple(make_skill(name, plan.options) for name in names)
-        upstream = {name: library.load(name, version) for name, version in upstream_versions(run, stage).items()}
+        taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
+        skills = tuple(make_skill(name, plan.options) for name in plan.skill_graph.order if name in taking_part)
+        upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
         for artifact in upstream.values():
             library.check_upstream(artifact.card)
         return cls(
@@ -54,23 +57,32 @@ class StageSetup:
             scenario=practice_ground(load_scenario(stage.scenario), skills[-1]),
             skills=skills,
             upstream=upstream,
-            parent=None if stage.parent is None else library.load(stage.skill, stage.parent),
+            parents={p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None},
         )
 
     @property
+    def parent(self) -> Artifact | None:
+        """The version that the last skill continues."""
+        return self.parents.get(self.stage.skill)
+
+    @property
     def hyperparameters(self) -> DQNHyperparameters:
-        """The stage's hyperparameters according to the run's plan."""
+        """The last skill's as the run's plan has them."""
         return self.run.plan.hyperparameters(self.stage)
 
     @property
     def agent(self) -> Agent:
-        """The stage's agent: the upstream skills trained, its own random until it has weights."""
-        upstream = {s.name: self.upstream[s.name].network(s, self.scenario) for s in self.skills[:-1]}
-        return Agent(self.scenario, self.skills, upstream, {self.stage.skill: "random"})
+        """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
+        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
+        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
+
+    def skill(self, name: str) -> Skill:
+        """Return a skill that takes part."""
+        return next(skill for skill in self.skills if skill.name == name)
 
     @property
     def steps_before(self) -> int:
-        """Decisions in the versions that this stage continues, where its curves begin."""
+        """Decisions that went into the versions that the last skill continues: where its curves go on."""
         if self.parent is None:
             return 0
         lineage = self.run.library.lineage(self.stage.skill, self.parent.card.version)
@@ -85,17 +97,18 @@ class StageSetup:
         plan = self.run.plan
         preset = plan.method
         config = SkillDQN.get_default_config().debugging(seed=self.stage.seed, log_level="ERROR")
-        mirror = Mirror.of(self.skills[-1], self.scenario)
-        config = config.stage(self.skills, self.hyperparameters, preset.decisions_per_round, mirror=mirror)
+        mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
+        numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
+        config = config.stage(self.skills, numbers, preset.decisions_per_round, mirror=mirrors)
         runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
         config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
         lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
         sampled = {"scenario": self.scenario, "lanes": lanes, "games": tuple(games)}
         algorithm: SkillDQN = config.environment(env_config=sampled).build_algo()
         algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
-        if self.parent is not None:
-            algorithm.load_weights({self.stage.skill: self.parent.weights})
-            algorithm.load_normalizer(self.parent.card.normalizer.normalizer().get_state())
+        for name, parent in self.parents.items():
+            algorithm.load_weights({name: parent.weights})
+            algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
         return algorithm
 
     def verify_frozen(self, algorithm: SkillDQN) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from soulsgraph.checkpoints import SAVE_INTERVAL, StageCheckpoints
-from soulsgraph.domains import save_version
+from soulsgraph.domains import jointly_with, save_version
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Display, Interrupted, StageProgress, interruptible, stage_progress
 from soulsgraph.records import StageRecords
@@ -63,15 +63,15 @@ class Workplace:
     def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
         """Return the stage's progress, and a function that returns whether to stop."""
         if self.supervisor is not None:
-            yield self.supervisor.follow(stage.name, stage.budget), self.supervisor.stop_requested
+            yield self.supervisor.follow(stage.name, stage.steps), self.supervisor.stop_requested
             return
-        progressing = stage_progress(stage.name, stage.budget, self.display, done)
+        progressing = stage_progress(stage.name, stage.steps, self.display, done)
         with interruptible() as interrupted, progressing as progress:
             yield progress, interrupted
 
 
-def train_stage(place: Workplace, stage: Stage) -> SkillCard:
-    """Train a stage, from its latest checkpoint if there is one, and save the skill's next version.
+def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
+    """Train a stage, from its latest checkpoint if there is one, and save the next version of what learned.
 
     Raises:
         LibraryError: if an upstream skill is missing or damaged.
@@ -95,18 +95,19 @@ def train_stage(place: Workplace, stage: Stage) -> SkillCard:
                     records.flush()
                     checkpoints.save(algorithm)
                 if interrupted() and not algorithm.finished:
-                    done = f"after {algorithm.decisions} of {stage.budget} steps"
+                    done = f"after {algorithm.decisions} of {stage.steps} steps"
                     raise Interrupted(f"stopped in stage {stage.name} {done}")
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        weights, normalizer = algorithm.weights(stage.skill) | algorithm.head_weights(), algorithm.normalizer
-        artifact = trained_artifact(setup, weights, normalizer, algorithm.decisions)
-        artifact = replace(artifact, card=replace(artifact.card, results=records.results))
-        card = save_version(place.run, stage, artifact)
+        cards: list[SkillCard] = []
+        for part in stage.parts:
+            artifact = _trained_part(setup, part, algorithm, cards)
+            artifact = replace(artifact, card=replace(artifact.card, results=records.results))
+            cards.append(save_version(place.run, part, artifact))
         if stopped:
             raise Interrupted(f"stopped after stage {stage.name}")
-        return card
+        return cards
     finally:
         algorithm.stop()
 
@@ -117,15 +118,35 @@ def _resume(algorithm: SkillDQN, checkpoints: StageCheckpoints) -> None:
         algorithm.load_checkpoint(str(latest))
 
 
-def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNormalizer, steps: int) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included, after `steps` decisions."""
-    skill, stage, plan = setup.skills[-1], setup.stage, setup.run.plan
+def _trained_part(setup: StageSetup, part: Stage, algorithm: SkillDQN, cards: Sequence[SkillCard]) -> Artifact:
+    """Make the artifact of one of the skills that learned; `cards` are those of the ones before it."""
+    weights = algorithm.weights(part.skill) | algorithm.head_weights(part.skill)
+    training = algorithm.training[part.skill]
+    return trained_artifact(setup, weights, training.normalizer, training.decisions, part, cards)
+
+
+def trained_artifact(
+    setup: StageSetup,
+    weights: Weights,
+    normalizer: RunningNormalizer,
+    steps: int,
+    part: Stage | None = None,
+    beside: Sequence[SkillCard] = (),
+) -> Artifact:
+    """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions.
+
+    `part` is the stage of the skill, where it is another one than the last that learns; `beside` are the cards of
+    those that learned in the same fights and are already saved.
+    """
+    stage, plan = part or setup.stage, setup.run.plan
+    skill, graph = setup.skill(stage.skill), plan.skill_graph
     parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
-    cards = (artifact.card for artifact in setup.upstream.values())
+    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
+    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
     card = SkillCard(
         skill=skill.name,
         version=0,
-        **graph_fields(plan.skill_graph),
+        **graph_fields(graph),
         observation=skill.observation.names,
         normalizer=NormalizerStatistics.of(normalizer),
         observation_clip=setup.hyperparameters.observation_clip,
@@ -139,6 +160,7 @@ def trained_artifact(setup: StageSetup, weights: Weights, normalizer: RunningNor
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             packages=package_versions(),
+            jointly=jointly_with(setup.stage),
         ),
         upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,

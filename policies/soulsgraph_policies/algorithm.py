@@ -1,32 +1,33 @@
-"""DQN for one skill of a graph inside RLlib: chunks in, one round of updates, weights out."""
+"""DQN for skills of a graph inside RLlib: chunks in, one round of updates, weights out."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ray.rllib.algorithms.dqn.dqn import DQN
-from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
+)
 
 from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
-from soulsgraph_policies.normalizer import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.module_training import ModuleTraining
 from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 from soulsgraph_policies.transitions import Chunk
-from soulsgraph_policies.update_kernel import UpdateFigures
 from soulsgraph_policies.weights import Weights
 
 #: A runner that died is asked whether it is back at most this often.
@@ -34,43 +35,20 @@ PROBE_PERIOD_S = 5.0
 #: The stage fails after this time without any live runner.
 ABANDONED_AFTER_S = 300.0
 
-#: Loss and Q-values are averaged over so many updates before they are logged.
-UPDATES_PER_LOG = 125
-
 _logger = logging.getLogger("soulsgraph")
 
 
-@dataclass
-class _Figures:
-    """Sums of the learner's figures, weighted by updates."""
-
-    updates: int = 0
-    loss: float = 0.0
-    q_mean: float = 0.0
-    td_error: float = 0.0
-
-    def add(self, figures: UpdateFigures, updates: int) -> None:
-        self.updates += updates
-        self.loss += figures.loss * updates
-        self.q_mean += figures.q_mean * updates
-        self.td_error += figures.td_error * updates
-
-    def means(self) -> dict[str, float]:
-        sums = {QF_LOSS_KEY: self.loss, QF_MEAN_KEY: self.q_mean, TD_ERROR_MEAN_KEY: self.td_error}
-        return {name: value / max(self.updates, 1) for name, value in sums.items()}
-
-
 class SkillDQN(DQN):
-    """Train one skill on a budget of its decisions.
+    """Train the modules of `policies_to_train`, each on a budget of its decisions.
 
-    In one round every runner returns a chunk, its transitions go into the replay, the updates due
-    are taken in one call of the learner group, and the runners get the new weights. `decisions`
-    counts the decisions received, `updates` the updates taken. A training step is one round with remote
-    runners; without them it goes on to the end of the iteration.
+    In one round every runner returns a chunk, what was received goes into the modules' replays, the updates owed
+    are taken in one call of the learner group, and the runners get the new weights. A module at its budget plays on
+    greedily and learns no more; the stage ends when all are there. `decisions` counts what was received, `updates`
+    what was learned, summed over modules. A training step is one round with remote runners; without them it goes on
+    to the end of the iteration. Where no module learns, an iteration samples the last skill's module.
     """
 
     config: SkillDQNConfig
-    local_replay_buffer: ReplayRing
 
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
@@ -78,25 +56,27 @@ class SkillDQN(DQN):
         return SkillDQNConfig(algo_class=cls)
 
     def setup(self, config: SkillDQNConfig) -> None:
-        """Build learner, replay and runners, and send the runners the first weights."""
-        self.decisions, self.updates = 0, 0
+        """Build learner, replays and runners, and send the runners the first weights."""
+        #: What learns, by module; empty where `policies_to_train` is.
+        self.training: dict[str, ModuleTraining] = {}
+        self._watched = 0
         #: Asked after every round with remote runners, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
-        self._episodes: list[Episodes] = []
-        self._figures = _Figures()
+        self._episodes: dict[str, list[Episodes]] = {}
         self._iteration_end = 0
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
         self._last_note, self._played = "", False
         self._live_runners = int(config.num_env_runners)
         super().setup(config)
-        observation = config.skills[-1].observation
-        self.normalizer = RunningNormalizer(observation.size, observation.indicators)
-        self._generator = np.random.Generator(np.random.PCG64(self.config.seed))
-        self._send_weights([skill.name for skill in config.skills])
+        trained = config.trained_modules
+        for place, name in enumerate(trained):
+            self.training[name] = ModuleTraining(config, name, len(trained) - 1 - place)
+        self._title = " + ".join(trained) or "nothing learns"
+        self._send_weights(list(config.module_spaces()))
 
-    def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> ReplayRing:
-        # RLlib would take a class for a string here, and its buffers keep episodes, not columns.
-        return ReplayRing(config.hyperparameters, config.skills[-1].observation.size, config.mirror)
+    def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> None:
+        # RLlib's buffers keep episodes, not columns: every module that learns has a replay of its own.
+        return None
 
     @property
     def learner(self) -> SkillDQNLearner:
@@ -106,27 +86,32 @@ class SkillDQN(DQN):
         return learner
 
     @property
-    def finished(self) -> bool:
-        """Whether the whole budget was received."""
-        return self.decisions >= self.config.hyperparameters.budget
+    def decisions(self) -> int:
+        """Decisions received, of all modules that learn; where none does, those of the last skill's module."""
+        return sum(one.decisions for one in self.training.values()) if self.training else self._watched
 
     @property
-    def exploration_rate(self) -> float:
-        """The share of random actions at this count of decisions."""
-        return self.config.hyperparameters.exploration_rate(self.decisions)
+    def updates(self) -> int:
+        """Updates taken, of all modules."""
+        return sum(one.updates for one in self.training.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every module that learns has received its whole budget; never where none learns."""
+        return bool(self.training) and all(one.finished for one in self.training.values())
 
     def step(self) -> dict[str, Any]:
-        """Run training steps up to the next multiple of 1,000 decisions, or to the end of the budget.
+        """Run training steps to the next thousand of decisions, or to the end of the budgets.
 
         Raises:
-            SoulsGraphError: if the budget is spent.
+            SoulsGraphError: if the budgets are spent.
         """
-        budget = self.config.hyperparameters.budget
+        budget = sum(one.hyperparameters.budget for one in self.training.values()) or math.inf
         if self.finished:
             raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
         # Whole thousands whatever came before: checkpoints of a learning curve must not drift.
         next_stop = (self.decisions // DECISIONS_PER_ITERATION + 1) * DECISIONS_PER_ITERATION
-        self._iteration_end = min(next_stop, budget)
+        self._iteration_end = int(min(next_stop, budget))
         self._set_iteration(self._iteration_end - self.decisions)
         results: dict[str, Any] = super().step()
         return results
@@ -152,16 +137,18 @@ class SkillDQN(DQN):
             self._set_iteration(0)
 
     def _round(self, chunks: Sequence[Chunk]) -> None:
-        """Store what was sampled, learn, and send out the new weights."""
-        if self._receive(chunks):
+        """Remember what was sampled, learn, and hand out the new weights."""
+        learning = [one for one in self.training.values() if not one.finished]
+        if self._receive(chunks) and learning:
             self._learn()
-            self._send_weights([self.config.trained])
-            self._log_figures()
+            self._send_weights([one.name for one in learning])
+            self._log_figures(learning)
 
-    def _log_figures(self) -> None:
-        if self.finished or self._figures.updates >= UPDATES_PER_LOG:
-            self.metrics.log_dict(self._figures.means(), key=(LEARNER_RESULTS, self.config.trained), window=1)
-            self._figures = _Figures()
+    def _log_figures(self, learning: Sequence[ModuleTraining]) -> None:
+        for one in learning:
+            figures = one.figures()
+            if figures is not None:
+                self.metrics.log_dict(figures, key=(LEARNER_RESULTS, one.name), window=1)
 
     def _sample(self) -> list[Chunk]:
         # RLlib's own sampling repeats until there is a step: a real-time game with a problem has none.
@@ -172,7 +159,7 @@ class SkillDQN(DQN):
         now = time.monotonic()
         self._tell_of_runners()
         self._tell_of_games(chunks)
-        if any(len(chunk.transitions) for chunk in chunks):
+        if any(chunk.env_steps() for chunk in chunks):
             self._last_chunk_s, self._played, self._last_note = now, True, ""
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             raise SoulsGraphError(
@@ -192,7 +179,7 @@ class SkillDQN(DQN):
         live = self.env_runner_group.num_healthy_remote_workers()
         if live != self._live_runners:
             told = "an env runner was lost" if live < self._live_runners else "an env runner is back"
-            _logger.warning("%s: %s, %d of %d play", self.config.trained, told, live, self.config.num_env_runners)
+            _logger.warning("%s: %s, %d of %d play", self._title, told, live, self.config.num_env_runners)
         self._live_runners = live
 
     def _tell_of_games(self, chunks: Sequence[Chunk]) -> None:
@@ -201,58 +188,64 @@ class SkillDQN(DQN):
             for note in (*chunk.notes, chunk.failure):
                 if note and note != self._last_note:
                     self._last_note = note
-                    _logger.warning("%s: %s", self.config.trained, note)
+                    _logger.warning("%s: %s", self._title, note)
             if chunk.failure and not self._played:
                 raise SoulsGraphError(chunk.failure)
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
-        """Store chunks up to the budget, dropping the surplus of the last one; return the count."""
-        received = 0
+        """Take over chunks, each module's up to its budget; return the count."""
+        before = self.decisions
         for chunk in chunks:
             self._require_size(chunk)
-            transitions = chunk.transitions.first(self.config.hyperparameters.budget - self.decisions)
-            self.normalizer.update(transitions.observations)
-            self.local_replay_buffer.add(transitions)
-            self.decisions += len(transitions)
-            received += len(transitions)
-            if len(chunk.episodes):
-                self._episodes.append(chunk.episodes)
-        module = self.learner.trained_module
-        module.set_normalizer(self.normalizer.mean, self.normalizer.deviation)
-        return received
+            for name, transitions in chunk.transitions.items():
+                if name in self.training:
+                    self.training[name].receive(transitions)
+                else:
+                    self._watched += len(transitions)
+            for skill, episodes in chunk.episodes.items():
+                if len(episodes):
+                    self._episodes.setdefault(skill, []).append(episodes)
+        for one in self.training.values():
+            self._module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
+        return self.decisions - before
 
     def _require_size(self, chunk: Chunk) -> None:
-        count, most = len(chunk.transitions), self.config.decisions_per_sample
-        if not (1 <= count <= most or (not count and (chunk.notes or chunk.failure))):
+        counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_sample
+        if max(counts, default=0) > most or not (any(counts) or chunk.notes or chunk.failure):
             raise SoulsGraphError(
-                f"env runner: expected 1 to {most} transitions a sample, found {count}; "
+                f"env runner: expected 1 to {most} transitions a sample, found {max(counts, default=0)}; "
                 "use no more lanes than decisions in a round."
             )
 
     def _learn(self) -> None:
-        numbers = self.config.hyperparameters
-        owed = numbers.updates_owed(self.decisions, self.updates)
-        if owed < 1:
+        owing = {name: one for name, one in self.training.items() if one.owed}
+        if not owing:
             return
-        batch = self.local_replay_buffer.sample(
-            owed * numbers.batch_size, self._generator, self.normalizer, self.decisions
-        )
+        counts = {name: one.decisions for name, one in self.training.items()}
         (figures,) = self.learner_group.update(
-            batch=as_multi_agent_batch(self.config.trained, batch),
-            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions},
+            batch=as_multi_agent_batch({name: one.draw() for name, one in owing.items()}),
+            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts},
         )
-        self.updates += owed
-        self._figures.add(figures[self.config.trained], owed)
-        self.local_replay_buffer.learned(figures[self.config.trained].errors)
+        for name, one in owing.items():
+            one.learned(figures[name])
 
-    def _send_weights(self, skills: Sequence[str]) -> None:
-        weights = {skill: self._module(skill).weights() for skill in skills}
-        state = {COMPONENT_RL_MODULE: weights, NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
+    def _send_weights(self, modules: Sequence[str]) -> None:
+        weights = {name: self._playing(name) for name in modules}
+        state = {
+            COMPONENT_RL_MODULE: weights,
+            NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions,
+            NUM_MODULE_STEPS_SAMPLED_LIFETIME: {name: one.decisions for name, one in self.training.items()},
+        }
         self._runner.set_state(state)
         if self.env_runner_group.num_remote_env_runners():
             self.env_runner_group.foreach_env_runner(
                 "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
             )
+
+    def _playing(self, module: str) -> Weights:
+        """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
+        finished = module in self.training and self.training[module].finished
+        return self.learner.learning[module].playing_weights() if finished else self._module(module).weights()
 
     @property
     def _runner(self) -> ChunkRunner:
@@ -260,47 +253,49 @@ class SkillDQN(DQN):
         assert isinstance(runner, ChunkRunner)
         return runner
 
-    def _module(self, skill: str) -> QNetworkModule:
-        module = self.learner.module[skill].unwrapped()
+    def _module(self, name: str) -> QNetworkModule:
+        module = self.learner.module[name].unwrapped()
         assert isinstance(module, QNetworkModule)
         return module
 
-    def weights(self, skill: str) -> Weights:
-        """Return a copy of the weights and normaliser that a skill is played by, by name."""
-        own = self.learner.playing_weights() if skill == self.config.trained else self._module(skill).weights()
+    def weights(self, module: str) -> Weights:
+        """Return a copy of the weights and normaliser that a module is to play by, by name."""
+        learning = self.learner.learning.get(module)
+        own = self._module(module).weights() if learning is None else learning.playing_weights()
         return {name: values.copy() for name, values in own.items()}
 
     def copies(self, skill: str) -> list[Weights]:
-        """Return every copy of a frozen skill's weights: the learner's and that of every live runner."""
+        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by."""
         played = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.played_weights(skill), timeout_seconds=self.config.sample_timeout_s
         )
-        return [self.weights(skill), *played]
+        return [self.weights(self.config.module_of(skill)), *played]
 
-    def head_weights(self) -> Weights:
-        """Return a copy of the trained skill's head, by name; empty if it is the layer that plays."""
-        return {name: values.copy() for name, values in self.learner.playing_head().items()}
+    def head_weights(self, module: str) -> Weights:
+        """Return a copy of the head that a module trains, by name, if it is not the layer that plays."""
+        return {name: values.copy() for name, values in self.learner.learning[module].playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
-        """Load trained weights by skill: frozen ones upstream, or those that the trained skill continues from.
+        """Put trained weights in, module by module: frozen ones, or those to go on from.
 
         Raises:
             SoulsGraphError: if a name or shape does not match.
         """
-        for skill, values in weights.items():
-            self._module(skill).load_weights(values)
+        for module, values in weights.items():
+            self._module(module).load_weights(values)
         self._send_weights(list(weights))
 
-    def load_normalizer(self, state: dict[str, Any]) -> None:
-        """Continue from the trained skill's running statistics (`RunningNormalizer.get_state`)."""
-        self.normalizer.set_state(state)
-        self.learner.trained_module.set_normalizer(self.normalizer.mean, self.normalizer.deviation)
-        self._send_weights([self.config.trained])
+    def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
+        """Go on from a module's running statistics (`RunningNormalizer.get_state`)."""
+        normalizer = self.training[module].normalizer
+        normalizer.set_state(state)
+        self._module(module).set_normalizer(normalizer.mean, normalizer.deviation)
+        self._send_weights([module])
 
-    def drain_episodes(self) -> Episodes | None:
-        """Return the episodes that ended since the last call; None if there were none."""
-        episodes, self._episodes = self._episodes, []
-        return Episodes.join(episodes) if episodes else None
+    def drain_episodes(self) -> dict[str, Episodes]:
+        """Return the episodes that ended since the last call, by the skill that they are counted for."""
+        drained, self._episodes = self._episodes, {}
+        return {skill: Episodes.join(parts) for skill, parts in drained.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask lost runners at intervals whether they are back: asking a dead one takes time."""
@@ -314,28 +309,22 @@ class SkillDQN(DQN):
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
         sampling = not self.config.num_env_runners
+        frozen = [module for module in self.config.module_spaces() if module not in self.training]
         return {
-            "trained": self.config.trained,
-            "decisions": self.decisions,
-            "updates": self.updates,
-            "generator": self._generator.bit_generator.state,
-            "normalizer": self.normalizer.get_state(),
-            "replay": self.local_replay_buffer.get_state(),
-            "learner": self.learner.get_training_state(),
-            "frozen": {skill.name: self.weights(skill.name) for skill in self.config.skills[:-1]},
+            "training": {name: one.get_state() for name, one in self.training.items()},
+            "learner": {name: one.get_training_state() for name, one in self.learner.learning.items()},
+            "frozen": {module: self.weights(module) for module in frozen},
             "runner": self._runner.get_training_state() if sampling else {},
         }
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state` of an algorithm of the same configuration."""
-        self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
-        self._generator.bit_generator.state = state["generator"]
-        self.normalizer.set_state(state["normalizer"])
-        self.local_replay_buffer.set_state(state["replay"])
-        self.learner.set_training_state(state["learner"])
-        for skill, weights in state["frozen"].items():
-            self._module(skill).load_weights(weights)
-        self._send_weights([skill.name for skill in self.config.skills])
+        for name, one in self.training.items():
+            one.set_state(state["training"][name])
+            self.learner.learning[name].set_training_state(state["learner"][name])
+        for module, weights in state["frozen"].items():
+            self._module(module).load_weights(weights)
+        self._send_weights(list(self.config.module_spaces()))
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])
 
@@ -351,9 +340,10 @@ class SkillDQN(DQN):
             SoulsGraphError: if the state is missing, damaged or of another stage.
         """
         state = read_training_state(Path(checkpoint_dir))
-        if state["trained"] != self.config.trained:
+        found = " + ".join(state["training"])
+        if list(state["training"]) != list(self.training):
             raise SoulsGraphError(
-                f"{checkpoint_dir}: expected a checkpoint of {self.config.trained}, found {state['trained']}; "
+                f"{checkpoint_dir}: expected a checkpoint of {self._title}, found {found}; "
                 "remove it, or resume the stage it was written by."
             )
         self.set_training_state(state)

@@ -73,7 +73,10 @@ class UpstreamArtifact:
 
 @dataclass(frozen=True)
 class Training:
-    """How a skill was trained: `budget` and `steps` count its decisions, `created` is UTC in ISO 8601."""
+    """How a skill was trained: `budget` and `steps` count its decisions, `created` is UTC in ISO 8601.
+
+    `jointly` names all the skills that learned in the same fights, if it was not alone.
+    """
 
     scenario: str
     start: str
@@ -83,6 +86,7 @@ class Training:
     seed: int
     created: str
     packages: Mapping[str, str]
+    jointly: tuple[str, ...] = ()
 
 
 def package_versions() -> dict[str, str]:
@@ -124,11 +128,18 @@ class SkillCard:
     @property
     def checksum(self) -> str:
         """Return a SHA-256 of everything the card says, how it was trained and evaluated included."""
-        return _sha256(asdict(self))
+        return _sha256(self._values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as plain values for JSON, its digest and checksum among them."""
-        return asdict(self) | {"digest": self.digest, "checksum": self.checksum}
+        return self._values() | {"digest": self.digest, "checksum": self.checksum}
+
+    def _values(self) -> dict[str, Any]:
+        values = asdict(self)
+        # A skill that learned alone has the card that it always had.
+        if not self.training.jointly:
+            del values["training"]["jointly"]
+        return values
 
 
 def _sha256(values: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import gymnasium
@@ -11,7 +11,7 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.transitions import Chunk
@@ -21,19 +21,21 @@ from soulsgraph_policies.weights import Weights
 class ChunkRunner(EnvRunner, Checkpointable):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
-    Beside remote runners the driver keeps a runner of its own that only holds the weights, so the
-    game is opened in `make_env`, which is called only where sampling happens.
+    `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
+    runner of its own that only holds the weights, so the game is opened in `make_env`, which is called where sampling
+    happens and nowhere else.
     """
 
     config: SkillDQNConfig
 
     def __init__(self, *, config: SkillDQNConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
-        #: Decisions of the trained skill that the learner has received from all runners.
-        self.decisions = 0
+        #: The module that plays each skill, by skill.
+        self.modules: Mapping[str, str] = self.config.modules_of_skills()
+        #: Decisions of each sampled module that the learner has received from all runners.
+        self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
         spaces = self.get_spaces()
         self._without_weights = set(spaces)
-        self._skills = tuple(spaces)
         spec = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True)
         # RLlib asks for the light modules only where it makes the specs of single modules itself.
         spec.inference_only = True
@@ -52,16 +54,16 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:
-        """Return one chunk of 1 to `config.decisions_per_sample` transitions, in a list.
+        """Return one chunk in a list: transitions, at most `config.decisions_per_sample` of each module.
 
         A real-time game may have none in time: then an empty list, or a chunk that notes why.
         """
 
     @abstractmethod
-    def weights_changed(self, skills: Collection[str]) -> None:
-        """Play `skills` by their new `weights` from now on, exploring at the rate that `decisions` determines.
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Play by the new `weights` of `modules` from now on, exploring as `decisions` tells.
 
-        The first call names every skill, so that a runner restarted by Ray gets all weights.
+        The first call names every module: a runner that Ray has restarted plays by nothing but what it was given.
         """
 
     def get_training_state(self) -> dict[str, Any]:
@@ -72,18 +74,18 @@ class ChunkRunner(EnvRunner, Checkpointable):
         """Continue from `get_training_state`."""
         raise NotImplementedError
 
-    def weights(self, skill: str) -> Weights:
-        """Return a skill's weights and normaliser; the arrays share the module's memory."""
-        weights: Weights = self.module[skill].unwrapped().weights()
+    def weights(self, module: str) -> Weights:
+        """Return a module's weights and normaliser; the arrays share its memory."""
+        weights: Weights = self.module[module].unwrapped().weights()
         return weights
 
     def played_weights(self, skill: str) -> Weights:
-        """Return the weights by which a skill is played; a subclass may keep its own copy of them."""
-        return self.weights(skill)
+        """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
+        return self.weights(self.modules[skill])
 
     def get_spaces(self) -> dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
         """Return the observation and action space of every module."""
-        return self.config.skill_spaces()
+        return self.config.module_spaces()
 
     def assert_healthy(self) -> None:
         """Raise if the runner was not built."""
@@ -96,22 +98,25 @@ class ChunkRunner(EnvRunner, Checkpointable):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the state that RLlib copies to other runners: modules and the count of decisions."""
-        state: dict[str, Any] = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions}
+        """Return what RLlib brings another runner up to date with: modules and the counts of decisions."""
+        state: dict[str, Any] = {
+            NUM_ENV_STEPS_SAMPLED_LIFETIME: sum(self.decisions.values()),
+            NUM_MODULE_STEPS_SAMPLED_LIFETIME: dict(self.decisions),
+        }
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = {skill: self.weights(skill) for skill in self._skills}
+            state[COMPONENT_RL_MODULE] = {module: self.weights(module) for module in self.get_spaces()}
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set weights (of all or some modules) and the count of decisions."""
-        self.decisions = int(state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions))
+        """Take over weights (all or some modules) and the counts of decisions."""
+        self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
         given = state.get(COMPONENT_RL_MODULE, {})
-        for skill, weights in given.items():
-            self.module[skill].unwrapped().load_weights(weights)
+        for module, weights in given.items():
+            self.module[module].unwrapped().load_weights(weights)
         incomplete = bool(self._without_weights)
         self._without_weights -= given.keys()
         if self.samples and not self._without_weights:
-            self.weights_changed(self._skills if incomplete else tuple(given))
+            self.weights_changed(tuple(self.get_spaces()) if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the constructor's arguments."""

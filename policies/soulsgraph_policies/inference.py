@@ -280,8 +280,10 @@ class FusedNetworks:
         """Return a copy of one network's parameters, under the names of `QNetworkModule.weights`."""
         network, start = self.networks[index], int(self._tables[index, _PARAMETERS])
         columns = self._tables[index, _OBSERVATION] + np.arange(len(network.mean))
-        # Only the inverse of the deviation is kept to play by.
-        found: Weights = {MEAN: self._affine[_MEAN, columns], DEVIATION: network.deviation.copy()}
+        # Only the inverse of the deviation is kept to play by, and dividing by it twice may change a last bit.
+        inverse, kept = self._affine[_INVERSE, columns], network.deviation
+        deviation = np.where(inverse == 1.0 / kept, kept, 1.0 / inverse)
+        found: Weights = {MEAN: self._affine[_MEAN, columns], DEVIATION: deviation}
         for index_of_layer, (weight, bias) in enumerate(network.layers):
             end = start + weight.size
             names = layer_names_at(index_of_layer)

@@ -1,13 +1,13 @@
-"""The learner of one skill inside RLlib: DQN updates by autograd or by the compiled CPU kernel.
+"""The learner inside RLlib: DQN updates of each module that learns, by autograd or by the compiled CPU kernel.
 
-Both paths work on the same parameter and Adam memory and agree within float tolerance. The batch
-holds whole minibatches of the trained skill, already normalised by the replay.
+Both paths work on the same parameter and Adam memory and agree within float tolerance. A module's batch
+holds whole minibatches, already normalised by its replay.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.core.learner.utils import update_target_network
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
@@ -34,13 +34,18 @@ AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
 UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 
 _DISCOUNTS, _WEIGHTS = "discounts", "weights"
-_DECISIONS, _AVERAGE = "decisions", "average"
+_LEARNING, _DECISIONS, _AVERAGE = "learning", "decisions", "average"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def as_multi_agent_batch(skill: str, batch: Batch) -> MultiAgentBatch:
-    """Return sampled transitions in the form that RLlib's learner group takes."""
-    rows = SampleBatch(
+def as_multi_agent_batch(batches: Mapping[str, Batch]) -> MultiAgentBatch:
+    """Return transitions sampled for each module as what RLlib's learner group takes."""
+    rows = {module: _as_rows(batch) for module, batch in batches.items()}
+    return MultiAgentBatch(rows, env_steps=sum(len(batch.actions) for batch in batches.values()))
+
+
+def _as_rows(batch: Batch) -> SampleBatch:
+    return SampleBatch(
         {
             Columns.OBS: batch.observations,
             Columns.NEXT_OBS: batch.next_observations,
@@ -50,7 +55,6 @@ def as_multi_agent_batch(skill: str, batch: Batch) -> MultiAgentBatch:
             _WEIGHTS: batch.weights,
         }
     )
-    return MultiAgentBatch({skill: rows}, env_steps=len(batch.actions))
 
 
 def _as_batch(rows: SampleBatch) -> Batch:
@@ -70,10 +74,10 @@ def _flatten(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class SkillDQNLearner(DQNTorchLearner):
-    """Train the one skill of `policies_to_train`; no other module has an optimizer or ever changes."""
+    """Train the modules of `policies_to_train`; no other module has an optimizer or ever changes."""
 
     def build(self) -> None:
-        """Build the modules and the trained skill's optimizer.
+        """Build the modules and the optimizers of those that learn.
 
         Raises:
             SoulsGraphError: if the CPU path is asked for on a GPU, for other than two hidden layers, or for
@@ -82,36 +86,30 @@ class SkillDQNLearner(DQNTorchLearner):
         super().build()
         # Networks this small gain nothing from more threads, and results do not depend on their number.
         torch.set_num_threads(1)
-        self._decisions = 0
-        self._hyperparameters: DQNHyperparameters = self.config.hyperparameters
-        self._trained: str = self.config.trained
-        self._steps = self._step_counts()
-        self._average = NetworkAverage(self.trained_module.q_network)
-        self._updater: CpuUpdater | None = None
-        if self.config.update_path == CPU_KERNEL:
-            self._require_kernel_shape()
-            self._updater = self._make_updater()
+        #: What learns, by module.
+        self.learning: dict[str, ModuleUpdates] = {name: self._updates_of(name) for name in self.config.trained_modules}
 
-    @property
-    def trained_module(self) -> QNetworkModule:
-        """The trained module."""
-        module = self.module[self._trained].unwrapped()
+    def _q_module(self, module_id: str) -> QNetworkModule:
+        module = self.module[module_id].unwrapped()
         assert isinstance(module, QNetworkModule)
         return module
 
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The trained skill's Adam."""
-        optimizer = self.get_optimizer(self._trained)
+    def _updates_of(self, module_id: str) -> ModuleUpdates:
+        numbers, path = self.config.hyperparameters_of(module_id), self.config.update_path_of(module_id)
+        return ModuleUpdates(self._q_module(module_id), self._adam(module_id), numbers, path, self._device)
+
+    def _adam(self, module_id: str) -> torch.optim.Optimizer:
+        optimizer = self.get_optimizer(module_id)
         assert isinstance(optimizer, torch.optim.Optimizer)
         return optimizer
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Make an Adam with torch's defaults for the trained skill only."""
-        if module_id != self.config.trained:
+        """Make an Adam with torch's defaults for each module that learns."""
+        if module_id not in self.config.trained_modules:
             return
-        parameters = list(self._network(module_id).parameters())
-        optimizer = torch.optim.Adam(parameters, lr=self.config.hyperparameters.learning_rate)
+        parameters = list(self._q_module(module_id).q_network.parameters())
+        rate = self.config.hyperparameters_of(module_id).learning_rate
+        optimizer = torch.optim.Adam(parameters, lr=rate)
         # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
         for parameter in parameters:
             optimizer.state[parameter] = {"step": torch.tensor(0.0)} | {
@@ -119,10 +117,87 @@ class SkillDQNLearner(DQNTorchLearner):
             }
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)
 
-    def _network(self, module_id: str) -> nn.Module:
-        network = self.module[module_id].unwrapped().q_network
-        assert isinstance(network, nn.Module)
-        return network
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(state)
+        for learning in self.learning.values():
+            learning.bind()
+
+    def update(
+        self,
+        batch: MultiAgentBatch | None = None,
+        *,
+        training_data: TrainingData | None = None,
+        timesteps: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, UpdateFigures]:
+        """Take one update of a module for every `batch_size` rows of its batch; modules without a batch stay.
+
+        `timesteps` holds the decisions of each module received so far: a target network is copied
+        between the updates where a target period ended. The figures come back as they are, by
+        module: RLlib's reduction of logged values would take longer than the updates.
+
+        Raises:
+            SoulsGraphError: if there is no batch, or one of a module that does not learn.
+        """
+        data = batch if batch is not None else training_data.batch if training_data is not None else None
+        if data is None or not data.policy_batches or not set(data.policy_batches) <= set(self.learning):
+            found = sorted(data.policy_batches) if data is not None else "none"
+            raise SoulsGraphError(
+                f"learner: expected batches of {', '.join(self.learning) or 'nothing, for no module learns'}, "
+                f"found {found}; add what is to learn to policies_to_train."
+            )
+        self._weights_seq_no += 1
+        counts = (timesteps or {}).get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
+        return {
+            module: self.learning[module].learn(_as_batch(rows), counts.get(module))
+            for module, rows in data.policy_batches.items()
+        }
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Leave the target networks alone: `update` copies them by the counts of decisions."""
+        Learner.after_gradient_based_update(self, timesteps=timesteps)
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return RLlib's state, and the counts and averages of the modules that learn."""
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
+        return state | {_LEARNING: {module: learning.get_counts() for module, learning in self.learning.items()}}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
+        super().set_state(state)
+        for module, counts in state.get(_LEARNING, {}).items():
+            self.learning[module].set_counts(counts)
+
+
+class ModuleUpdates:
+    """The updates of one module: its network and target network, Adam, average for play, and count of decisions.
+
+    Raises:
+        SoulsGraphError: as `SkillDQNLearner.build`.
+    """
+
+    def __init__(
+        self,
+        module: QNetworkModule,
+        optimizer: torch.optim.Optimizer,
+        hyperparameters: DQNHyperparameters,
+        path: str,
+        device: torch.device,
+    ) -> None:
+        self.module, self.optimizer, self._device = module, optimizer, device
+        self._hyperparameters, self._decisions = hyperparameters, 0
+        self._average = NetworkAverage(module.q_network)
+        self._compiled = path == CPU_KERNEL
+        if self._compiled:
+            self._require_kernel_shape()
+        self.bind()
+
+    def bind(self) -> None:
+        """Take up the optimizer's tensors: loading a state gives Adam new ones, and counts and kernel work on them."""
+        state = self.optimizer.state
+        #: Adam's counts of steps; it keeps one for every parameter.
+        self.steps: list[Tensor] = [state[parameter]["step"] for parameter in self.module.q_network.parameters()]
+        self.updater = self._make_updater() if self._compiled else None
 
     def _require_kernel_shape(self) -> None:
         sizes, device = self._hyperparameters.hidden_sizes, self._device.type
@@ -134,7 +209,7 @@ class SkillDQNLearner(DQNTorchLearner):
             )
 
     def _make_updater(self) -> CpuUpdater:
-        module, optimizer = self.trained_module, self.optimizer
+        module, optimizer = self.module, self.optimizer
         network = list(module.q_network.parameters())
         moments = [[optimizer.state[parameter][name] for parameter in network] for name in _MOMENTS]
         groups = (network, list(module.target_network.parameters()), *moments)
@@ -142,42 +217,13 @@ class SkillDQNLearner(DQNTorchLearner):
         outputs = [parameter.shape[0] for parameter in network[::2]]
         return CpuUpdater(memory, (network[0].shape[1], outputs[0], outputs[1], outputs[2]), self._hyperparameters)
 
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        super()._set_optimizer_state(state)
-        # Loading replaces Adam's tensors; counts and kernel must use the new ones.
-        self._steps = self._step_counts()
-        if self._updater is not None:
-            self._updater = self._make_updater()
-
-    def update(
-        self,
-        batch: MultiAgentBatch | None = None,
-        *,
-        training_data: TrainingData | None = None,
-        timesteps: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, UpdateFigures]:
-        """Take one update for every `batch_size` rows of the trained skill's batch.
-
-        `timesteps` tells how many of its decisions were received so far: the target network is copied
-        between the updates where a target period ended. The metrics are returned unlogged, by
-        module: RLlib's reduction of logged values would take longer than the updates.
-
-        Raises:
-            SoulsGraphError: if the batch is of anything but the trained skill.
-        """
-        data = batch if batch is not None else training_data.batch if training_data is not None else None
-        if data is None or set(data.policy_batches) != {self._trained}:
-            found = sorted(data.policy_batches) if data is not None else "no batch"
-            raise SoulsGraphError(
-                f"learner: expected a batch of {self._trained}, found {found}; train one skill a stage."
-            )
-        self._weights_seq_no += 1
-        decisions = (timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, self._decisions)
-        figures = self._learn(_as_batch(data.policy_batches[self._trained]), decisions)
-        if self._hyperparameters.averages(decisions):
-            self._average.add(self.trained_module.q_network)
-        return {self._trained: figures}
+    def learn(self, batch: Batch, decisions: int | None = None) -> UpdateFigures:
+        """Take one update for every `batch_size` rows, after so many decisions received (by default none more)."""
+        reached = self._decisions if decisions is None else decisions
+        figures = self._learn(batch, reached)
+        if self._hyperparameters.averages(reached):
+            self._average.add(self.module.q_network)
+        return figures
 
     def _learn(self, batch: Batch, decisions: int) -> UpdateFigures:
         numbers, rows = self._hyperparameters, len(batch.actions)
@@ -195,22 +241,17 @@ class SkillDQNLearner(DQNTorchLearner):
         self._update_target(1.0)
 
     def _update_target(self, share: float) -> None:
-        for network, target in self.trained_module.get_target_network_pairs():
+        for network, target in self.module.get_target_network_pairs():
             update_target_network(main_net=network, target_net=target, tau=share)
 
-    def _step_counts(self) -> list[Tensor]:
-        """Return Adam's counts of steps; it keeps one for every parameter."""
-        state = self.optimizer.state
-        return [state[parameter]["step"] for parameter in self._network(self._trained).parameters()]
-
     def _updates_done(self) -> int:
-        return int(self._steps[0].item())
+        return int(self.steps[0].item())
 
     def _take_updates(self, batch: Batch) -> UpdateFigures:
-        if self._updater is not None:
+        if self.updater is not None:
             done = self._updates_done()
-            figures = self._updater.update(batch, done)
-            for step in self._steps:
+            figures = self.updater.update(batch, done)
+            for step in self.steps:
                 step.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
             return figures
         return _mean([self._autograd_update(part) for part in self._minibatches(batch)])
@@ -222,7 +263,7 @@ class SkillDQNLearner(DQNTorchLearner):
             yield TensorBatch(*(values[start : start + size] for values in tensors))
 
     def _autograd_update(self, batch: TensorBatch) -> UpdateFigures:
-        numbers, module, optimizer = self._hyperparameters, self.trained_module, self.optimizer
+        numbers, module, optimizer = self._hyperparameters, self.module, self.optimizer
         result = minibatch_loss(module, batch, numbers)
         optimizer.zero_grad()
         result.loss.backward()  # type: ignore[no-untyped-call]
@@ -234,51 +275,43 @@ class SkillDQNLearner(DQNTorchLearner):
         return UpdateFigures(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
 
     def playing_weights(self) -> Weights:
-        """Return the trained module's weights for greedy play: those of the average once there is one."""
-        return self.trained_module.weights(self._average.network)
+        """Return the module's weights for greedy play: those of the average once there is one."""
+        return self.module.weights(self._average.network)
 
     def playing_head(self) -> Weights:
-        """Return the parameters of the trained head that belong to `playing_weights`."""
-        return self.trained_module.head_weights(self._average.network)
+        """Return the trained head's parameters that go with `playing_weights`."""
+        return self.module.head_weights(self._average.network)
 
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Leave the target network alone: `update` copies it by the count of decisions."""
-        Learner.after_gradient_based_update(self, timesteps=timesteps)
+    def get_counts(self) -> dict[str, Any]:
+        """Return what RLlib's own state lacks: the count that target copies go by, and the average for play."""
+        return {_DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
 
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return RLlib's state and the count of decisions that the target copies go by."""
-        state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | {_DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`."""
-        super().set_state(state)
-        self._decisions = state.get(_DECISIONS, self._decisions)
-        if _AVERAGE in state:
-            self._average.set_state(state[_AVERAGE])
+    def set_counts(self, state: dict[str, Any]) -> None:
+        """Continue from `get_counts`."""
+        self._decisions = int(state[_DECISIONS])
+        self._average.set_state(state[_AVERAGE])
 
     def get_training_state(self) -> dict[str, Any]:
         """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
-        module, state = self.trained_module, self.optimizer.state
+        module, state = self.module, self.optimizer.state
         parameters = list(module.q_network.parameters())
         adam = {
             f"{index}": {name: value.cpu().numpy().copy() for name, value in state[parameter].items()}
             for index, parameter in enumerate(parameters)
         }
         weights = {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
-        return {"weights": weights, "adam": adam, _DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
+        return {"weights": weights, "adam": adam, **self.get_counts()}
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state`, in place."""
-        module = self.trained_module
+        module = self.module
         with torch.no_grad():
             for name, value in module.state_dict().items():
                 value.copy_(torch.from_numpy(state["weights"][name]))
             for index, parameter in enumerate(module.q_network.parameters()):
                 for name, value in self.optimizer.state[parameter].items():
                     value.copy_(torch.from_numpy(np.asarray(state["adam"][f"{index}"][name])))
-        self._decisions = int(state[_DECISIONS])
-        self._average.set_state(state[_AVERAGE])
+        self.set_counts(state)
 
 
 def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None) -> UpdateFigures:

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
-from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS, QF_TARGET_NEXT_PREDS
+from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
+
+_HIDDEN_SIZES, _CLIP = (64, 64), 10.0
 
 
 def make_network(sizes: Sequence[int], quantiles: int = 0, dueling: bool = False) -> nn.Sequential:
@@ -41,10 +43,10 @@ def _quantiles(network: nn.Sequential, observations: Tensor) -> Tensor:
 class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
     """Compute the Q-values of one skill's actions.
 
-    Acting (`forward_inference`, `forward_exploration`) takes raw observations (n, size), training
-    (`forward_train`) takes them normalised, as the replay samples them. The model configuration holds
-    `hidden_sizes`, `observation_clip`, `seed` of the initial weights, and optionally `head`, the number
-    of quantiles and whether there are dueling streams, and `exploration_rate`, the share of random
+    RLlib's calls (`forward_inference`, `forward_exploration`, `forward_train`) take raw observations (n, size); the
+    others take them normalised, as the replay samples them. The model configuration may hold
+    `hidden_sizes` (64, 64), `observation_clip` (10), `seed` (0) of the initial weights, `head`, the number
+    of quantiles and whether there are dueling streams (neither), and `exploration_rate`, the share of random
     actions when exploring: 0 unless given, so a frozen skill never explores. (`epsilon` and `dueling` are
     RLlib's own and given to every module: they are not read.) A module for acting has the plain layer
     that the head folds to.
@@ -55,11 +57,11 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         assert isinstance(self.observation_space, gymnasium.spaces.Box)
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
         size = self.observation_space.shape[0]
-        sizes = (size, *self.model_config["hidden_sizes"], int(self.action_space.n))
+        sizes = (size, *self.model_config.get("hidden_sizes", _HIDDEN_SIZES), int(self.action_space.n))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.model_config["seed"])
+            torch.manual_seed(self.model_config.get("seed", 0))
             self.q_network = make_network(sizes, *self._head_options())
-        self.clip = float(self.model_config["observation_clip"])
+        self.clip = float(self.model_config.get("observation_clip", _CLIP))
         self.register_buffer(MEAN, torch.zeros(size, dtype=torch.float64))
         self.register_buffer(DEVIATION, torch.ones(size, dtype=torch.float64))
 
@@ -118,8 +120,11 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         return {Columns.ACTIONS: torch.where(explores, random, greedy)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        following = self.forward_target({Columns.OBS: batch[Columns.NEXT_OBS]})
-        return self.compute_q_values(batch) | {QF_TARGET_NEXT_PREDS: following[QF_PREDS]}
+        now, following = ({Columns.OBS: self.normalize(batch[name])} for name in (Columns.OBS, Columns.NEXT_OBS))
+        with torch.no_grad():
+            chosen = self.compute_q_values(following)[QF_PREDS]
+        target = self.forward_target(following)[QF_PREDS]
+        return self.compute_q_values(now) | {QF_NEXT_PREDS: chosen, QF_TARGET_NEXT_PREDS: target}
 
     @cached_property
     def _named(self) -> dict[str, Tensor]:

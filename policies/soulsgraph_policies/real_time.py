@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from soulsgraph_envs.episodes import Episodes
 from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.sampler import Sampler
-from soulsgraph_policies.transitions import Chunk, Transitions
+from soulsgraph_policies.transitions import Chunk
 from soulsgraph_policies.weights import Weights
 
 #: Chunks that wait for the learner; when there are more, the oldest are dropped.
@@ -44,7 +43,8 @@ class RealTimeSampling:
     def __init__(self, open_sampler: Callable[[threading.Event], Sampler], rehearsal: Sampler) -> None:
         self._open, self._rehearsal = open_sampler, rehearsal
         self._sampler: Sampler | None = None
-        self._decisions, self._failure = 0, ""
+        self._decisions: dict[str, int] = {}
+        self._failure = ""
         self._networks: dict[str, FrozenNetwork] = {}
         self._young: deque[_Collected] = deque()
         self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
@@ -55,16 +55,11 @@ class RealTimeSampling:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="real-time sampling", daemon=True)
 
-    @property
-    def decisions(self) -> int:
-        """Decisions that determine the exploration: the thread continues the count from the last value set."""
-        return self._decisions if self._sampler is None else self._sampler.decisions
-
-    @decisions.setter
-    def decisions(self, count: int) -> None:
-        self._decisions = count
+    def receive(self, decisions: Mapping[str, int]) -> None:
+        """Take over the counts of decisions that drive the exploration: the thread counts on from there."""
+        self._decisions = dict(decisions)
         if self._sampler is not None:
-            self._sampler.decisions = count
+            self._sampler.receive(decisions)
 
     def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
         """Play skills by these networks from their next decision on; the first call starts the fight."""
@@ -84,14 +79,14 @@ class RealTimeSampling:
             if self._defect is not None:
                 raise self._defect
             parts, count = [], 0
-            while self._ready and count + len(self._ready[0].transitions) <= max_transitions:
+            while self._ready and count + self._ready[0].env_steps() <= max_transitions:
                 parts.append(self._ready.popleft())
-                count += len(parts[-1].transitions)
+                count += parts[-1].env_steps()
             notes, self._notes = tuple(self._notes), []
             failure, self._failure = self._failure, ""
         if not parts and not notes and not failure:
             return None
-        return self._joined(parts, notes, failure)
+        return Chunk.join(parts, notes, failure)
 
     def close(self) -> None:
         """Stop the thread, even while it waits, and close the game."""
@@ -135,7 +130,7 @@ class RealTimeSampling:
             self._stopping.wait(RETRY_AFTER_S)
             return
         sampler.set_networks(every)
-        sampler.decisions = self._decisions
+        sampler.receive(self._decisions)
         self._sampler = sampler
 
     def _play(self, sampler: Sampler) -> None:
@@ -164,14 +159,3 @@ class RealTimeSampling:
             if not self._notes or self._notes[-1] != note:
                 self._notes.append(note)
             self._changed.notify()
-
-    def _joined(self, parts: Sequence[Chunk], notes: tuple[str, ...], failure: str) -> Chunk:
-        skill = self._rehearsal.skill
-        none = Transitions.none(skill.observation.size), Episodes.none(len(skill.reward.terms))
-        return Chunk(
-            Transitions.join([part.transitions for part in parts] or [none[0]]),
-            Episodes.join([part.episodes for part in parts] or [none[1]]),
-            sum(part.lane_ticks for part in parts),
-            notes,
-            failure,
-        )

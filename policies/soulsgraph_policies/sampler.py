@@ -1,79 +1,177 @@
-"""Collect transitions of the trained skill from many lanes, the upstream skills frozen beside it."""
+"""Collect transitions of the modules that learn from many lanes, the other skills frozen beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from soulsgraph_envs.combat import Combat
 from soulsgraph_envs.composition import Actions
 from soulsgraph_envs.errors import GameError
 from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.rollout import Rollout
+from soulsgraph_envs.rollout import Rollout, SkillLog
+from soulsgraph_envs.skills import Skill
 from soulsgraph_envs.streams import Seeds, episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.transitions import Chunk, Transitions
 from soulsgraph_policies.weights import Weights
 
-#: Maps decisions of the trained skill made so far to the share of random actions.
+#: Maps decisions of a module so far to the share of random actions.
 Exploration = Callable[[int], float]
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """A module whose decisions are collected: the skills it plays, how it explores, and for how many decisions."""
+
+    module: str
+    skills: tuple[str, ...]
+    exploration: Exploration
+    budget: float = math.inf
+
+
+class _Explorer:
+    """Random actions of the skills that one module plays, and the count of decisions that they go by."""
+
+    def __init__(self, sampled: Sampled, combat: Combat, entropy: Sequence[int]) -> None:
+        self.sampled, self.decisions, self.finished = sampled, 0, False
+        self.random = np.random.default_rng(entropy)
+        self._places = [(combat.position(skill), len(_skill(combat, skill).actions)) for skill in sampled.skills]
+
+    def receive(self, decisions: int) -> None:
+        """Take over the count of what the learner received; at its budget the module plays greedily."""
+        self.decisions, self.finished = decisions, decisions >= self.sampled.budget
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write drawn actions over a share of those of the skills that are due."""
+        for position, count in self._places:
+            due = combat.due[:, position].nonzero()[0]
+            if due.size:
+                explores, choices = self.random.random((2, len(due)))
+                chosen = explores < self.sampled.exploration(self.decisions)
+                if chosen.any():
+                    actions[due[chosen], position] = choices[chosen] * count
+
+
 class ExploringController:
-    """Play skills by fused networks, exploring in the one at `position` only.
+    """Play skills by fused networks, exploring in those that learn only."""
 
-    `decisions` determines the exploration rate; the caller sets it.
-    """
-
-    def __init__(self, seed: int, exploration: Exploration, position: int, actions: int) -> None:
-        self._exploration, self._position, self._choices = exploration, position, actions
-        self.random = np.random.default_rng([seed, 1])
+    def __init__(self, explorers: Sequence[_Explorer]) -> None:
+        self._explorers = explorers
         self.networks: FusedNetworks | None = None
-        self.decisions = 0
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Do nothing: networks have no state between decisions."""
 
     def act(self, combat: Combat, actions: Actions) -> None:
-        """Write greedy actions, and replace a share of the trained skill's by random ones."""
+        """Write greedy actions, and drawn ones over a share of those of the skills that learn."""
         assert self.networks is not None, "set_networks comes before sample"
         self.networks.act(combat.rows, combat.due, actions)
-        due = combat.due[:, self._position].nonzero()[0]
-        if due.size:
-            explores, choices = self.random.random((2, len(due)))
-            chosen = explores < self._exploration(self.decisions)
-            if chosen.any():
-                actions[due[chosen], self._position] = choices[chosen] * self._choices
+        for explorer in self._explorers:
+            if not explorer.finished:
+                explorer.act(combat, actions)
+
+
+class _Collecting:
+    """One module's transitions as they come: a log for each skill that it plays."""
+
+    def __init__(self, explorer: _Explorer, logs: Sequence[SkillLog], first_lane: int) -> None:
+        self.explorer, self.logs = explorer, logs
+        self._first_lane, self._count = first_lane, 0
+        self._observe = [log.skill.observation.bind(log.combat.scenario) for log in logs]
+        self._parts: list[Transitions] = []
+
+    def reserve(self, decisions: int) -> None:
+        """Begin to collect at most this number of decisions."""
+        self._parts, self._count = [], 0
+        for log in self.logs:
+            log.reserve(max(decisions, log.combat.lanes))
+
+    def log(self) -> int:
+        """Log what ended with the last tick; return the count since `reserve`."""
+        over = sum([log.log() for log in self.logs])
+        self._count += over
+        self.explorer.decisions += over
+        return self._count
+
+    @property
+    def most_a_tick(self) -> int:
+        """The most decisions that can end with one tick."""
+        return len(self.logs) * self.logs[0].combat.lanes
+
+    def collect(self, episodes: npt.NDArray[np.int64]) -> None:
+        """Make transitions of what is logged, in lanes that play `episodes` (lanes,)."""
+        for index, log in enumerate(self.logs):
+            if log.logged:
+                self._parts.append(self._transitions(index, episodes))
+
+    def _transitions(self, index: int, episodes: npt.NDArray[np.int64]) -> Transitions:
+        """Reward the decisions of one skill; each skill has lanes of its own, for each follows itself only."""
+        log, observe = self.logs[index], self._observe[index]
+        finished = log.collect()
+        lanes, decisions = finished.lanes, finished.decisions
+        return Transitions(
+            observations=observe(decisions.before),
+            next_observations=observe(decisions.after),
+            actions=decisions.actions.copy(),
+            rewards=finished.rewards,
+            terminated=finished.terminated.copy(),
+            ticks=log.skill.ticks(decisions),
+            lanes=(lanes + self._first_lane) * len(self.logs) + index,
+            episodes=episodes[lanes],
+        )
+
+    def take(self) -> Transitions | None:
+        """Return the transitions made since `reserve`; None if there are none."""
+        return Transitions.join(self._parts) if self._parts else None
+
+
+def _skill(combat: Combat, name: str) -> Skill:
+    return combat.skills[combat.position(name)]
 
 
 class Sampler:
-    """Roll out a combat's lanes endlessly, exploring in the trained skill, and return its transitions.
+    """Roll out a combat's lanes without end, exploring in the modules that learn, and return their transitions.
 
-    The trained skill is the combat's horizon skill. `decisions` counts its finished decisions and may be set
-    by the receiver. Lanes are numbered from `first_lane` on.
+    `receive` tells it the decisions that the learner has received; in between it counts on by itself. Lanes are
+    numbered from `first_lane` on.
     """
 
-    def __init__(self, combat: Combat, seed: int, exploration: Exploration, first_lane: int = 0) -> None:
-        self._combat, self._seed, self._first_lane = combat, seed, first_lane
-        position = combat.position(combat.horizon.skill)
-        self.skill = combat.skills[position]
-        self._observe = self.skill.observation.bind(combat.scenario)
-        self._player = ExploringController(seed, exploration, position, len(self.skill.actions))
+    def __init__(self, combat: Combat, seed: int, modules: Sequence[Sampled], first_lane: int = 0) -> None:
+        self._combat, self._seed = combat, seed
+        # Counted from the last one: numpy pads with zeros, so alone a module draws as it did before there were several.
+        self._explorers = [
+            _Explorer(sampled, combat, [seed, 1, place])
+            for sampled, place in zip(modules, reversed(range(len(modules))), strict=True)
+        ]
+        self._player = ExploringController(self._explorers)
         self._rollout = Rollout(combat, self._player)
+        names = [skill for sampled in modules for skill in sampled.skills]
+        self._logs: dict[str, SkillLog] = {
+            name: self._rollout if name == combat.horizon.skill else SkillLog(combat, name) for name in names
+        }
+        self._collecting = [
+            _Collecting(explorer, [self._logs[skill] for skill in explorer.sampled.skills], first_lane)
+            for explorer in self._explorers
+        ]
         self._episodes = np.zeros(combat.lanes, np.int64)
         self._began = False
         self._failure: GameError | None = None
 
     @property
-    def decisions(self) -> int:
-        """Finished decisions of the trained skill so far."""
-        return self._player.decisions
+    def decisions(self) -> dict[str, int]:
+        """Finished decisions of every module so far."""
+        return {explorer.sampled.module: explorer.decisions for explorer in self._explorers}
 
-    @decisions.setter
-    def decisions(self, count: int) -> None:
-        self._player.decisions = count
+    def receive(self, decisions: Mapping[str, int]) -> None:
+        """Take over the counts of what the learner has received; a module at its budget plays greedily from now on."""
+        for explorer in self._explorers:
+            explorer.receive(decisions.get(explorer.sampled.module, explorer.decisions))
 
     @property
     def ticks(self) -> int:
@@ -100,70 +198,74 @@ class Sampler:
         return {} if networks is None else networks.weights(self._combat.position(skill))
 
     def sample(self, max_transitions: int) -> Chunk:
-        """Step until another tick could yield more than `max_transitions`, and return the transitions.
+        """Step until another tick could bring a module more than `max_transitions`.
 
         Raises:
             GameError: if a real-time game could not be reset, or lost its episode; call `abandon_episodes` then.
         """
         if self._failure is not None:
             raise self._failure
-        parts: list[Transitions] = []
-        rollout, player, lanes = self._rollout, self._player, self._combat.lanes
-        count, before = 0, rollout.ticks
-        rollout.reserve(max(max_transitions, lanes))
+        rollout, lanes = self._rollout, self._combat.lanes
+        collecting = [one for one in self._collecting if not one.explorer.finished]
+        before = rollout.ticks
+        for one in collecting:
+            one.reserve(max_transitions)
         if not self._began:
             self._begin(np.arange(lanes))
             self._began = True
-        while count + lanes <= max_transitions or not count:
-            over = rollout.advance()
-            count += over
-            player.decisions += over
+        count, full = 0, False
+        while not (full and (count or not collecting)):
+            rollout.tick()
+            count, full = 0, not collecting
+            for one in collecting:
+                collected = one.log()
+                count += collected
+                full = full or collected + one.most_a_tick > max_transitions
             ended = self._combat.ended.nonzero()[0]
             if ended.size:
-                parts.append(self._transitions())
-                rollout.close(ended)
+                self._close(ended, collecting)
                 try:
                     self._begin(ended)
                 except GameError as failure:
                     # What was gathered is handed over first: the next call raises.
                     self._failure = failure
                     break
-        if rollout.logged:
-            parts.append(self._transitions())
-        return Chunk(Transitions.join(parts), rollout.episodes(), (rollout.ticks - before) * lanes)
+        for one in collecting:
+            one.collect(self._episodes)
+        return self._chunk(collecting, (rollout.ticks - before) * lanes)
+
+    def _close(self, ended: LaneIndices, collecting: Sequence[_Collecting]) -> None:
+        for one in collecting:
+            one.collect(self._episodes)
+            for log in one.logs:
+                log.close(ended)
+
+    def _chunk(self, collecting: Sequence[_Collecting], lane_ticks: int) -> Chunk:
+        taken = {one.explorer.sampled.module: one.take() for one in collecting}
+        transitions = {module: found for module, found in taken.items() if found is not None}
+        episodes = {log.skill.name: log.episodes() for one in collecting for log in one.logs}
+        return Chunk(transitions, episodes, lane_ticks)
 
     def abandon_episodes(self) -> None:
-        """Drop the open episodes and what `sample` had gathered when the game was lost."""
-        self._rollout.forget()
+        """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
+        for log in self._logs.values():
+            log.forget()
         self._began, self._failure = False, None
-
-    def _transitions(self) -> Transitions:
-        """Compute the rewards of the decisions gathered so far, and return them as transitions."""
-        finished = self._rollout.collect()
-        lanes, decisions = finished.lanes, finished.decisions
-        return Transitions(
-            observations=self._observe(decisions.before),
-            next_observations=self._observe(decisions.after),
-            actions=decisions.actions.copy(),
-            rewards=finished.rewards,
-            terminated=finished.terminated.copy(),
-            ticks=self.skill.ticks(decisions),
-            lanes=lanes + self._first_lane,
-            episodes=self._episodes[lanes],
-        )
 
     def _begin(self, lanes: LaneIndices) -> None:
         seeds = episode_seeds(self._seed, lanes, self._episodes[lanes])
         self._episodes[lanes] += 1
+        for log in self._logs.values():
+            log.sums[lanes] = 0.0
         self._rollout.begin(lanes, seeds)
 
     def get_state(self) -> dict[str, Any]:
         """Return everything the next transition depends on but the networks."""
         return {
             "combat": self._combat.get_state(),
-            "random": self._player.random.bit_generator.state,
+            "random": {one.sampled.module: one.random.bit_generator.state for one in self._explorers},
             "episodes": self._episodes.copy(),
-            "sums": self._rollout.sums.copy(),
+            "sums": {name: log.sums.copy() for name, log in self._logs.items()},
             "began": self._began,
             "decisions": self.decisions,
         }
@@ -171,11 +273,13 @@ class Sampler:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of an equal sampler."""
         self._combat.set_state(state["combat"])
-        self._player.random.bit_generator.state = state["random"]
+        for explorer in self._explorers:
+            explorer.random.bit_generator.state = state["random"][explorer.sampled.module]
         self._episodes[:] = state["episodes"]
-        self._rollout.sums[:] = state["sums"]
+        for name, log in self._logs.items():
+            log.sums[:] = state["sums"][name]
         self._began = bool(state["began"])
-        self.decisions = int(state["decisions"])
+        self.receive(state["decisions"])
 
     def close(self) -> None:
         """Close the game."""

@@ -1,8 +1,8 @@
-"""RLlib's configuration of one stage: the trained skill, those upstream, hyperparameters, lanes and rounds."""
+"""RLlib's configuration of one stage: which skills learn on top of which, how, and how they are stepped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import gymnasium
@@ -18,7 +18,8 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
 from soulsgraph_policies.module import QNetworkModule
 
-Spaces = dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]
+#: Observation and action space.
+Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 
 #: One `train()` call goes on to the next multiple of so many decisions.
 DECISIONS_PER_ITERATION = 1000
@@ -32,17 +33,19 @@ def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
 class SkillDQNConfig(DQNConfig):
     """Configure one stage: `stage` sets what is trained, all else is RLlib's own.
 
-    Made by `SkillDQN.get_default_config()`.
+    RLlib's `multi_agent` may follow it: `policy_mapping_fn` says which module plays each skill, and `policies_to_train`
+    which modules learn: those listed, none of them (an empty list), or all (None). Made by
+    `SkillDQN.get_default_config()`.
     """
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)
-        self.trained = ""
         self.skills: tuple[Skill, ...] = ()
         self.hyperparameters = DQNHyperparameters(budget=1, replay_capacity=1)
+        self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
         self.decisions_per_round = 1
-        self.update_path = CPU_KERNEL
-        self.mirror: Mirror | None = None
+        self.update_path: str | None = None
+        self.mirrors: dict[str, Mirror] = {}
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself hands out the weights.
         self._dont_auto_sync_env_runner_states = True
         self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
@@ -58,44 +61,63 @@ class SkillDQNConfig(DQNConfig):
     def stage(
         self,
         skills: Sequence[Skill],
-        hyperparameters: DQNHyperparameters,
+        hyperparameters: DQNHyperparameters | Mapping[str, DQNHyperparameters],
         decisions_per_round: int,
         update_path: str | None = None,
-        mirror: Mirror | None = None,
+        mirror: Mirror | Mapping[str, Mirror] | None = None,
     ) -> Self:
-        """Train the last of `skills`, the others frozen; `decisions_per_round` lie at most between updates.
+        """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
-        Call `debugging(seed=...)` first: the initial weights come from the seed. By default the compiled update
-        path is used where possible. `mirror` is the trained skill's, for mirrored transitions.
+        At most `decisions_per_round` of a skill lie between updates. Call `debugging(seed=...)` first: the initial
+        weights come from the seed. Without an update path the compiled one is taken wherever it can. `mirror` is the
+        last skill's, or each one's by name, for mirrored transitions. A module of another name than a skill's learns
+        by the last trained skill's hyperparameters.
 
         Raises:
-            UnknownNameError: for an unknown update path.
-            SoulsGraphError: if the hyperparameters ask for mirrored transitions and there is no mirror.
+            UnknownNameError: for an unknown update path or skill.
+            SoulsGraphError: if there are no hyperparameters, or they ask for mirrored transitions without a mirror.
         """
-        compiled = hyperparameters.plain_head and len(hyperparameters.hidden_sizes) == 2
-        path = update_path or (CPU_KERNEL if compiled else AUTOGRAD)
-        if path not in UPDATE_PATHS:
-            raise UnknownNameError("update path", path, UPDATE_PATHS)
-        if hyperparameters.mirrored and mirror is None:
-            raise SoulsGraphError(f"stage of {skills[-1].name}: expected a mirror, found none; give the skill's own.")
-        self.skills, self.trained = tuple(skills), skills[-1].name
-        self.hyperparameters, self.update_path = hyperparameters, path
-        self.mirror = mirror if hyperparameters.mirrored else None
-        self.decisions_per_round = decisions_per_round
+        if update_path is not None and update_path not in UPDATE_PATHS:
+            raise UnknownNameError("update path", update_path, UPDATE_PATHS)
+        names = [skill.name for skill in skills]
+        own = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {names[-1]: hyperparameters}
+        for name in own:
+            if name not in names:
+                raise UnknownNameError("skill to train", name, names)
+        trained = [name for name in names if name in own]
+        if not trained:
+            raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
+        self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
+        self.update_path, self.decisions_per_round = update_path, decisions_per_round
+        self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         self._describe_dqn()
-        policies = {skill.name for skill in skills}
-        self.multi_agent(policies=policies, policy_mapping_fn=skill_of_agent, policies_to_train=[self.trained])
-        specs = {
-            name: RLModuleSpec(
+        return self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
+
+    def multi_agent(self, **settings: Any) -> Self:
+        """Change which module plays each skill, and which modules learn, as RLlib documents it.
+
+        Raises:
+            UnknownNameError: for a module to play by or to train that is not among `policies`.
+            SoulsGraphError: if the mapping fails, a module plays no skill, skills of unequal spaces share one, or
+                mirrored transitions lack a mirror.
+        """
+        super().multi_agent(**settings)
+        if self.skills:
+            self._describe_modules()
+        return self
+
+    def _describe_modules(self) -> None:
+        specs = {}
+        for module, ((observation, action), index) in self._described().items():
+            specs[module] = RLModuleSpec(
                 module_class=QNetworkModule,
                 observation_space=observation,
                 action_space=action,
-                model_config=self._network_config(index),
+                model_config=self._network_config(module, index),
             )
-            for index, (name, (observation, action)) in enumerate(self.skill_spaces().items())
-        }
+        for module in self.trained_modules:
+            self.mirror_of(module)
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-        return self
 
     def _describe_dqn(self) -> None:
         numbers = self.hyperparameters
@@ -112,25 +134,130 @@ class SkillDQNConfig(DQNConfig):
             n_step=numbers.n_step,
         )
 
-    def _network_config(self, index: int) -> dict[str, Any]:
-        numbers = self.hyperparameters
+    def _network_config(self, module: str, index: int) -> dict[str, Any]:
+        numbers = self.hyperparameters_of(module)
         seed = int(np.random.SeedSequence([self.seed or 0, index]).generate_state(1)[0])
         config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
-        trained = index == len(self.skills) - 1
+        trained = module in self.trained_modules
         return config | {"head": (numbers.quantiles, numbers.dueling)} if trained else config
 
-    def skill_spaces(self) -> Spaces:
-        """Return the observation and action space of every skill, in the stage's order."""
-        return {
-            skill.name: (
-                gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32),
-                gymnasium.spaces.Discrete(len(skill.actions)),
-            )
-            for skill in self.skills
-        }
+    def module_of(self, skill: str) -> str:
+        """Ask `policy_mapping_fn` which module plays a skill.
+
+        Raises:
+            SoulsGraphError: if it raises, naming it.
+            UnknownNameError: if it names a module that is not among `policies`.
+        """
+        mapping = self.policy_mapping_fn
+        try:
+            module: str = mapping(skill, None)
+        except Exception as error:
+            name = getattr(mapping, "__qualname__", repr(mapping))
+            raise SoulsGraphError(
+                f"policy_mapping_fn {name}: expected the module that plays {skill}, found {error!r}; correct the "
+                "function, which is called with an agent and None."
+            ) from error
+        if module not in self.policies:
+            raise UnknownNameError("module of policy_mapping_fn", module, sorted(self.policies))
+        return module
+
+    def modules_of_skills(self) -> dict[str, str]:
+        """Return the module that plays each skill, in the stage's order; raises as `module_of` does."""
+        return {skill.name: self.module_of(skill.name) for skill in self.skills}
+
+    def skills_of(self, module: str) -> tuple[Skill, ...]:
+        """Return the skills that a module plays, in the stage's order."""
+        modules = self.modules_of_skills()
+        return tuple(skill for skill in self.skills if modules[skill.name] == module)
+
+    @property
+    def trained_modules(self) -> tuple[str, ...]:
+        """The modules that `policies_to_train` names, all of them if it is None, in the order of the skills they play.
+
+        Raises:
+            UnknownNameError: if it names one that plays no skill.
+        """
+        playing, asked = tuple(dict.fromkeys(self.modules_of_skills().values())), self.policies_to_train
+        if asked is None:
+            return playing
+        if callable(asked):
+            return tuple(module for module in playing if asked(module, None))
+        for module in asked:
+            if module not in playing:
+                raise UnknownNameError("module to train", module, playing)
+        return tuple(module for module in playing if module in asked)
+
+    @property
+    def sampled_modules(self) -> tuple[str, ...]:
+        """The modules whose decisions are collected: those that learn, or where none does the last skill's."""
+        return self.trained_modules or (self.module_of(self.skills[-1].name),)
+
+    def hyperparameters_of(self, module: str) -> DQNHyperparameters:
+        """Return a module's own hyperparameters, or the last trained skill's."""
+        return self.own_hyperparameters.get(module, self.hyperparameters)
+
+    def update_path_of(self, module: str) -> str:
+        """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""
+        numbers = self.hyperparameters_of(module)
+        compiled = numbers.plain_head and len(numbers.hidden_sizes) == 2
+        return self.update_path or (CPU_KERNEL if compiled else AUTOGRAD)
+
+    def mirror_of(self, module: str) -> Mirror | None:
+        """Return the mirror of a module whose hyperparameters ask for mirrored transitions.
+
+        Raises:
+            SoulsGraphError: if one of its skills has none, or two of them have different ones.
+        """
+        if not self.hyperparameters_of(module).mirrored:
+            return None
+        names = [skill.name for skill in self.skills_of(module)]
+        mirrors = [self.mirrors[name] for name in names if name in self.mirrors]
+        if len(mirrors) < len(names):
+            missing = next(name for name in names if name not in self.mirrors)
+            raise SoulsGraphError(f"stage of {missing}: expected a mirror, found none; give the skill's own.")
+        for other in mirrors[1:]:
+            if not all(map(np.array_equal, vars(mirrors[0]).values(), vars(other).values())):
+                raise SoulsGraphError(
+                    f"module {module}: expected one mirror, found different ones of {', '.join(names)}; "
+                    "map them to modules of their own."
+                )
+        return mirrors[0]
+
+    def module_spaces(self) -> dict[str, Spaces]:
+        """Return the observation and action space of every module, in the order of the skills they play."""
+        return {module: spaces for module, (spaces, _) in self._described().items()}
+
+    def _described(self) -> dict[str, tuple[Spaces, int]]:
+        """Return each module's spaces, and the place of the first skill that it plays."""
+        found: dict[str, tuple[Spaces, int]] = {}
+        for index, (skill, module) in enumerate(zip(self.skills, self.modules_of_skills().values(), strict=True)):
+            spaces = _spaces(skill)
+            first_spaces, first = found.setdefault(module, (spaces, index))
+            if spaces != first_spaces:
+                raise SoulsGraphError(
+                    f"module {module}: expected skills of equal spaces, found {self.skills[first].name} with "
+                    f"{_shown(*first_spaces)} and {skill.name} with {_shown(*spaces)}; map them to modules of "
+                    "their own."
+                )
+        for module in self.policies:
+            if module not in found:
+                raise SoulsGraphError(
+                    f"module {module}: expected a skill that it plays, found none; map one to it or leave it out of "
+                    "policies."
+                )
+        return found
 
     @property
     def decisions_per_sample(self) -> int:
-        """The most transitions that one runner's `sample` may give."""
+        """The most transitions of a module that one runner's `sample` may return."""
         runners = max(int(self.num_env_runners), 1)
         return max(self.decisions_per_round // runners, 1)
+
+
+def _spaces(skill: Skill) -> Spaces:
+    observation = gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
+    return observation, gymnasium.spaces.Discrete(len(skill.actions))
+
+
+def _shown(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> str:
+    return f"{observation.shape} and {action}"

@@ -22,63 +22,101 @@ _DEATH, _HORIZON = 0.02, 50
 
 
 class LinearRunner(ChunkRunner):
-    """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise, episodes of at most 50 decisions.
+    """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
 
-    It checks what a real runner relies on: the count of decisions never falls, and frozen skills keep
-    their weights.
+    A module named in `env_config["paces"]` decides only once in so many rounds. It demands what a real runner
+    relies on: counts of decisions never fall, frozen modules keep their weights, and so do those at their budget.
     """
 
     def make_env(self) -> None:
         """Draw the dynamics, the same for every runner of a seed."""
-        observation, action = self.config.skill_spaces()[self.config.trained]
+        paces = self.config.env_config.get("paces", {})
+        self._lanes = {module: _Lanes(self, module, paces.get(module, 1)) for module in self.config.sampled_modules}
+        self._rounds = 0
+        self._seen: dict[str, int] = {}
+        self._kept: dict[str, Weights] = {}
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Make sure that nothing was changed that must not be.
+
+        Raises:
+            SoulsGraphError: if a count of decisions fell, or a module changed that is frozen or at its budget.
+        """
+        for module, count in self.decisions.items():
+            if count < self._seen.get(module, 0):
+                raise SoulsGraphError(f"runner: expected at least {self._seen[module]} decisions, found {count}.")
+        if not any(self._seen.values()):
+            self._kept = {}
+        for module, kept in self._kept.items():
+            if any((kept[name] != values).any() for name, values in self.weights(module).items()):
+                raise SoulsGraphError(f"runner: expected {module} to stay frozen, found other weights.")
+        for module in self.get_spaces():
+            if module not in self._kept and not self._learns(module):
+                self._kept[module] = {name: values.copy() for name, values in self.weights(module).items()}
+        self._seen = dict(self.decisions)
+
+    def _learns(self, module: str) -> bool:
+        finished = self.decisions.get(module, 0) >= self.config.hyperparameters_of(module).budget
+        return module in self.config.trained_modules and not finished
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return rounds of the lanes until a module that learns has as many decisions as one sample may hold."""
+        playing = [lanes for lanes in self._lanes.values() if self._learns(lanes.module)] or [*self._lanes.values()]
+        most = max(self.config.decisions_per_sample, playing[0].count)
+        parts: list[Chunk] = []
+        collected = dict.fromkeys(self._lanes, 0)
+        while max(collected.values()) + playing[0].count <= most:
+            self._rounds += 1
+            for lanes in playing:
+                if self._rounds % lanes.pace == 0:
+                    transitions, episodes = lanes.step()
+                    parts.append(Chunk({lanes.module: transitions}, {lanes.module: episodes}, lanes.count))
+                    collected[lanes.module] += lanes.count
+        return [Chunk.join(parts)]
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return lanes and random state."""
+        return {"rounds": self._rounds, "lanes": {module: lanes.get_state() for module, lanes in self._lanes.items()}}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`."""
+        self._rounds = int(state["rounds"])
+        for module, lanes in self._lanes.items():
+            lanes.set_state(state["lanes"][module])
+
+
+class _Lanes:
+    """The lanes of one module, with dynamics of their own."""
+
+    def __init__(self, runner: LinearRunner, module: str, pace: int) -> None:
+        self._runner, self.module, self.pace = runner, module, pace
+        config = runner.config
+        observation, action = config.module_spaces()[module]
         size, choices = observation.shape[0], int(action.n)  # type: ignore[index, attr-defined]
-        fixed = np.random.default_rng(self.config.seed)
+        fixed = np.random.default_rng(config.seed)
         self._drift = (0.9 * np.linalg.qr(fixed.standard_normal((size, size)))[0]).astype(np.float32)
         self._push = fixed.standard_normal((choices, size)).astype(np.float32)
         self._scale = np.geomspace(1.0, _SPREAD, size).astype(np.float32)
-        self._random = np.random.default_rng([self.config.seed or 0, self.worker_index or 0])
-        self._lanes = int(self.config.env_config["lanes"])
-        self._states = self._draw(self._lanes)
-        self._lengths = np.zeros(self._lanes, np.int64)
-        self._returns = np.zeros(self._lanes, np.float32)
-        self._begun = np.zeros(self._lanes, np.int64)
-        self._seen = 0
-        self._frozen: dict[str, Weights] = {}
+        self._index = runner.worker_index or 0
+        self._random = np.random.default_rng([config.seed or 0, self._index])
+        self.count = int(config.env_config["lanes"])
+        self._states = self._draw(self.count)
+        self._lengths = np.zeros(self.count, np.int64)
+        self._returns = np.zeros(self.count, np.float32)
+        self._begun = np.zeros(self.count, np.int64)
 
     def _draw(self, lanes: int) -> Floats:
         return self._random.standard_normal((lanes, self._drift.shape[0])).astype(np.float32)
 
-    def weights_changed(self, skills: Collection[str]) -> None:
-        """Check that nothing frozen was changed.
-
-        Raises:
-            SoulsGraphError: if the count of decisions fell, or a frozen skill changed once learning had begun.
-        """
-        if self.decisions < self._seen:
-            raise SoulsGraphError(f"runner: expected at least {self._seen} decisions, found {self.decisions}.")
-        frozen = [skill.name for skill in self.config.skills[:-1]]
-        if not self._seen:
-            self._frozen = {skill: {name: w.copy() for name, w in self.weights(skill).items()} for skill in frozen}
-        for skill in frozen:
-            if any((self._frozen[skill][name] != values).any() for name, values in self.weights(skill).items()):
-                raise SoulsGraphError(f"runner: expected {skill} to stay frozen, found other weights.")
-        self._seen = self.decisions
-
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return a sample of as many whole rounds of the lanes as it may hold."""
-        rounds = max(self.config.decisions_per_sample // self._lanes, 1)
-        steps = [self._step() for _ in range(rounds)]
-        episodes = Episodes.join([episodes for _, episodes in steps])
-        return [Chunk(Transitions.join([part for part, _ in steps]), episodes, rounds * self._lanes)]
-
-    def _step(self) -> tuple[Transitions, Episodes]:
+    def step(self) -> tuple[Transitions, Episodes]:
+        """Decide once in every lane."""
         actions = self._act(self._states * self._scale)
-        noise = 0.1 * self._draw(self._lanes)
+        noise = 0.1 * self._draw(self.count)
         following = (self._states @ self._drift.T + 0.3 * self._push[actions] + noise).astype(np.float32)
         rewards = -np.abs(following[:, 0])
         self._lengths += 1
         self._returns += rewards
-        terminated = self._random.random(self._lanes) < _DEATH
+        terminated = self._random.random(self.count) < _DEATH
         ended = np.flatnonzero(terminated | (self._lengths >= _HORIZON))
         transitions = Transitions(
             observations=self._states * self._scale,
@@ -87,7 +125,7 @@ class LinearRunner(ChunkRunner):
             rewards=rewards,
             terminated=terminated,
             ticks=1 + actions,
-            lanes=np.arange(self._lanes) + (self.worker_index or 0) * self._lanes,
+            lanes=np.arange(self.count) + self._index * self.count,
             episodes=self._begun.copy(),
         )
         self._begun[ended] += 1
@@ -97,9 +135,11 @@ class LinearRunner(ChunkRunner):
         return transitions, episodes
 
     def _act(self, observations: Floats) -> npt.NDArray[np.int64]:
-        values = q_values(self.weights(self.config.trained), observations, self.config.hyperparameters.observation_clip)
-        explores = self._random.random(self._lanes) < self.config.hyperparameters.exploration_rate(self.decisions)
-        random = self._random.integers(0, values.shape[1], self._lanes)
+        numbers = self._runner.config.hyperparameters_of(self.module)
+        values = q_values(self._runner.weights(self.module), observations, numbers.observation_clip)
+        rate = numbers.exploration_rate(self._runner.decisions[self.module])
+        explores = self._random.random(self.count) < rate
+        random = self._random.integers(0, values.shape[1], self.count)
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)
 
     def _close(self, ended: npt.NDArray[np.int64], died: npt.NDArray[np.bool_]) -> Episodes:
@@ -115,13 +155,13 @@ class LinearRunner(ChunkRunner):
         self._lengths[ended], self._returns[ended] = 0, 0.0
         return episodes
 
-    def get_training_state(self) -> dict[str, Any]:
-        """Return lanes and random state."""
+    def get_state(self) -> dict[str, Any]:
+        """Return everything that the next decision depends on."""
         arrays = {"states": self._states.copy(), "lengths": self._lengths.copy(), "returns": self._returns.copy()}
         return {**arrays, "begun": self._begun.copy(), "random": self._random.bit_generator.state}
 
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
         self._states, self._lengths = state["states"].copy(), state["lengths"].copy()
         self._returns, self._begun = state["returns"].copy(), state["begun"].copy()
         self._random.bit_generator.state = state["random"]

@@ -20,7 +20,7 @@ from soulsgraph_envs.errors import SoulsGraphError, reading
 from soulsgraph_policies.atomic import whole_file
 
 FILE_NAME = "training_state.safetensors"
-_FORMAT = "1"
+_FORMAT = "2"
 _ARRAY = "array"
 
 Arrays = dict[str, npt.NDArray[Any]]

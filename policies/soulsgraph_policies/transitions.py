@@ -1,9 +1,11 @@
-"""The trained skill's transitions in columns, as a sampler passes them to the learner."""
+"""What a sampler hands to the learner: transitions of the modules that learn, in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,7 @@ from soulsgraph_envs.episodes import Episodes
 
 @dataclass(frozen=True)
 class Transitions:
-    """Finished decisions of the trained skill, (n,) or (n, size) each; observations are raw.
+    """Finished decisions played by one module, (n,) or (n, size) each; observations are raw.
 
     `next_observations` are the last observations of an episode where it ended. `terminated` marks deaths
     and wins only: a horizon bootstraps. `ticks` are the control ticks of a decision. Decisions of the
@@ -45,28 +47,36 @@ class Transitions:
             return parts[0]
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
-    @classmethod
-    def none(cls, size: int) -> Transitions:
-        """Return no transitions, for a skill that observes `size` values."""
-        observations, whole = np.zeros((0, size), np.float32), np.zeros(0, np.int64)
-        rewards, flags = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-        return cls(observations, observations, whole, rewards, flags, whole, whole, whole)
-
 
 @dataclass(frozen=True)
 class Chunk:
-    """The result of one call of an env runner's `sample`: transitions, and the episodes that ended meanwhile.
+    """What one call of an env runner's `sample` collected: transitions by module, and ended episodes by skill.
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
     """
 
-    transitions: Transitions
-    episodes: Episodes
+    transitions: Mapping[str, Transitions]
+    episodes: Mapping[str, Episodes]
     lane_ticks: int
     notes: tuple[str, ...] = ()
     failure: str = ""
 
     def env_steps(self) -> int:
-        """Count the steps, under the name by which RLlib asks: decisions of the trained skill."""
-        return len(self.transitions)
+        """Count the steps, under the name by which RLlib asks: decisions of all modules."""
+        return sum(len(transitions) for transitions in self.transitions.values())
+
+    @classmethod
+    def join(cls, parts: Sequence[Chunk], notes: tuple[str, ...] = (), failure: str = "") -> Chunk:
+        """Put chunks one after another, none included."""
+        return cls(
+            {name: Transitions.join(found) for name, found in _by_name([part.transitions for part in parts]).items()},
+            {name: Episodes.join(found) for name, found in _by_name([part.episodes for part in parts]).items()},
+            sum(part.lane_ticks for part in parts),
+            notes,
+            failure,
+        )
+
+
+def _by_name(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [part[name] for part in parts if name in part] for name in dict.fromkeys(chain(*parts))}

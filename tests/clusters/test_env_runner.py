@@ -1,8 +1,12 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.session import connect
 from soulsgraph_envs.catalogue import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
@@ -21,7 +25,7 @@ def make_runner(index: int) -> SkillGraphEnvRunner:
 
 @pytest.fixture
 def state():
-    return make_runner(0).get_state() | {NUM_ENV_STEPS_SAMPLED_LIFETIME: 500}
+    return make_runner(0).get_state() | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}}
 
 
 def test_the_drivers_own_runner_opens_no_game_beside_remote_ones():
@@ -37,13 +41,13 @@ def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(stat
         runner.sample()
     runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
     (chunk,) = runner.sample()
-    assert 1 <= len(chunk.transitions) <= 64
+    assert 1 <= len(chunk.transitions["lock_on"]) <= 64
 
 
 def test_a_runner_explores_by_the_decisions_that_were_received(state):
     runner = make_runner(1)
     runner.set_state(state)
-    assert runner.decisions == 500
+    assert runner.decisions == {"lock_on": 500}
     runner.sample()
     assert runner.get_state()[NUM_ENV_STEPS_SAMPLED_LIFETIME] == 500
 
@@ -53,6 +57,55 @@ def test_runners_have_random_streams_of_their_own(state):
     for index in (1, 2, 2):
         runner = make_runner(index)
         runner.set_state(state)
-        chunks.append(runner.sample()[0].transitions.observations)
+        chunks.append(runner.sample()[0].transitions["lock_on"].observations)
     assert (chunks[1] == chunks[2]).all()
     assert (chunks[0] != chunks[1]).any()
+
+
+def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
+    camera, scenario = SKILLS[0], practice_ground(load_scenario("iudex-phase1"), SKILLS[0])
+    numbers = replace(skill_hyperparameters(1_000), replay_capacity=1_000)
+    config = SkillDQN.get_default_config().debugging(seed=3)
+    config = config.stage([camera, replace(camera, name="twin")], numbers, 128)
+    config = config.multi_agent(policies={"eye"}, policy_mapping_fn=lambda *_: "eye", policies_to_train=["eye"])
+    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
+    with connect("local", num_cpus=1):
+        stage = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
+        before = stage.weights("eye")
+        while not stage.finished:
+            stage.train()
+        runner = stage.env_runner_group.local_env_runner
+        assert runner.modules == {"camera": "eye", "twin": "eye"}
+        (learned,) = stage.training.values()
+        assert (learned.decisions, learned.replay.size) == (1_000, 1_000)  # of both skills, in one replay
+        assert learned.normalizer.count == pytest.approx(1_000, abs=1)
+        assert set(learned.replay._rows[:, -1].astype(int)) <= set(range(len(camera.actions)))
+        own = stage.weights("eye")
+        assert any((own[name] != before[name]).any() for name in own)
+        for skill in ("camera", "twin"):
+            for name, values in runner.played_weights(skill).items():
+                np.testing.assert_array_equal(values, own[name], err_msg=f"{skill} {name}")
+        assert runner._sampler.ticks < 70  # 16 decisions a tick: both skills' are collected
+        stage.stop()
+
+
+def test_the_runner_asks_the_mapping_which_module_plays():
+    swapped = {"first": "camera", "second": "lock_on"}
+    config = SkillDQN.get_default_config().debugging(seed=3).stage(SKILLS, skill_hyperparameters(1_000), 128)
+    config = config.multi_agent(
+        policies=set(swapped),
+        policy_mapping_fn=lambda agent, *_: next(module for module, skill in swapped.items() if skill == agent),
+        policies_to_train=["first"],
+    )
+    scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
+    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
+    runner = SkillGraphEnvRunner(
+        config=config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1), worker_index=1
+    )
+    runner.set_state(runner.get_state())
+    (chunk,) = runner.sample()
+    assert set(chunk.transitions) == {"first"}
+    assert chunk.transitions["first"].observations.shape[1] == SKILLS[0].observation.size
+    for module, skill in swapped.items():
+        for name, values in runner.played_weights(skill).items():
+            np.testing.assert_array_equal(values, runner.weights(module)[name])

@@ -6,9 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
+from soulsgraph_envs.errors import UnknownNameError
 from soulsgraph_envs.multi_agent_env import SkillGraphEnv
 from soulsgraph_envs.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -28,6 +30,30 @@ def test_gymnasiums_and_stable_baselines_checkers_pass(make):
 
 def test_rllibs_checker_passes():
     check_multiagent_environments(SkillGraphEnv())
+
+
+def test_rllibs_context_holds_the_keywords_and_tells_workers_and_environments_apart():
+    keywords = {"skills": ("camera", "lock_on"), "scenario": "iudex-phase2"}
+    plain, first = SkillGraphEnv(**keywords), SkillGraphEnv(EnvContext(keywords, worker_index=0))
+    assert list(first.skills) == ["camera", "lock_on"]
+    places = [(0, 0), (1, 0), (2, 0), (1, 1)]
+    fights = []
+    for worker, vector in places:
+        env = SkillGraphEnv(EnvContext(keywords, worker_index=worker, vector_index=vector))
+        env.reset(seed=3)
+        fights.append(env.combat.rows.copy())
+    plain.reset(seed=3)
+    assert np.array_equal(plain.combat.rows, fights[0])
+    for index, fight in enumerate(fights):
+        assert not any(np.array_equal(fight, other) for other in fights[:index])
+    again = SkillGraphEnv(EnvContext(keywords, worker_index=2))
+    again.reset(seed=3)
+    assert np.array_equal(again.combat.rows, fights[2])
+
+
+def test_an_unknown_key_of_rllibs_context_is_refused():
+    with pytest.raises(UnknownNameError, match=r"keyword of SkillGraphEnv.*'skils'"):
+        SkillGraphEnv(EnvContext({"skils": ["camera"]}, worker_index=1))
 
 
 @pytest.mark.parametrize("name", ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"])

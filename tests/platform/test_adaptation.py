@@ -13,7 +13,7 @@ from soulsgraph.domains import (
     check_target,
     continued_domain,
     domain_chain,
-    finished_version,
+    finished_versions,
     named_skills,
     predecessors,
     version_in_play,
@@ -39,7 +39,7 @@ def run(tmp_path):
 
 def adapt(run, scenario, skills=BOTH, budget=None, after=None):
     stages = adaptation_stages(run, scenario, skills, budget, after)
-    missing = [stage for stage in stages if finished_version(run, stage) is None]
+    missing = [stage for stage in stages if not finished_versions(run, stage)]
     return pretend_training(run, missing)
 
 
@@ -135,8 +135,8 @@ def test_a_scenario_counts_from_its_first_trained_version_on(run):
     assert domain_chain(run) == (HOME, SECOND), "planned is not trained"
     pretend_training(run, [first])
     assert domain_chain(run) == (HOME, SECOND, THIRD)
-    assert finished_version(run, first) is not None
-    assert finished_version(run, second) is None
+    assert finished_versions(run, first)
+    assert not finished_versions(run, second)
 
 
 def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
@@ -191,9 +191,9 @@ def test_a_damaged_record_is_refused(run, text, message):
 
 def test_a_stage_of_another_origin_is_not_taken_for_finished(run):
     stage = run.plan.stage("camera")
-    assert finished_version(run, stage) is not None
-    assert finished_version(run, replace(stage, budget=stage.budget + 1)) is None
-    assert finished_version(run, replace(stage, scenario=SECOND)) is None
+    assert finished_versions(run, stage)
+    assert not finished_versions(run, replace(stage, budget=stage.budget + 1))
+    assert not finished_versions(run, replace(stage, scenario=SECOND))
 
 
 def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
@@ -206,3 +206,24 @@ def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_p
 def test_auto_and_all_stand_by_themselves(run, text):
     with pytest.raises(SoulsGraphError, match="by itself"):
         named_skills(run, text)
+
+
+def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_after_another(run):
+    (stage,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    alone = adaptation_stages(run, SECOND, BOTH)
+    assert (stage.name, stage.skills) == (f"dodge+heal_attack@{SECOND}", BOTH)
+    assert stage.steps == sum(one.budget for one in alone)
+    assert not finished_versions(run, stage)
+    dodge, heal = pretend_training(run, [stage])
+    assert finished_versions(run, stage) == [dodge, heal]
+    assert {one.skill: one.version for one in heal.upstream}["dodge"] == dodge.version == 2
+    assert run.library.card("heal_attack", 2) == heal
+    assert not any(finished_versions(run, one) for one in adaptation_stages(run, SECOND, BOTH))
+    adapt(run, SECOND)
+    (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    assert not finished_versions(run, again)
+    assert again.checkpoint_name != stage.checkpoint_name
+
+
+def test_a_card_of_a_skill_that_learned_alone_says_nothing_of_others(run):
+    assert "jointly" not in run.library.card("dodge", 1).to_dict()["training"]

@@ -5,11 +5,12 @@ import json
 import pytest
 from rich.console import Console
 
+from soulsgraph.cli.main import main
 from soulsgraph.domains import adaptation_stages, domain_chain
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, branch, recover
+from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, branch, joint_arms, recover
 from soulsgraph.transfer.testing import pretend_run, pretend_training
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.errors import SoulsGraphError
@@ -30,6 +31,12 @@ def test_the_arms_are_the_recommended_each_single_skill_all_and_from_scratch(run
     assert arms[0].folder == "dodge+heal_attack"
     assert len(arms_of(run, ())) == 7, "nothing recommended, no such arm"
     assert arms_of(run, ("dodge",))[0].folder == Arm("dodge", ("dodge",)).folder
+
+
+def test_joint_arms_adapt_the_same_skills_at_the_same_steps(run):
+    together, apart = joint_arms(("dodge", "heal_attack"))
+    assert (together.label, apart.label) == ("jointly", "one after another")
+    assert (together.folder, apart.folder) == ("dodge+heal_attack-jointly", "dodge+heal_attack")
 
 
 def test_a_budget_too_small_for_every_skill_is_refused():
@@ -85,3 +92,20 @@ def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
     assert json.loads((run.path / "results" / f"{name}.json").read_text())["scenario"] == SECOND
     arm = RunFolder.open(run.path / "recovery" / SECOND / "1000" / arms[1].folder)
     assert [arm.library.versions(skill) for skill in SKILL_NAMES] == [[1, 2]] * 5, "trained once"
+
+
+@pytest.mark.slow
+def test_jointly_is_compared_with_one_after_another_over_seeds(tmp_path, monkeypatch, capsys):
+    runs = [pretend_run(tmp_path / f"run-{seed}", Plan(scale=0.01, seed=seed)) for seed in (0, 1)]
+    options = ["--scenario", SECOND, "--budget", "1000", "--episodes", "4", "--jointly", "dodge,heal_attack"]
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "recovery", *(str(run.path) for run in runs), *options, *out])
+    main()
+    (table,) = json.loads(capsys.readouterr().out).values()
+    assert [row["setting"] for row in table["rows"]] == ["nothing", "jointly", "one after another"]
+    assert [row["steps"] for row in table["rows"]] == [0, 1_000, 1_000]
+    assert all(row["seeds"] == 2 for row in table["rows"])
+    assert "jointly_ahead_points" in table["rows"][2]
+    for run in runs:
+        rows = json.loads((run.path / "results" / f"jointly-{SECOND}-1000.json").read_text())["rows"]
+        assert [row["setting"] for row in rows] == ["nothing", "jointly", "one after another"]

@@ -7,17 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from soulsgraph.domains import adaptation_stages, finished_versions
 from soulsgraph.plan import Plan
 from soulsgraph.reports.parquet import read_rows
 from soulsgraph.reports.tensorboard import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph.training import Workplace, train_stage
-from soulsgraph.transfer.testing import pretend_training
+from soulsgraph.transfer.testing import pretend_run, pretend_training
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import Session, connect
 from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.inference import _INVERSE
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
 from soulsgraph_policies.weights import NETWORK
 
@@ -40,7 +43,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 def _train(run: RunFolder, skill: str, session: Session) -> SkillCard:
     with Board(run.tensorboard, run.plan.skill_graph.order) as board:
-        return train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+        (card,) = train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+        return card
 
 
 def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
@@ -61,6 +65,31 @@ def test_a_changed_weight_of_a_frozen_skill_is_found_out_wherever_it_is(place, r
         # Camera is the first network; the arrays share the memory that is computed with.
         place(algorithm)[0] += np.float32(1e-3)
         with pytest.raises(SoulsGraphError, match=f"stage lock_on: expected camera v1 frozen, found {NETWORK}"):
+            setup.verify_frozen(algorithm)
+    finally:
+        algorithm.stop()
+
+
+def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
+    # Camera is the first network; the arrays share the memory that is computed with.
+    networks = runner._sampler._player.networks
+    if packed == "_affine":
+        networks._affine[_INVERSE, 0] *= 1.01
+    else:
+        networks._parameters[0] += np.float32(1e-3)
+
+
+@pytest.mark.parametrize("packed", ["_parameters", "_affine"])
+def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out(packed, tmp_path, session):
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=1))
+    pretend_training(run, [PLAN.stage("camera")])
+    setup = StageSetup.of(run, PLAN.stage("lock_on"))
+    algorithm = setup.build(session)
+    try:
+        algorithm.training_step()
+        setup.verify_frozen(algorithm)
+        algorithm.env_runner_group.foreach_env_runner(lambda runner: alter(runner, packed), local_env_runner=False)
+        with pytest.raises(SoulsGraphError, match="stage lock_on: expected camera v1 frozen, found"):
             setup.verify_frozen(algorithm)
     finally:
         algorithm.stop()
@@ -91,3 +120,28 @@ def test_a_card_tells_the_last_checkpoint_of_the_learning_curve(run, session):
     assert card.results["return"] == point["return"]
     assert card.results["episodes"] == 5
     assert run.library.card("lock_on", 1) == card
+
+
+def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, session):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    (stage,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        dodge, heal = train_stage(Workplace(run, session, board, "silent"), stage)
+    assert [(card.skill, card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [
+        ("dodge", 2, 1, 600),
+        ("heal_attack", 2, 1, 600),
+    ]
+    upstream = {one.skill: one.version for one in heal.upstream}
+    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
+    assert [one.skill for one in dodge.upstream] == ["camera", "lock_on", "movement"]
+    run.library.check_upstream(heal)
+    assert finished_versions(run, stage) == [dodge, heal]
+    for card in (dodge, heal):  # both continued what they had learned: neither began anew, and both changed
+        before, after = (run.library.load(card.skill, version) for version in (1, 2))
+        assert any((before.parameters[name] != after.parameters[name]).any() for name in after.parameters)
+        assert card.training.jointly == ("dodge", "heal_attack")
+    rows = [row for row in read_rows(run.results("training")) if row["stage"] == stage.name]
+    assert {row["skill"] for row in rows} == {"dodge", "heal_attack"}
+    assert max(row["step"] for row in rows) == 1_200
+    (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == stage.name)
+    assert point["step"] >= 1_000

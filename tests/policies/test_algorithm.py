@@ -71,8 +71,8 @@ def test_budget_and_update_ratio_are_exact(lanes: int, budget: int) -> None:
     stage = run(make_stage(budget=budget, lanes=lanes))
     assert stage.decisions == budget
     assert stage.updates == (budget - 100) // 4
-    assert stage.normalizer.count == pytest.approx(budget + 1e-4)
-    assert stage.local_replay_buffer.size == budget // 3
+    assert stage.training["heal_attack"].normalizer.count == pytest.approx(budget + 1e-4)
+    assert stage.training["heal_attack"].replay.size == budget // 3
     with pytest.raises(SoulsGraphError, match="expected decisions left"):
         stage.train()
 
@@ -133,7 +133,7 @@ def test_runner_plays_by_the_newest_weights() -> None:
     runner = stage.env_runner_group.local_env_runner
     for name, values in runner.weights("heal_attack").items():
         np.testing.assert_array_equal(values, stage.weights("heal_attack")[name])
-    assert runner.decisions == 500
+    assert runner.decisions == {"heal_attack": 500}
 
 
 def test_same_seed_same_weights_and_another_seed_others() -> None:
@@ -170,8 +170,10 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
         run(stage)
     assert_same(whole, resumed)
     assert whole.updates == resumed.updates
-    np.testing.assert_array_equal(whole.local_replay_buffer._rows, resumed.local_replay_buffer._rows)
-    states = [stage.learner.get_training_state() for stage in (whole, resumed)]
+    np.testing.assert_array_equal(
+        whole.training["heal_attack"].replay._rows, resumed.training["heal_attack"].replay._rows
+    )
+    states = [stage.learner.learning["heal_attack"].get_training_state() for stage in (whole, resumed)]
     for name, values in states[0]["weights"].items():
         np.testing.assert_array_equal(values, states[1]["weights"][name], err_msg=name)
 
@@ -181,9 +183,9 @@ def test_a_trained_head_is_played_folded_and_continued() -> None:
     teacher, pupil = run(make_stage(budget=500, path=None, method=method)), make_stage(9, path=None, method=method)
     played = teacher.weights("heal_attack")
     assert played["q_network.4.weight"].shape == (3, 64)
-    last = teacher.learner.trained_module.weights()
+    last = teacher.learner.learning["heal_attack"].module.weights()
     assert abs(played["q_network.4.weight"] - last["q_network.4.weight"]).max() > 0
-    pupil.load_weights({"heal_attack": played | teacher.head_weights()})
+    pupil.load_weights({"heal_attack": played | teacher.head_weights("heal_attack")})
     for name, values in pupil.weights("heal_attack").items():
         np.testing.assert_array_equal(values, played[name])
     runner = pupil.env_runner_group.local_env_runner
@@ -199,13 +201,13 @@ def test_mirrored_transitions_need_a_mirror() -> None:
 def test_loaded_weights_are_played_and_continued(tmp_path: Path) -> None:
     teacher, pupil = run(make_stage(budget=500)), make_stage(seed=9)
     pupil.load_weights({skill.name: teacher.weights(skill.name) for skill in SKILLS})
-    pupil.load_normalizer(teacher.normalizer.get_state())
+    pupil.load_normalizer("heal_attack", teacher.training["heal_attack"].normalizer.get_state())
     assert_same(teacher, pupil)
     runner = pupil.env_runner_group.local_env_runner
     np.testing.assert_array_equal(
         runner.weights("dodge")["q_network.0.weight"], teacher.weights("dodge")["q_network.0.weight"]
     )
-    module = pupil.learner.trained_module
+    module = pupil.learner.learning["heal_attack"].module
     for own, target in zip(module.q_network.parameters(), module.target_network.parameters(), strict=True):
         np.testing.assert_array_equal(own.detach().numpy(), target.numpy())
 
@@ -245,11 +247,11 @@ def test_more_lanes_than_decisions_in_a_round_are_refused() -> None:
 
 def test_episodes_are_handed_over_once() -> None:
     stage = run(make_stage(budget=1_500))
-    episodes = stage.drain_episodes()
+    episodes = stage.drain_episodes().get("heal_attack")
     assert episodes is not None
     assert 10 < len(episodes) < 200
     assert episodes.lengths.max() <= 50
-    assert stage.drain_episodes() is None
+    assert not stage.drain_episodes()
 
 
 def test_learning_improves_the_return() -> None:
@@ -257,7 +259,7 @@ def test_learning_improves_the_return() -> None:
     returns = []
     while not stage.finished:
         stage.train()
-        episodes = stage.drain_episodes()
+        episodes = stage.drain_episodes().get("heal_attack")
         assert episodes is not None
         returns.append(float((episodes.returns / episodes.lengths).mean()))
     assert np.mean(returns[-3:]) > np.mean(returns[:1]) + 0.05

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from stable_baselines3 import DQN
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -18,7 +18,7 @@ from soulsgraph_envs.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, ModuleUpdates, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.replay import Batch
 
 SKILLS = [make_skill("dodge"), make_skill("heal_attack")]
@@ -31,6 +31,10 @@ def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
     learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
     learner.build()
     return learner
+
+
+def trained(learner: SkillDQNLearner) -> ModuleUpdates:
+    return learner.learning["heal_attack"]
 
 
 def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
@@ -48,22 +52,23 @@ def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
 
 def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0):
     figures = learner.update(
-        batch=as_multi_agent_batch("heal_attack", batch), timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: decisions}
+        batch=as_multi_agent_batch({"heal_attack": batch}),
+        timesteps={NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"heal_attack": decisions}},
     )
     return figures["heal_attack"]
 
 
 def vector(learner: SkillDQNLearner) -> np.ndarray:
-    return np.concatenate([p.detach().numpy().ravel() for p in learner.trained_module.q_network.parameters()])
+    return np.concatenate([p.detach().numpy().ravel() for p in trained(learner).module.q_network.parameters()])
 
 
 def target_vector(learner: SkillDQNLearner) -> np.ndarray:
-    return np.concatenate([p.numpy().ravel() for p in learner.trained_module.target_network.parameters()])
+    return np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
 
 
 def moments(learner: SkillDQNLearner, name: str) -> np.ndarray:
-    parameters = learner.trained_module.q_network.parameters()
-    return np.concatenate([learner.optimizer.state[p][name].numpy().ravel() for p in parameters])
+    parameters = trained(learner).module.q_network.parameters()
+    return np.concatenate([trained(learner).optimizer.state[p][name].numpy().ravel() for p in parameters])
 
 
 class _Space(gym.Env):
@@ -89,7 +94,7 @@ class _Fixed:
 
 def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
     model = DQN("MlpPolicy", _Space(), learning_rate=3e-4, batch_size=256, device="cpu")
-    module = learner.trained_module
+    module = trained(learner).module
     for theirs, ours in ((model.q_net, module.q_network), (model.q_net_target, module.target_network)):
         theirs.q_net.load_state_dict(ours.state_dict())
     model.replay_buffer = _Fixed(batch)
@@ -101,7 +106,7 @@ def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
 @pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
 def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> None:
     learner = make_learner(path)
-    for parameter in learner.trained_module.q_network.parameters():  # so that network and target differ
+    for parameter in trained(learner).module.q_network.parameters():  # so that network and target differ
         parameter.data *= 1.0 if reward_scale == 1.0 else 30.0
     batch = make_batch(256, 0, reward_scale)
     model = _reference(learner, batch)
@@ -165,7 +170,7 @@ def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: flo
         for call in range(30):
             update(learner, task(2560, call), 500 * call)
         with torch.no_grad():
-            learned.append(learner.trained_module.q_network(unseen).numpy())
+            learned.append(trained(learner).module.q_network(unseen).numpy())
     for values in learned:
         assert (values.argmax(1) == earned.argmax(1)).mean() > 0.9
         # Half of the best of three standard normal numbers is 0.42; a target that never moves adds nothing.
@@ -174,8 +179,8 @@ def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: flo
 
 
 def taken(learner: SkillDQNLearner, updates: int) -> None:
-    """Set the number of updates that the learner has taken."""
-    for state in learner.optimizer.state.values():
+    """Make the learner believe that so many updates were taken."""
+    for state in trained(learner).optimizer.state.values():
         state["step"].fill_(updates)
 
 
@@ -191,10 +196,10 @@ def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_
         taken(each, 2_472)
     initial = vector(make_learner(path))
     update(halfway, make_batch(4 * 256, 1).part(0, 512), 9_996)
-    target = [p.numpy() for p in halfway.trained_module.target_network.parameters()]
+    target = [p.numpy() for p in trained(halfway).module.target_network.parameters()]
     np.testing.assert_array_equal(np.concatenate([p.ravel() for p in target]), initial)
     update(learner, batch, 10_004)
-    copied = np.concatenate([p.numpy().ravel() for p in learner.trained_module.target_network.parameters()])
+    copied = np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
     np.testing.assert_array_equal(copied, vector(halfway))
     assert abs(vector(learner) - copied).max() > 0
 
@@ -208,7 +213,7 @@ def test_rllibs_own_state_brings_another_learner_to_the_same_point(path: str) ->
     for each in (learner, other):
         update(each, make_batch(256, 9), 10_000)
     np.testing.assert_array_equal(vector(learner), vector(other))
-    targets = [[p.numpy() for p in each.trained_module.target_network.parameters()] for each in (learner, other)]
+    targets = [[p.numpy() for p in trained(each).module.target_network.parameters()] for each in (learner, other)]
     for own, theirs in zip(*targets, strict=True):
         np.testing.assert_array_equal(own, theirs)
 
@@ -221,8 +226,8 @@ def test_only_the_trained_skill_has_an_optimizer() -> None:
 
 def test_batch_of_a_frozen_skill_is_refused() -> None:
     learner = make_learner(CPU_KERNEL)
-    with pytest.raises(SoulsGraphError, match=r"expected a batch of heal_attack, found \['dodge'\]"):
-        learner.update(batch=as_multi_agent_batch("dodge", make_batch(256, 0)))
+    with pytest.raises(SoulsGraphError, match=r"expected batches of heal_attack, found \['dodge'\]"):
+        learner.update(batch=as_multi_agent_batch({"dodge": make_batch(256, 0)}))
 
 
 def test_kernel_refuses_other_than_two_hidden_layers() -> None:
@@ -235,8 +240,8 @@ def test_kernel_refuses_other_than_two_hidden_layers() -> None:
 
 @pytest.mark.parametrize("options", [{"dueling": True}, {"quantiles": 4}, {"hidden_sizes": (8,)}])
 def test_update_path_is_chosen_by_what_the_kernel_can_do(options: dict[str, Any]) -> None:
-    assert make_learner(None)._updater is not None
-    assert make_learner(None, **options)._updater is None
+    assert trained(make_learner(None)).updater is not None
+    assert trained(make_learner(None, **options)).updater is None
     with pytest.raises(SoulsGraphError, match="use update path 'autograd'"):
         make_learner(CPU_KERNEL, **options)
 
@@ -257,8 +262,8 @@ def test_played_network_is_the_average_over_the_last_part_of_the_budget(path: st
     learner, seen = make_learner(path, averaged_fraction=0.2), []
     for call, decisions in enumerate((100, 72_000, 72_001, 80_000, 90_000)):
         update(learner, make_batch(256, call), decisions)
-        last = learner.trained_module.weights()["q_network.4.weight"].copy()
-        played = learner.playing_weights()["q_network.4.weight"]
+        last = trained(learner).module.weights()["q_network.4.weight"].copy()
+        played = trained(learner).playing_weights()["q_network.4.weight"]
         seen += [last] if decisions > 72_000 else []
         np.testing.assert_allclose(played, np.mean(seen, axis=0) if seen else last, atol=1e-7)
     assert abs(played - last).max() > 1e-5

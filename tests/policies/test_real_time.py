@@ -15,7 +15,7 @@ from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until
 from soulsgraph_policies import real_time
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.real_time import RealTimeSampling
-from soulsgraph_policies.sampler import Sampler
+from soulsgraph_policies.sampler import Sampled, Sampler
 
 CAMERA = make_skill("camera")
 SCENARIO = practice_ground(load_scenario("iudex-phase1"), CAMERA)
@@ -32,7 +32,7 @@ def network(action: int = 0) -> FrozenNetwork:
 def make_sampler(losses=None, failures=(), exploration=0.0):
     game = LossyGame(Simulator(1), losses or {}, failures)
     combat = Combat(game, (CAMERA,), SCENARIO, Horizon("camera", CAMERA.horizon))
-    return Sampler(combat, 7, lambda _: exploration), game
+    return Sampler(combat, 7, [Sampled("camera", ("camera",), lambda _: exploration)]), game
 
 
 def threaded(sampler: Sampler) -> RealTimeSampling:
@@ -45,12 +45,12 @@ def play(sampling: RealTimeSampling, wanted: int, most: int = 64):
         chunk = sampling.sample(most, PATIENCE_S)
         assert chunk is not None
         chunks.append(chunk)
-        count += len(chunk.transitions)
+        count += chunk.env_steps()
     return chunks
 
 
 def column(chunks, name):
-    return np.concatenate([getattr(chunk.transitions, name) for chunk in chunks])
+    return np.concatenate([getattr(chunk.transitions["camera"], name) for chunk in chunks if chunk.transitions])
 
 
 def test_the_thread_collects_what_the_plain_loop_would():
@@ -62,11 +62,11 @@ def test_the_thread_collects_what_the_plain_loop_would():
     assert game.closed
     plain, _ = make_sampler(exploration=0.4)
     plain.set_networks([network()])
-    expected = plain.sample(400).transitions
+    expected = plain.sample(400).transitions["camera"]
     for name in ("observations", "actions", "rewards", "next_observations", "episodes"):
         found = column(collected, name)
         assert np.array_equal(found, getattr(expected, name)[: len(found)])
-    assert all(len(chunk.transitions) <= 64 for chunk in collected)
+    assert all(chunk.env_steps() <= 64 for chunk in collected)
 
 
 @pytest.mark.parametrize("doubtful", [0, 1, 9, MOST_DOUBTFUL_TICKS])
@@ -99,7 +99,7 @@ def test_a_lost_episode_is_not_counted_as_an_episode():
     sampling.set_networks([network()])
     chunks = play(sampling, 2 * CAMERA.horizon)
     sampling.close()
-    lengths = np.concatenate([chunk.episodes.lengths for chunk in chunks])
+    lengths = np.concatenate([chunk.episodes["camera"].lengths for chunk in chunks if chunk.episodes])
     assert len(lengths) >= 1
     assert (lengths == CAMERA.horizon).all()
 
@@ -153,21 +153,22 @@ def test_a_defect_in_the_thread_reaches_the_caller():
 
 def test_a_game_that_cannot_be_opened_is_told_of_and_tried_again(monkeypatch):
     monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
+    opened, _ = make_sampler()
     refusals = [UnknownNameError("driver", "memry", ["memory"]), GameError("no display")]
 
     def open_sampler(_):
         if refusals:
             raise refusals.pop(0)
-        return make_sampler()[0]
+        return opened
 
     sampling = RealTimeSampling(open_sampler, make_sampler()[0])
-    sampling.decisions = 900
+    sampling.receive({"camera": 900})
     sampling.set_networks([network()])
     first = sampling.sample(64, PATIENCE_S)
     assert "found 'memry'" in first.failure
-    assert (len(first.transitions), first.transitions.observations.shape[1]) == (0, CAMERA.observation.size)
+    assert not first.transitions
     chunks = play(sampling, 20)
-    assert sampling.decisions > 900
+    assert opened.decisions["camera"] > 900
     sampling.close()
     assert not chunks[-1].failure
 

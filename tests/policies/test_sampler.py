@@ -1,5 +1,7 @@
 """The batched rollout path: the same transitions as the multi-agent face, and as itself after a resume."""
 
+import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +15,8 @@ from soulsgraph_envs.multi_agent_env import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
 from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.sampler import Sampler
+from soulsgraph_policies.sampler import Sampled, Sampler
+from soulsgraph_policies.transitions import Transitions
 
 
 def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
@@ -40,7 +43,7 @@ def fight(trained: str, lanes: int):
 
 def make_sampler(trained: str, lanes: int, exploration: float = 0.3, seed: int = 5) -> Sampler:
     skills, scenario, combat = fight(trained, lanes)
-    sampler = Sampler(combat, seed, lambda _: exploration)
+    sampler = Sampler(combat, seed, [Sampled(trained, (trained,), lambda _: exploration)])
     sampler.set_networks(networks(skills, scenario))
     return sampler
 
@@ -48,7 +51,7 @@ def make_sampler(trained: str, lanes: int, exploration: float = 0.3, seed: int =
 @pytest.mark.parametrize("trained", ["lock_on", "dodge", "heal_attack"])
 def test_batched_path_and_multi_agent_face_give_the_same_transitions(trained):
     sampler = make_sampler(trained, lanes=1, exploration=0.0)
-    batched = [sampler.sample(50).transitions for _ in range(40)]
+    batched = [sampler.sample(50).transitions[trained] for _ in range(40)]
     skills, scenario, _ = fight(trained, 1)
     env = SkillGraphEnv([skill.name for skill in skills], "iudex-phase1")
     played = FusedNetworks(networks(skills, scenario))
@@ -80,9 +83,9 @@ def test_batched_path_and_multi_agent_face_give_the_same_transitions(trained):
 
 def test_a_sample_never_brings_more_than_asked_for_and_paper_rounds_are_exact():
     one = make_sampler("dodge", lanes=1)
-    assert {len(one.sample(4).transitions) for _ in range(50)} == {4}
+    assert {len(one.sample(4).transitions["dodge"]) for _ in range(50)} == {4}
     many = make_sampler("dodge", lanes=32)
-    counts = [len(many.sample(128).transitions) for _ in range(50)]
+    counts = [len(many.sample(128).transitions["dodge"]) for _ in range(50)]
     assert max(counts) <= 128
     assert min(counts) > 96
 
@@ -90,7 +93,7 @@ def test_a_sample_never_brings_more_than_asked_for_and_paper_rounds_are_exact():
 def test_only_the_trained_skill_explores():
     def actions_of(exploration):
         skills, scenario, combat = fight("dodge", 8)
-        sampler = Sampler(combat, 1, lambda _: exploration)
+        sampler = Sampler(combat, 1, [Sampled("dodge", ("dodge",), lambda _: exploration)])
         sampler.set_networks(networks(skills, scenario))
         greedy = FusedNetworks(networks(skills, scenario))
         expected, strayed = np.zeros((8, len(skills)), np.int64), np.zeros(len(skills), int)
@@ -117,18 +120,20 @@ def test_a_resumed_sampler_continues_bit_for_bit():
     resumed.set_state(original.get_state())
     one, other = original.sample(300), resumed.sample(300)
     for name in ("observations", "next_observations", "actions", "rewards", "terminated"):
-        assert np.array_equal(getattr(one.transitions, name), getattr(other.transitions, name))
-    assert np.array_equal(one.episodes.terms, other.episodes.terms)
+        assert np.array_equal(
+            getattr(one.transitions["heal_attack"], name), getattr(other.transitions["heal_attack"], name)
+        )
+    assert np.array_equal(one.episodes["heal_attack"].terms, other.episodes["heal_attack"].terms)
 
 
 def test_episodes_count_what_the_transitions_add_up_to():
     sampler = make_sampler("dodge", lanes=1)
     chunks = [sampler.sample(1) for _ in range(1500)]
-    rewards = np.concatenate([chunk.transitions.rewards for chunk in chunks])
-    ends, start = [i for i, chunk in enumerate(chunks) if len(chunk.episodes)], 0
+    rewards = np.concatenate([chunk.transitions["dodge"].rewards for chunk in chunks])
+    ends, start = [i for i, chunk in enumerate(chunks) if len(chunk.episodes["dodge"])], 0
     assert len(ends) > 2
     for end in ends:
-        episode = chunks[end].episodes
+        episode = chunks[end].episodes["dodge"]
         assert episode.lengths[0] == end + 1 - start
         assert episode.returns[0] == pytest.approx(rewards[start : end + 1].sum(), abs=1e-3)
         start = end + 1
@@ -137,12 +142,12 @@ def test_episodes_count_what_the_transitions_add_up_to():
 def test_long_samples_hold_what_short_ones_do():
     short, long = make_sampler("dodge", lanes=1), make_sampler("dodge", lanes=1)
     parts, whole = [short.sample(1) for _ in range(1500)], long.sample(1500)
-    for name, values in vars(whole.transitions).items():
-        joined = np.concatenate([getattr(part.transitions, name) for part in parts])
+    for name, values in vars(whole.transitions["dodge"]).items():
+        joined = np.concatenate([getattr(part.transitions["dodge"], name) for part in parts])
         np.testing.assert_array_equal(values, joined, err_msg=name)
-    assert len(whole.episodes) > 2
-    episodes = Episodes.join([part.episodes for part in parts])
-    for name, values in vars(whole.episodes).items():
+    assert len(whole.episodes["dodge"]) > 2
+    episodes = Episodes.join([part.episodes["dodge"] for part in parts])
+    for name, values in vars(whole.episodes["dodge"]).items():
         joined = getattr(episodes, name)
         np.testing.assert_array_equal(values, joined, err_msg=name)
 
@@ -154,9 +159,9 @@ def test_lanes_have_episodes_of_their_own():
 
 def test_transitions_of_a_lane_and_episode_follow_each_other():
     skills, scenario, combat = fight("dodge", 3)
-    sampler = Sampler(combat, 5, lambda _: 0.3, first_lane=6)
+    sampler = Sampler(combat, 5, [Sampled("dodge", ("dodge",), lambda _: 0.3)], first_lane=6)
     sampler.set_networks(networks(skills, scenario))
-    transitions = sampler.sample(2000).transitions
+    transitions = sampler.sample(2000).transitions["dodge"]
     assert set(transitions.lanes.tolist()) == {6, 7, 8}
     np.testing.assert_array_equal(transitions.ticks, np.where(transitions.actions == 0, 5, 1))
     followed = 0
@@ -169,3 +174,84 @@ def test_transitions_of_a_lane_and_episode_follow_each_other():
             assert not (same and transitions.terminated[before])
             followed += same
     assert 1900 < followed < len(transitions) - 3
+
+
+def joint_sampler(lanes: int = 4, budget: float = math.inf, modules: tuple[str, str] = ("dodge", "heal_attack")):
+    skills, scenario, combat = fight("heal_attack", lanes)
+    sampled = [Sampled(name, (name,), lambda _: 0.5, budget if name == "dodge" else math.inf) for name in modules]
+    sampler = Sampler(combat, 5, sampled)
+    sampler.set_networks(networks(skills, scenario))
+    return sampler
+
+
+def test_a_sample_of_several_modules_ends_when_any_has_its_share():
+    sampler = joint_sampler()
+    for _ in range(20):
+        counts = {module: len(found) for module, found in sampler.sample(64).transitions.items()}
+        assert set(counts) == {"dodge", "heal_attack"}
+        assert 64 - 4 < max(counts.values()) <= 64
+        assert min(counts.values()) < max(counts.values())
+
+
+def test_each_of_several_modules_gets_what_it_would_get_alone():
+    joint, chunks = joint_sampler(), []
+    for _ in range(30):
+        chunks.append(joint.sample(64))
+    for skill in ("dodge", "heal_attack"):
+        transitions = Transitions.join([chunk.transitions[skill] for chunk in chunks])
+        episodes = Episodes.join([chunk.episodes[skill] for chunk in chunks])
+        assert transitions.observations.shape[1] == make_skill(skill).observation.size
+        assert len(episodes) > 3
+        lane = transitions.lanes == episodes.lanes[0]
+        first = lane & (transitions.episodes == transitions.episodes[lane][0])
+        assert first.sum() == episodes.lengths[0]
+        assert transitions.rewards[first].sum() == pytest.approx(episodes.returns[0], abs=1e-3)
+
+
+def test_a_module_at_its_budget_plays_greedily_and_is_collected_no_more():
+    sampler = joint_sampler(budget=100)
+    sampler.receive({"dodge": 100, "heal_attack": 0})
+    combat, strayed = sampler._combat, np.zeros(5, int)
+    skills, scenario, _ = fight("heal_attack", 4)
+    greedy, expected, step = FusedNetworks(networks(skills, scenario)), np.zeros((4, 5), np.int64), combat.step
+
+    def watched(actions, active=None):
+        greedy.act(combat.rows, combat.due, expected)
+        strayed[:] += ((actions != expected) & combat.due).sum(axis=0)
+        step(actions, active)
+
+    combat.step = watched
+    chunk = sampler.sample(400)
+    assert set(chunk.transitions) == {"heal_attack"} == set(chunk.episodes)
+    assert strayed[:4].tolist() == [0, 0, 0, 0]
+    assert strayed[4] > 0
+
+
+def test_several_modules_resume_bit_for_bit():
+    original, resumed = joint_sampler(), joint_sampler()
+    original.sample(300)
+    resumed.set_state(original.get_state())
+    one, other = original.sample(300), resumed.sample(300)
+    for skill in ("dodge", "heal_attack"):
+        for name, values in vars(one.transitions[skill]).items():
+            assert np.array_equal(values, getattr(other.transitions[skill], name))
+        assert np.array_equal(one.episodes[skill].terms, other.episodes[skill].terms)
+
+
+def test_two_skills_of_one_module_have_lanes_of_their_own():
+    skills, scenario, combat = fight("lock_on", 2)
+    twin = replace(skills[0], name="camera_twin")
+    both = Combat(combat.game, (skills[0], twin), scenario, Horizon("camera_twin", twin.horizon))
+    sampler = Sampler(both, 5, [Sampled("shared", ("camera", "camera_twin"), lambda _: 0.3)], first_lane=2)
+    sampler.set_networks(networks((skills[0], twin), scenario))
+    chunk = sampler.sample(40)
+    (transitions,) = chunk.transitions.values()
+    assert len(transitions) == 40
+    assert set(transitions.lanes.tolist()) == {4, 5, 6, 7}
+    assert sampler.decisions == {"shared": 40}
+    for lane in range(4, 8):
+        rows = np.flatnonzero(transitions.lanes == lane)
+        joins = [
+            np.array_equal(transitions.next_observations[a], transitions.observations[b]) for a, b in pairwise(rows)
+        ]
+        assert all(joins)

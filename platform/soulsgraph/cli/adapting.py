@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from soulsgraph.transfer.measures import Question
     from soulsgraph.transfer.over_seeds import SeedsTable
+    from soulsgraph.transfer.recovery import Arm
     from soulsgraph.transfer.report import TransferReport
     from soulsgraph_policies.artifact import SkillCard
 
@@ -47,6 +48,7 @@ def adapt(
     skills: str = ",".join(ADAPTED),
     budget: int | None = None,
     after: str | None = None,
+    jointly: bool = False,
 ) -> None:
     """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
 
@@ -56,6 +58,7 @@ def adapt(
         skills: Skills to adapt, separated by commas; auto: those that transfer recommends; all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
+        jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
     """
     from soulsgraph.curriculum import train_stages
     from soulsgraph.domains import adaptation_stages, check_budget, check_target, named_skills
@@ -73,7 +76,7 @@ def adapt(
         console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}", highlight=False)
     cards: list[SkillCard] = []
     if chosen or skills != "auto":
-        stages = adaptation_stages(run, scenario, chosen, budget, source)
+        stages = adaptation_stages(run, scenario, chosen, budget, source, jointly)
         with workplace(run, session) as place:
             cards = train_stages(place, stages, console)
     if session.json:
@@ -115,6 +118,7 @@ def recovery(
     session: SessionOptions = DEFAULT_SESSION,
     evaluation: TransferOptions = DEFAULT_TRANSFER,
     budget: int = 80_000,
+    jointly: str | None = None,
     out: Path | None = None,
 ) -> None:
     """Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from scratch.
@@ -122,21 +126,21 @@ def recovery(
     Args:
         folders: Run folders with trained skills, one a seed; each stays as it is, its arms get folders below it.
         budget: Steps of each arm in all.
+        jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto; all.
         out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import check_target
     from soulsgraph.transfer.over_seeds import open_seeds
-    from soulsgraph.transfer.recovery import Comparison, Target, arms_of, recover, recovery_table, results_name
+    from soulsgraph.transfer.recovery import JOINTLY, Comparison, Target, recover, recovery_table, results_name
     from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
-    target = Target(**asdict(evaluation), budget=budget)
+    kind = "recovery" if jointly is None else JOINTLY
+    target = Target(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: check_target(run, target.scenario, target.home) for seed, run in runs.items()}
     check_ray(session)
-    arms = {
-        seed: arms_of(run, _recommended(run, sources[seed], target.scenario, session)) for seed, run in runs.items()
-    }
+    arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
     results = {}
     with connect(session.address) as joined:
@@ -257,6 +261,18 @@ def _measured(run: RunFolder, question: Question, output: OutputOptions) -> Tran
         report = measured(run, question, display_of(output))
         save_transfer(run, report)
     return report
+
+
+def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, jointly: str | None) -> tuple[Arm, ...]:
+    """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
+    from soulsgraph.domains import named_skills
+    from soulsgraph.transfer.recovery import arms_of, joint_arms
+
+    named = None if jointly is None else named_skills(run, jointly)
+    skills = _recommended(run, home, scenario, output) if named is None else named
+    if jointly is None:
+        return arms_of(run, skills)
+    return joint_arms(skills) if skills else ()
 
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:

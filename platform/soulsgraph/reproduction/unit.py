@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from soulsgraph.curriculum import train_stages
-from soulsgraph.domains import adaptation_stages, check_target, finished_version
+from soulsgraph.domains import adaptation_stages, check_target, finished_versions
 from soulsgraph.evaluation import OnFinished
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Interrupted
@@ -67,7 +67,7 @@ class UnitJob:
         from soulsgraph.reproduction.stable_baselines import train_with_stable_baselines
 
         for stage in stages:
-            if finished_version(self.run, stage) is not None:
+            if finished_versions(self.run, stage):
                 continue
             progress = self.supervisor.follow(stage.name, stage.budget)
 

@@ -33,6 +33,8 @@ from soulsgraph_policies.atomic import whole_folder
 
 #: Labels of the row without any step, and of two arms.
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
+#: Label of an arm whose skills adapt in the same fights, and kind of a comparison with one after another.
+JOINTLY = "jointly"
 _HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
@@ -45,6 +47,8 @@ class Target(TransferOptions):
     """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is evaluated."""
 
     budget: int
+    #: What is compared, in the names of the results.
+    kind: str = "recovery"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,15 +67,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to spend the steps: the skills that adapt, or none to train all from scratch."""
+    """One way to spend the steps: which skills adapt, none of them for training all from scratch.
+
+    They adapt one after another, or `jointly` in the same fights.
+    """
 
     label: str
     skills: tuple[str, ...]
+    jointly: bool = False
 
     @property
     def folder(self) -> str:
         """Name the arm's folder by what is done in it: arms that do the same share one."""
-        return "+".join(self.skills) or SCRATCH
+        return "+".join(self.skills) + (f"-{JOINTLY}" if self.jointly else "") or SCRATCH
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,11 @@ def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
     return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(FROM_SCRATCH, ()))
 
 
+def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
+    """Return the arms that adapt the same skills for the same steps jointly and one after another."""
+    return Arm(JOINTLY, tuple(skills), jointly=True), Arm("one after another", tuple(skills))
+
+
 def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> list[ArmResult]:
     """Train every arm in a folder of its own below the run's `recovery`, evaluate it, and write the results.
 
@@ -138,7 +151,7 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
 
 def results_name(target: Target) -> str:
     """Name the files of the results."""
-    return f"recovery-{slug(target.scenario)}-{target.budget}"
+    return f"{target.kind}-{slug(target.scenario)}-{target.budget}"
 
 
 def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
@@ -188,7 +201,8 @@ def _scratch_plan(plan: Plan, target: Target) -> Plan:
 def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[Stage, ...]:
     if not arm.skills:
         return folder.plan.stages()
-    return adaptation_stages(folder, target.scenario, arm.skills, target.budget // len(arm.skills), after)
+    budget = target.budget // len(arm.skills)
+    return adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
 
 
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:

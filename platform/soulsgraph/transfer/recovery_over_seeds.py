@@ -8,7 +8,7 @@ from typing import Any
 
 from soulsgraph.reports.seed_statistics import Spread, paired_difference
 from soulsgraph.transfer.over_seeds import Records, SeedsTable, spread_fields
-from soulsgraph.transfer.recovery import NOTHING, RECOMMENDED, ArmResult, Target
+from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, ArmResult, Target
 
 _KEY = "setting"
 
@@ -19,26 +19,29 @@ def recovery_over_seeds(target: Target, results: Mapping[int, Sequence[ArmResult
     Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which
     nothing was recommended counts in the recommended row as it was before.
     """
+    first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
     by_seed = [
-        {"seed": seed, **row} for seed, arms in results.items() for row in (arm.to_dict() for arm in _completed(arms))
+        {"seed": seed, **row}
+        for seed, arms in results.items()
+        for row in (arm.to_dict() for arm in _completed(arms, first))
     ]
     labels = dict.fromkeys(row[_KEY] for row in by_seed)
-    # The recommended set is first compared, so it stands before the single skills even if its first seed had none.
-    ordered = [label for label in (NOTHING, RECOMMENDED) if label in labels]
+    # What the others are compared with stands before them, even if the first seed had no recommendation.
+    ordered = [label for label in (NOTHING, first) if label in labels]
     ordered += [label for label in labels if label not in ordered]
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return SeedsTable(title, (_KEY,), [_summary(label, by_seed) for label in ordered], by_seed)
+    return SeedsTable(title, (_KEY,), [_summary(label, by_seed, first) for label in ordered], by_seed)
 
 
-def _completed(arms: Sequence[ArmResult]) -> list[ArmResult]:
-    if any(arm.label == RECOMMENDED for arm in arms):
+def _completed(arms: Sequence[ArmResult], first: str) -> list[ArmResult]:
+    if any(arm.label == first for arm in arms):
         return [*arms]
-    return [*arms, replace(arms[0], label=RECOMMENDED)]
+    return [*arms, replace(arms[0], label=first)]
 
 
-def _summary(label: str, by_seed: Records) -> dict[str, Any]:
+def _summary(label: str, by_seed: Records, first: str) -> dict[str, Any]:
     rates = _spread(by_seed, label, "rate", 100.0)
-    ahead = paired_difference(_spread(by_seed, RECOMMENDED, "rate", 100.0), rates)
+    ahead = paired_difference(_spread(by_seed, first, "rate", 100.0), rates)
     gains = _spread(by_seed, label, "gain", 100.0)
     summary: dict[str, Any] = {
         _KEY: label,
@@ -52,7 +55,7 @@ def _summary(label: str, by_seed: Records) -> dict[str, Any]:
     summary |= spread_fields("gain_points", gains)
     summary |= spread_fields("gain_per_10000_steps", _spread(by_seed, label, "gain_per_10000_steps", 100.0))
     summary["seeds_that_gained"] = f"{sum(gain > 0.0 for gain in gains.values)} of {len(gains.by_seed)}"
-    return summary if label == RECOMMENDED else summary | spread_fields("recommended_ahead_points", ahead)
+    return summary if label == first else summary | spread_fields(f"{first}_ahead_points", ahead)
 
 
 def _spread(by_seed: Records, label: str, column: str, factor: float = 1.0) -> Spread:

@@ -82,7 +82,7 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
         clip = card.observation_clip
         stage = {
             step: FrozenNetwork.of(skills[card.skill], scenario, load_checkpoint(path), clip)
-            for step, path in checkpoint_files(_checkpoint_folder(run, card)).items()
+            for step, path in _checkpoints(run, card).items()
             if step < card.training.steps
         }
         stage[card.training.steps] = network(card.skill, card.version)
@@ -99,13 +99,15 @@ def _versions_before(run: RunFolder, domain: str) -> dict[str, int]:
     return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
 
 
-def _checkpoint_folder(run: RunFolder, card: SkillCard) -> Path:
-    """Return the folder of the checkpoints of the stage that made a version."""
+def _checkpoints(run: RunFolder, card: SkillCard) -> dict[int, Path]:
+    """Return the checkpoints of the stage that made a version by step; none of one that learned beside others."""
+    if card.training.jointly:
+        return {}
     if card.parent is None:
-        return run.path / "curves" / card.skill
+        return checkpoint_files(run.path / "curves" / card.skill)
     name = f"{card.skill}@{slug(card.training.scenario)}"
     further = run.path / "curves" / f"{name}-v{card.version}-{card.training.budget}"
-    return further if further.exists() else run.path / "curves" / name
+    return checkpoint_files(further if further.exists() else run.path / "curves" / name)
 
 
 @dataclass(frozen=True)

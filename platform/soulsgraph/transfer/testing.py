@@ -27,15 +27,20 @@ def pretend_run(path: Path, plan: Plan) -> RunFolder:
 
 def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]:
     """Save a version for each stage as training would, with random weights (the stage's seed and budget decide)."""
-    cards = []
-    for stage in stages:
-        setup = StageSetup.of(run, stage)
-        skill, random = setup.skills[-1], np.random.default_rng([stage.seed, stage.budget])
+    return [card for stage in stages for card in _pretend(run, stage)]
+
+
+def _pretend(run: RunFolder, stage: Stage) -> list[SkillCard]:
+    cards: list[SkillCard] = []
+    setup = StageSetup.of(run, stage)
+    for part in stage.parts:
+        skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
         sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
         weights: Weights = {}
         for index, (inputs, outputs) in enumerate(pairwise(sizes)):
             weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
             weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
         normalizer = RunningNormalizer(skill.observation.size)
-        cards.append(save_version(run, stage, trained_artifact(setup, weights, normalizer, stage.budget)))
+        artifact = trained_artifact(setup, weights, normalizer, part.budget, part, cards)
+        cards.append(save_version(run, part, artifact))
     return cards
