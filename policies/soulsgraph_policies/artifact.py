@@ -235,6 +235,9 @@ def card_from(values: object, where: Where) -> SkillCard:
         raise newer.at("format_version").error(f"{_OLD_FORMAT} or {FORMAT_VERSION}", written_as)
     sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
     written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
+    if isinstance(training := table.get("training"), Mapping):
+        # Only skills that learned in the same fights have the key.
+        table["training"] = {"jointly": [], **training}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(read_table(SkillCard, table, where), results=table["results"])
     _check(card, where)
