@@ -83,6 +83,8 @@ class _Collecting:
     def __init__(self, explorer: _Explorer, logs: Sequence[SkillLog], first_lane: int) -> None:
         self.explorer, self.logs = explorer, logs
         self._first_lane, self._count = first_lane, 0
+        #: The most decisions that can end with one tick.
+        self.most_a_tick = len(logs) * logs[0].combat.lanes
         self._observe = [log.skill.observation.bind(log.combat.scenario) for log in logs]
         self._parts: list[Transitions] = []
 
@@ -94,15 +96,12 @@ class _Collecting:
 
     def log(self) -> int:
         """Log what ended with the last tick; return the count since `reserve`."""
-        over = sum([log.log() for log in self.logs])
+        over = 0
+        for log in self.logs:
+            over += log.log()
         self._count += over
         self.explorer.decisions += over
         return self._count
-
-    @property
-    def most_a_tick(self) -> int:
-        """The most decisions that can end with one tick."""
-        return len(self.logs) * self.logs[0].combat.lanes
 
     def collect(self, episodes: npt.NDArray[np.int64]) -> None:
         """Make transitions of what is logged, in lanes that play `episodes` (lanes,)."""
