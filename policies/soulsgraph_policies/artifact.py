@@ -86,7 +86,7 @@ class Training:
     seed: int
     created: str
     packages: Mapping[str, str]
-    jointly: tuple[str, ...] = ()
+    jointly: Sequence[str] = ()
 
 
 def package_versions() -> dict[str, str]:
