@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_ind
 
-from soulsgraph.files import write_json, write_text
-from soulsgraph.intervals import Interval, mean_interval
-from soulsgraph.provenance import describe_origin
-from soulsgraph.reports.tables import markdown_table, with_interval
+from soulsgraph.files import describe_origin, write_json, write_text
+from soulsgraph.statistics import Interval, mean_interval
+from soulsgraph.tables import markdown_table, with_interval
 
 ONE_FILE = Path(__file__).with_name("one_file.py")
 #: The rows of the paper's Table 1a, by their names in the curriculum's table and in one_file.py's.

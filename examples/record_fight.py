@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from soulsgraph.evaluation import Setting, evaluation_seeds, make_agent
+from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_envs.games import make_game
+from soulsgraph_envs.drivers.opening import make_game
 
 _SIZE = (270, 480)
 _TICK_MS = 100

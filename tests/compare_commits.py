@@ -31,7 +31,7 @@ PRESETS = ("paper", "fast", "best", "extended")
 SEEDS = (300, 301)
 SMALL = ("--scale", "0.05", "--episodes", "50", "--json")
 PATIENCE_S = 1_200.0
-_SOULSGRAPH = ("-c", "from soulsgraph.cli.main import main; main()")
+_SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
 
 #: Run in either tree: prints one digest for each scenario and environment.
 _FIGHTS = """

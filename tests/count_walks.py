@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOORS = ("platform", "clusters", "policies", "envs")
 PATIENCE_S = 3_000.0
-_SOULSGRAPH = ("-c", "from soulsgraph.cli.main import main; main()")
+_SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
 
 
 @dataclass(frozen=True)

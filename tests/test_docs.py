@@ -11,13 +11,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from soulsgraph.table_1 import TABLE_1
-from soulsgraph_envs.data_files import shipped_names
-from soulsgraph_envs.keys.bindings import load_bindings
-from soulsgraph_envs.live.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
-from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.memory.address_map import load_address_map
-from soulsgraph_envs.standin.misbehaviour import KINDS
+from soulsgraph.evaluate import TABLE_1
+from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
+from soulsgraph_envs.standin.program import KINDS
 
 _DOCS = Path(__file__).parents[1] / "docs"
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from scipy.stats import ttest_ind
 
+from soulsgraph.evaluate import TABLE_1
+from soulsgraph.paper.testing import pretend_run
 from soulsgraph.plan import Plan
-from soulsgraph.table_1 import TABLE_1
-from soulsgraph.transfer.testing import pretend_run
 
 ROOT = Path(__file__).parents[1]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat
+from soulsgraph_envs.combat.loop import Combat
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.inference import FusedNetworks
 

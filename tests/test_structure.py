@@ -79,7 +79,7 @@ def test_one_module_reads_configuration():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     parsing = {file.name for file in files if re.search(r"json\.loads?\b|tomllib", file.read_text(encoding="utf-8"))}
     # The others read lines of our own processes, and what a checkpoint holds beside its arrays.
-    assert parsing - {"guard.py", "process.py", "local_ray.py", "training_state.py"} == {"schema.py"}
+    assert parsing - {"guard.py", "process.py", "local_ray.py", "training_state.py"} == {"config.py"}
 
 
 def _imported_modules(file):
@@ -116,8 +116,8 @@ def _texts(file):
 #: Options of other programs: of Ray's in the cluster for tests, and those that a few texts name.
 _FOREIGN = {
     "soulsgraph_clusters/session.py": {"--address", "--head"},
-    "soulsgraph/provenance.py": {"--porcelain", "--untracked-files"},
-    "soulsgraph_envs/keys/user32.py": {"--force-reinstall"},
+    "soulsgraph/files.py": {"--porcelain", "--untracked-files"},
+    "soulsgraph_envs/drivers/keyboard/user32.py": {"--force-reinstall"},
 }
 #: The name by which the Siphon server answers its clients.
 _SERVER_NAME = "soulsgraph serve-siphon"
@@ -142,9 +142,63 @@ def test_tests_are_no_packages():
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 
-def test_each_test_folder_mirrors_a_source_root():
+def test_test_folders_mirror_the_packages():
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(FLOORS.values())
+    for package, root in FLOORS.items():
+        for folder in {
+            path.parent.relative_to(ROOT / "tests" / root) for path in (ROOT / "tests" / root).rglob("test_*.py")
+        }:
+            assert (ROOT / root / package / folder / "__init__.py").exists(), folder
+
+
+def _modules():
+    """Return every product module by its dotted name."""
+    modules = {}
+    for package, root in FLOORS.items():
+        for file in (ROOT / root / package).rglob("*.py"):
+            parts = file.relative_to(ROOT / root).with_suffix("").parts
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return modules
+
+
+def _import_graph(modules):
+    """Return the product modules that each imports anywhere in its file."""
+    graph = {name: set() for name in modules}
+    for name, file in modules.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name].update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name].update(inner & modules.keys() or {node.module})
+    return {name: (imported & modules.keys()) - {name} for name, imported in graph.items()}
+
+
+def _circle(graph):
+    """Return modules that import each other in a circle, empty if there are none."""
+    left = {name: set(imported) for name, imported in graph.items()}
+    while free := {name for name, imported in left.items() if not imported}:
+        left = {name: imported - free for name, imported in left.items() if name not in free}
+    return left
+
+
+def test_no_module_imports_itself_through_others():
+    assert not _circle(_import_graph(_modules()))
+    assert _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()}) == {"a": {"b"}, "b": {"c"}, "c": {"a"}}
+
+
+def test_no_two_folders_import_each_other():
+    modules = _modules()
+    folder = {name: name if file.name == "__init__.py" else name.rpartition(".")[0] for name, file in modules.items()}
+    pairs = {(folder[name], folder[one]) for name, imported in _import_graph(modules).items() for one in imported}
+    # A package's own front door names what lies in its subfolders.
+    apart = {(a, b) for a, b in pairs if not f"{a}.".startswith(f"{b}.") and not f"{b}.".startswith(f"{a}.")}
+    assert not {(a, b) for a, b in apart if (b, a) in apart}
+
+
+def test_the_house_has_few_files():
+    assert len(_modules()) <= 210
 
 
 def _fresh(code):
@@ -159,7 +213,7 @@ def test_platform_is_the_standard_librarys_beside_our_folder():
 
 
 def test_importing_the_world_loads_neither_ray_nor_torch():
-    modules = "controls", "skills", "combat", "games", "skill_env", "simulator", "catalogue", "testing"
+    modules = "core.scenario", "skills", "combat.loop", "drivers.opening", "gym.skill_env", "simulator", "testing"
     imports = "; ".join(f"import soulsgraph_envs.{module}" for module in modules)
     code = f"import sys, soulsgraph_envs; {imports}; print(sorted({{'ray', 'torch'}} & set(sys.modules)))"
     assert _fresh(code) == "[]"

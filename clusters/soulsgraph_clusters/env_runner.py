@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.game import Game
-from soulsgraph_envs.games import make_game, open_live_game
-from soulsgraph_envs.live.cycle_timer import stoppable
-from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.core.game import Game
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.drivers.opening import make_game, open_live_game
+from soulsgraph_envs.drivers.realtime.cycle_timer import stoppable
+from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import Skill
-from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.chunk_runner import ChunkRunner
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, Weights
 from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Sampled, Sampler
 from soulsgraph_policies.transitions import Chunk
-from soulsgraph_policies.weights import Weights
 
 #: A drain of a real-time game comes back after so long, whether or not anything was collected.
 REAL_TIME_WAIT_S = 5.0

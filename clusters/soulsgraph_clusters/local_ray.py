@@ -26,8 +26,8 @@ import psutil
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.temporary import temporary_folder
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.temporary import temporary_folder
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
 START_TIMEOUT_S = 120.0

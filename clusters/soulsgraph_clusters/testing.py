@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import psutil
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 _RAY = Path(sys.executable).with_name("ray")

@@ -16,15 +16,14 @@ import ray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph.evaluation import evaluation_seeds
-from soulsgraph.intervals import mean_interval
-from soulsgraph_clusters.placement import beside_driver
-from soulsgraph_envs.errors import SoulsGraphError, reading
-from soulsgraph_envs.games import make_game
+from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.statistics import mean_interval
+from soulsgraph_clusters.session import beside_driver
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.atomic import whole_file
-from soulsgraph_policies.inference import FrozenNetwork
-from soulsgraph_policies.weights import Weights
+from soulsgraph_policies.inference import FrozenNetwork, Weights
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
 CHECKPOINT_INTERVAL = 1_000

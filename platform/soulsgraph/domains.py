@@ -12,9 +12,9 @@ from dataclasses import replace
 from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Stage, check_range
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"

@@ -1,17 +1,22 @@
-"""Write text, JSON and Parquet whole or not at all, and read them back with clear errors."""
+"""Write text, JSON and Parquet whole or not at all, read them back, and record where results come from."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from soulsgraph_envs.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_policies.artifact import package_versions
 from soulsgraph_policies.atomic import whole_file
 
 #: What to do about a damaged table that a command writes.
@@ -81,3 +86,48 @@ def api_call(function: str, **arguments: object) -> str:
     values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
     shown = ", ".join(f"{name}={value!r}" for name, value in values.items()).replace("`", r"\x60")
     return f"`{function}({shown})`"
+
+
+_ROOT = Path(__file__).resolve().parents[2]
+_GIT_TIMEOUT_S = 20.0
+
+
+def describe_origin() -> dict[str, Any]:
+    """Return what a result depends on besides its plan: commit, versions and machine."""
+    versions = {"python": platform.python_version(), **package_versions()}
+    return {"commit": source_commit(), "versions": versions, "machine": describe_machine()}
+
+
+@cache
+def source_commit() -> str | None:
+    """Return the commit of the tree that this package runs from, None outside a git checkout.
+
+    `-modified` follows where tracked files differ from the commit.
+    """
+    if not (_ROOT / ".git").exists():
+        return None
+    commit = _git("rev-parse", "HEAD")
+    if not commit:
+        return None
+    return f"{commit}-modified" if _git("status", "--porcelain", "--untracked-files=no") else commit
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return the processor, its cores, and the system, as far as they are known."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return {"processor": model, "cores": os.cpu_count() or 1, "system": platform.platform()}
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints of the source tree; nothing where git is missing or refuses."""
+    try:
+        done = subprocess.run(
+            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from soulsgraph.files import slug
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.data_files import find, read_data
-from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.schema import Between, check_fields
+from soulsgraph_envs.core.config import Between, check_fields
+from soulsgraph_envs.core.data_files import find, read_data
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
-from soulsgraph_envs.streams import derive_seeds
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
 from soulsgraph_policies.hyperparameters import (
     PRESETS,

@@ -13,8 +13,8 @@ from typing import Any
 
 from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Plan, scenario_digest
-from soulsgraph_envs.errors import SoulsGraphError, reading, shown
-from soulsgraph_envs.schema import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import check_writable, writing
 from soulsgraph_policies.library import SkillLibrary
 

@@ -8,15 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from soulsgraph_envs.combat import Combat, Controller, Horizon
-from soulsgraph_envs.composition import Actions
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.game import Game, LaneIndices
-from soulsgraph_envs.oracles import Always, Script, ScriptedPlay, Uniform
-from soulsgraph_envs.rollout import Rollout
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.scripted import Always, Script, ScriptedPlay, Uniform
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.game import Game, LaneIndices
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import Skill
-from soulsgraph_envs.streams import Seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 #: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.

@@ -19,16 +19,16 @@ from ray.rllib.utils.metrics import (
     NUM_MODULE_STEPS_SAMPLED_LIFETIME,
 )
 
-from soulsgraph_envs.episodes import Episodes
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.chunk_runner import ChunkRunner
+from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.module_training import ModuleTraining
 from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 from soulsgraph_policies.transitions import Chunk
-from soulsgraph_policies.weights import Weights
 
 #: A runner that died is asked whether it is back at most this often.
 PROBE_PERIOD_S = 5.0

@@ -14,14 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.schema import Between, Where, read_table, read_value
+from soulsgraph_envs.core.config import Between, Where, read_table, read_value
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.graph import SkillGraph
-from soulsgraph_policies.inference import FrozenNetwork
-from soulsgraph_policies.normalizer import RunningNormalizer
-from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, Weights, layer_names_at
+from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.preprocess import RunningNormalizer
 
 FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.

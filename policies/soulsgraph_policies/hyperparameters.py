@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
-from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Between, check_fields, with_options
+from soulsgraph_envs.core.config import Between, check_fields, with_options
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SkillOptions
 
 _Count = Annotated[int, Between(1, 10**9)]

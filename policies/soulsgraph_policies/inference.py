@@ -7,21 +7,48 @@ action never depends on how many lanes there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.composition import Actions, Flags
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.skills.skill import BoundObservation, Skill, observed
-from soulsgraph_envs.state import STATE_SIZE, StateRows
-from soulsgraph_policies.normalizer import PREPROCESSING, normalized
-from soulsgraph_policies.weights import DEVIATION, MEAN, Weights, layer_names, layer_names_at
+from soulsgraph_envs.combat.loop import Actions, Flags
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import STATE_SIZE, StateRows
+from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
+from soulsgraph_policies.preprocess import PREPROCESSING, normalized
+
+#: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
+Weights = dict[str, npt.NDArray[Any]]
+
+MEAN, DEVIATION = "observation_mean", "observation_deviation"
+NETWORK, TARGET = "q_network", "target_network"
+#: Parameters of a head in the form in which it is trained.
+HEAD = "head"
+
+
+def layer_names(weights: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names of weight and bias of every linear layer of the network that plays, first to last."""
+    return _ordered(tuple(weights))
+
+
+def layer_names_at(index: int) -> tuple[str, str]:
+    """Return the names of weight and bias of the linear layer at an index."""
+    # A ReLU without parameters stands between two linear layers.
+    return f"{NETWORK}.{2 * index}.weight", f"{NETWORK}.{2 * index}.bias"
+
+
+@lru_cache
+def _ordered(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    found = [name for name in names if name.startswith(f"{NETWORK}.") and name.endswith(".weight")]
+    stems = sorted((name.removesuffix(".weight") for name in found), key=lambda stem: int(stem.rsplit(".", 1)[-1]))
+    return tuple((f"{stem}.weight", f"{stem}.bias") for stem in stems)
+
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

@@ -21,13 +21,12 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.losses import TensorBatch, minibatch_loss
+from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.replay import Batch
-from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
-from soulsgraph_policies.weights import Weights
+from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, TensorBatch, UpdateFigures, minibatch_loss
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"

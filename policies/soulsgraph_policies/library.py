@@ -14,8 +14,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_envs.errors import reading
-from soulsgraph_envs.schema import Where, parse, read_file
+from soulsgraph_envs.core.config import Where, parse, read_file
+from soulsgraph_envs.core.errors import reading
 from soulsgraph_policies.artifact import (
     FORMAT_VERSION,
     RESTORE,

@@ -18,8 +18,8 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetwo
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_policies.weights import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
 
 _HIDDEN_SIZES, _CLIP = (64, 64), 10.0
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 
-from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, ReplayRing
 from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.transitions import Transitions

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.normalizer import PREPROCESSING, RunningNormalizer, normalized
+from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
 from soulsgraph_policies.transitions import Transitions
 
 Floats = npt.NDArray[np.float32]

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.combat import Combat
-from soulsgraph_envs.composition import Actions
-from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.rollout import Rollout, SkillLog
+from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.rollout import Rollout, SkillLog
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.streams import Seeds, episode_seeds
 from soulsgraph_envs.skills import Skill
-from soulsgraph_envs.streams import Seeds, episode_seeds
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
 from soulsgraph_policies.transitions import Chunk, Transitions
-from soulsgraph_policies.weights import Weights
 
 #: Maps decisions of a module so far to the share of random actions.
 Exploration = Callable[[int], float]

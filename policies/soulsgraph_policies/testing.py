@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.episodes import Episodes
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.state import STATE_SIZE
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.chunk_runner import ChunkRunner
+from soulsgraph_policies.inference import DEVIATION, MEAN, NETWORK, Weights
 from soulsgraph_policies.transitions import Chunk, Transitions
-from soulsgraph_policies.weights import DEVIATION, MEAN, NETWORK, Weights
 
 Floats = npt.NDArray[np.float32]
 #: Columns spread far apart, so that a learner that forgot to normalise would not learn.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from soulsgraph_envs.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_policies.atomic import whole_file
 
 FILE_NAME = "training_state.safetensors"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.episodes import Episodes
+from soulsgraph_envs.combat.episodes import Episodes
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_S
 
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.catalogue import load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import skill_hyperparameters

@@ -5,7 +5,7 @@ import pytest
 import ray
 
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies import algorithm
 from soulsgraph_policies.algorithm import SkillDQN

@@ -3,9 +3,8 @@ import logging
 import pytest
 import ray
 
-from soulsgraph_clusters import placement
-from soulsgraph_clusters.placement import beside_driver, place_env_runners
-from soulsgraph_clusters.session import ClusterError, Session, connect
+from soulsgraph_clusters import session as placement
+from soulsgraph_clusters.session import ClusterError, Session, beside_driver, connect, place_env_runners
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from soulsgraph.cli.main import main
+from soulsgraph.cli import main
 
 
 @pytest.fixture

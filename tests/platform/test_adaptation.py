@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph.cli.main import main
+from soulsgraph.cli import main
 from soulsgraph.domains import (
     adaptation_stages,
     check_target,
@@ -18,13 +18,13 @@ from soulsgraph.domains import (
     predecessors,
     version_in_play,
 )
-from soulsgraph.evaluation import Setting, evaluate
+from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.retention import measure_retention
-from soulsgraph.transfer.testing import pretend_run, pretend_training
-from soulsgraph_envs.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.artifact import LibraryError
 
@@ -154,7 +154,7 @@ def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkey
     def abort(place, stages, console):
         raise Interrupted("stopped")
 
-    monkeypatch.setattr("soulsgraph.curriculum.train_stages", abort)
+    monkeypatch.setattr("soulsgraph.train.train_stages", abort)
     monkeypatch.setattr("soulsgraph.cli.adapting.workplace", lambda run, session: nullcontext())
     monkeypatch.setattr("sys.argv", ["soulsgraph", "adapt", str(run.path), "--scenario", SECOND])
     with pytest.raises(SystemExit):

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.cli.main import main
-from soulsgraph.evaluation import Setting, evaluate, evaluation_seeds
+from soulsgraph.cli import main
+from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.files import source_commit
+from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
-from soulsgraph.provenance import source_commit
-from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.testing import pretend_training
-from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.testing.live import FakeTable
+from soulsgraph.tables import read_rows
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.testing.realtime import FakeTable
 
 #: More than a console's width: what is told of it must stay whole.
 _LONG = "run-[fast]-" + "x" * 90
@@ -81,8 +81,8 @@ def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypa
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.evaluation.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.evaluation.open_live_game", lambda settings, clock: FakeTable().game)
+    monkeypatch.setattr("soulsgraph.evaluate.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.evaluate.open_live_game", lambda settings, clock: FakeTable().game)
     randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
     setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
     evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.files import read_parquet, write_json, write_parquet, write_text
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.schema import Where, read_file
+from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError, whole_folder
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph.intervals import (
+from soulsgraph.statistics import (
     Interval,
     clopper_pearson_interval,
     deviation_interval,

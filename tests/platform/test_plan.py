@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.schema import Where, read_file, read_table, to_table
+from soulsgraph.stage import StageSetup
+from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
 from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, baseline_hyperparameters, preset_with
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from soulsgraph import evaluation
+from soulsgraph import evaluate as evaluation
 from soulsgraph.bench.speed import untrained_network
-from soulsgraph.evaluation import evaluation_seeds, play
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph.evaluate import evaluation_seeds, play
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
 

@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from soulsgraph import provenance
+from soulsgraph import files as provenance
 
 
 @pytest.fixture

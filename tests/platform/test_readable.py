@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.reports.attachments import Attachment
-from soulsgraph.reports.parquet import write_rows
-from soulsgraph.reports.readable import readable_table
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph.paper.report import Attachment
+from soulsgraph.tables import readable_table, write_rows
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 
 SKILLS = ("camera", "lock_on", "movement")
 

@@ -6,7 +6,7 @@ import pytest
 
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
-from soulsgraph_envs.errors import ReadError, SoulsGraphError
+from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.reports.parquet import read_rows
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.tables import read_rows
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_envs.testing import PATIENCE_S
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.reports.paper import PAPER_EPISODES, paper_rate
-from soulsgraph.reports.seed_statistics import (
+from soulsgraph.evaluate import TABLE_1
+from soulsgraph.paper.bands import PAPER_EPISODES, paper_rate
+from soulsgraph.statistics import (
     SeedRate,
     SettingRates,
     Spread,
@@ -15,8 +16,7 @@ from soulsgraph.reports.seed_statistics import (
     paired_difference,
     paired_ratio,
 )
-from soulsgraph.table_1 import TABLE_1
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 scores = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=12)
 

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from soulsgraph.domains import adaptation_stages, finished_versions
+from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
-from soulsgraph.reports.parquet import read_rows
-from soulsgraph.reports.tensorboard import Board
+from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup
-from soulsgraph.training import Workplace, train_stage
-from soulsgraph.transfer.testing import pretend_run, pretend_training
+from soulsgraph.stage import StageSetup
+from soulsgraph.tables import read_rows
+from soulsgraph.train import Workplace, train_stage
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import Session, connect
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import SkillCard
-from soulsgraph_policies.inference import _INVERSE
+from soulsgraph_policies.inference import _INVERSE, NETWORK
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
-from soulsgraph_policies.weights import NETWORK
 
 #: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.
 PLAN = Plan(scale=0.06)
@@ -98,7 +97,7 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
 def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same_weights(
     tmp_path, session, monkeypatch
 ):
-    monkeypatch.setattr("soulsgraph.training.SAVE_INTERVAL", 1_000)
+    monkeypatch.setattr("soulsgraph.train.SAVE_INTERVAL", 1_000)
     first, second = (RunFolder.create(tmp_path / name, Plan(scale=0.11)) for name in ("first", "second"))
     wanted = _train(first, "camera", session).sha256
     kept = sorted(path.name for path in first.checkpoints("camera").iterdir())

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters

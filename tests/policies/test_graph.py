@@ -2,7 +2,7 @@
 
 import pytest
 
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
 
 

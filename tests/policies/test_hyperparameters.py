@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from stable_baselines3.common.utils import LinearSchedule
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import (
     DQNHyperparameters,
     baseline_hyperparameters,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from ray.rllib.core.columns import Columns
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.module import QNetworkModule

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.errors import DataError, ReadError, SoulsGraphError
+from soulsgraph_envs.core.errors import DataError, ReadError, SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.artifact import (
     Artifact,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
 from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, find_preset, preset_with, skill_hyperparameters
 

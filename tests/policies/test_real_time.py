@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
-from soulsgraph_envs.live.cycle_timer import stoppable
+from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.drivers.realtime.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.transitions import Transitions
 

@@ -12,7 +12,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.multi_agent_env import SkillGraphEnv
+from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.module import QNetworkModule
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat, Horizon
-from soulsgraph_envs.episodes import Episodes
-from soulsgraph_envs.games import make_game
-from soulsgraph_envs.multi_agent_env import SkillGraphEnv
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
-from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.sampler import Sampled, Sampler
 from soulsgraph_policies.transitions import Transitions

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError, read_training_state, write_training_state
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.eldengym.errors import OptionError, check_between
-from soulsgraph_envs.errors import DataError
-from soulsgraph_envs.schema import Where, read_file, read_value
 
 Points = npt.NDArray[np.float64]
 

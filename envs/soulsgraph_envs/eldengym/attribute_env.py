@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, MultiBinary
 
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.eldengym.client.names import axes
+from soulsgraph_envs.eldengym.env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.errors import (
     OptionError,
     SimulatedGameWarning,
@@ -21,11 +23,9 @@ from soulsgraph_envs.eldengym.errors import (
     check_at_least,
     check_choice,
 )
-from soulsgraph_envs.eldengym.fight_env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
 from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.errors import SoulsGraphError
 
 Observation = dict[str, npt.NDArray[Any]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymnasium import Space
 
-from soulsgraph_envs.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 
 _REWARD_METHODS = ("calculate", "is_done")
 

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.schema import Between, Where, load, read_file, read_value
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import UnknownNameError
 
 _FILE = Path(__file__).parents[1] / "data" / "eldengym" / "keys.toml"
 

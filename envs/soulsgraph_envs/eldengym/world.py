@@ -10,9 +10,9 @@ from typing import Annotated, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.core.config import Between, Where, read_file, read_table
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.eldengym.keys import Tap
-from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.schema import Between, Where, read_file, read_table
 
 #: (height, width, 3) uint8, red, green, blue.
 Frame = npt.NDArray[np.uint8]

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.simulator.compiling import compiled, every_frame
+from soulsgraph_envs.core.compiling import compiled, every_frame
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator.geometry import Sight, wrapped
 from soulsgraph_envs.simulator.layout import (
     BACKSTEP,
@@ -40,7 +41,6 @@ from soulsgraph_envs.simulator.layout import (
     Player,
     Records,
 )
-from soulsgraph_envs.streams import Seeds, uniform
 
 _FORWARD, _BACK = np.uint32(Control.FORWARD), np.uint32(Control.BACK)
 _LEFT, _RIGHT = np.uint32(Control.LEFT), np.uint32(Control.RIGHT)

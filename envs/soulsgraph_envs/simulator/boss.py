@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import cos, floor, sin
 
+from soulsgraph_envs.core.compiling import compiled, every_frame
+from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator.actions import open_to_counter
-from soulsgraph_envs.simulator.compiling import compiled, every_frame
 from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
     APPROACH,
@@ -27,8 +28,7 @@ from soulsgraph_envs.simulator.layout import (
     Records,
     Window,
 )
-from soulsgraph_envs.simulator.status import build_up
-from soulsgraph_envs.streams import Seeds, uniform
+from soulsgraph_envs.simulator.player import build_up
 
 
 @compiled

@@ -1,12 +1,12 @@
-"""The compiled fight: begin lanes, advance them by a tick, look ahead; plain scalar code over lanes.
+"""The compiled fight: begin lanes, advance them by a tick, write their raw values, look ahead.
 
-No lane reads another's values, so a lane's course never depends on how many there are.
+Nothing of a lane is read from another, so a lane's course never depends on how many there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, sqrt
+from math import cos, inf, pi, sin, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,19 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs import controls as controls_module
-from soulsgraph_envs import state as state_module
-from soulsgraph_envs import streams as streams_module
-from soulsgraph_envs.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core import compiling as compiling_module
+from soulsgraph_envs.core import controls as controls_module
+from soulsgraph_envs.core import state as state_module
+from soulsgraph_envs.core import streams as streams_module
+from soulsgraph_envs.core.compiling import checksum, compiled, every_frame
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.actions import above, invulnerable, parrying, press
 from soulsgraph_envs.simulator.boss import (
     be_parried,
+    draw_wait,
     finish_move,
     move_motion,
     running_through,
@@ -30,15 +35,141 @@ from soulsgraph_envs.simulator.boss import (
     transition_over,
     window_reaching_player,
 )
-from soulsgraph_envs.simulator.camera import camera_frame, toggle_lock
-from soulsgraph_envs.simulator.compiling import checksum, compiled, every_frame
-from soulsgraph_envs.simulator.geometry import Sight, clamped, seen_back, sight
-from soulsgraph_envs.simulator.layout import FRAME_S, NO_MOVE, Boss, Encounter, Lane, Player, Records, Tables
-from soulsgraph_envs.simulator.player import player_frame
-from soulsgraph_envs.simulator.readout import write_raw
-from soulsgraph_envs.simulator.start import begin_lane, begin_phase
-from soulsgraph_envs.simulator.status import status_frame
-from soulsgraph_envs.streams import Seeds
+from soulsgraph_envs.simulator.geometry import Sight, clamped, heading_to, seen_back, sight, wrapped
+from soulsgraph_envs.simulator.layout import (
+    FRAME_S,
+    IDLE,
+    NO_MOVE,
+    NOTHING,
+    STAND,
+    Boss,
+    Encounter,
+    Lane,
+    Player,
+    Records,
+    Tables,
+)
+from soulsgraph_envs.simulator.player import camera_frame, player_frame, status_frame, toggle_lock
+
+_ROUGHLY_FACING_RAD = 0.5
+
+
+@compiled
+def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
+    """Set a lane to the start of an episode, drawing its poses from the lane's stream."""
+    _place(lane, encounter, player, boss, streams, index)
+    lane.refill = encounter.refill
+    lane.player_hp, lane.stamina, lane.flasks = player.body_hp, player.body_stamina, encounter.flasks
+    lane.boss_hp, lane.fp = encounter.boss_hp, player.body_fp
+    lane.no_attack, lane.no_move, lane.no_damage = 0, 0, 0
+    lane.animation, lane.animation_frame = IDLE, 0
+    lane.buffered, lane.buffer_frames, lane.regeneration_wait = NOTHING, 0, 0
+    lane.invulnerable, lane.push_frames, lane.locked = 0, 0, 0
+    lane.roll_x = lane.roll_y = lane.push_x = lane.push_y = lane.leap_x = lane.leap_y = 0.0
+    lane.stance, lane.stance_frame, lane.turn_frames = STAND, 0, 0
+    lane.move, lane.move_frame, lane.struck, lane.chain_left = NO_MOVE, 0, 0, 0
+    lane.build_up, lane.slowed_frames, lane.slowed_factor = 0.0, 0, 1.0
+    lane.wait = _draw_wait(lane, boss, streams, index)
+
+
+@compiled
+def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
+    """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
+    lane.scenario += 1
+    lane.stance, lane.stance_frame = STAND, 0
+    lane.wait = _draw_wait(lane, boss, streams, index)
+
+
+@compiled
+def _draw_wait(lane: Lane, boss: Boss, streams: Seeds, index: int) -> int:
+    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+    return draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
+
+
+@compiled
+def _any_heading(streams: Seeds, index: int) -> float:
+    heading: float = pi * (2.0 * uniform(streams, index) - 1.0)
+    return heading
+
+
+@compiled
+def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
+    span = encounter.distance_max - encounter.distance_min
+    distance = encounter.distance_min + span * uniform(streams, index)
+    # The midpoint of the two is uniform over the disc in which both are inside, whatever their bearing.
+    room = encounter.radius - player.body_radius_m - boss.radius_m - 0.5 * distance
+    away, bearing = _any_heading(streams, index), _any_heading(streams, index)
+    offset = max(room, 0.0) * sqrt(uniform(streams, index))
+    x, y = encounter.centre_x - sin(away) * offset, encounter.centre_y - cos(away) * offset
+    dx, dy = -0.5 * distance * sin(bearing), -0.5 * distance * cos(bearing)
+    lane.player_x, lane.player_y = x - dx, y - dy
+    lane.boss_x, lane.boss_y = x + dx, y + dy
+    if encounter.facing:
+        lane.player_heading = lane.camera_yaw = bearing
+        lane.camera_pitch = 0.0
+        spread = _ROUGHLY_FACING_RAD * (2.0 * uniform(streams, index) - 1.0)
+        lane.boss_heading = wrapped(heading_to(-dx, -dy) + spread)
+    else:
+        lane.player_heading, lane.camera_yaw = _any_heading(streams, index), _any_heading(streams, index)
+        lane.camera_pitch = player.camera_pitch_limit_rad * (2.0 * uniform(streams, index) - 1.0)
+        lane.boss_heading = _any_heading(streams, index)
+
+
+_R = {name: int(value) for name, value in Raw.__members__.items()}
+_PLAYER_AT, _BOSS_AT, _CAMERA_AT = _R["PLAYER_X"], _R["BOSS_X"], _R["CAMERA_X"]
+_PLAYER_ANGLE, _BOSS_ANGLE = _R["PLAYER_ANGLE"], _R["BOSS_ANGLE"]
+_PLAYER_HP, _PLAYER_HP_MAX, _STAMINA, _STAMINA_MAX = (
+    _R["PLAYER_HP"],
+    _R["PLAYER_HP_MAX"],
+    _R["STAMINA"],
+    _R["STAMINA_MAX"],
+)
+_BOSS_HP, _BOSS_HP_MAX, _LOCKED, _FLASKS = _R["BOSS_HP"], _R["BOSS_HP_MAX"], _R["LOCKED"], _R["FLASKS"]
+_BOSS_ANIMATION, _PLAYER_ANIMATION = _R["BOSS_ANIMATION"], _R["PLAYER_ANIMATION"]
+
+
+@compiled
+def write_raw(lane: Lane, tables: Tables, raw: RawValues, index: int) -> None:
+    """Fill the lane's row of raw (lanes, 25)."""
+    encounter, player = tables.encounters[lane.scenario], tables.players[lane.scenario]
+    _write_places(lane, encounter, raw, index)
+    _write_levels(lane, encounter, player, raw, index)
+    if lane.move == NO_MOVE:
+        stance = tables.stances[lane.scenario, lane.stance]
+        _write_animation(raw, index, _BOSS_ANIMATION, stance.id, lane.stance_frame, stance.length_frames)
+    else:
+        move = tables.moves[lane.scenario, lane.move]
+        _write_animation(raw, index, _BOSS_ANIMATION, move.id, lane.move_frame, move.length_frames)
+    action = tables.actions[lane.scenario, lane.animation]
+    _write_animation(raw, index, _PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
+
+
+@compiled
+def _write_places(lane: Lane, encounter: Encounter, raw: RawValues, index: int) -> None:
+    raw[index, _PLAYER_AT], raw[index, _PLAYER_AT + 1] = lane.player_x, lane.player_y
+    raw[index, _BOSS_AT], raw[index, _BOSS_AT + 1] = lane.boss_x, lane.boss_y
+    raw[index, _PLAYER_AT + 2] = raw[index, _BOSS_AT + 2] = encounter.height
+    level = cos(lane.camera_pitch)
+    raw[index, _CAMERA_AT] = -sin(lane.camera_yaw) * level
+    raw[index, _CAMERA_AT + 1] = -cos(lane.camera_yaw) * level
+    raw[index, _CAMERA_AT + 2] = sin(lane.camera_pitch)
+    raw[index, _PLAYER_ANGLE], raw[index, _BOSS_ANGLE] = lane.player_heading, lane.boss_heading
+
+
+@compiled
+def _write_levels(lane: Lane, encounter: Encounter, player: Player, raw: RawValues, index: int) -> None:
+    raw[index, _PLAYER_HP], raw[index, _PLAYER_HP_MAX] = lane.player_hp, player.body_hp
+    raw[index, _STAMINA], raw[index, _STAMINA_MAX] = lane.stamina, player.body_stamina
+    raw[index, _BOSS_HP], raw[index, _BOSS_HP_MAX] = lane.boss_hp, encounter.boss_hp_full
+    raw[index, _LOCKED], raw[index, _FLASKS] = lane.locked, lane.flasks
+
+
+@compiled
+def _write_animation(raw: RawValues, index: int, column: int, animation: int, frame: int, length: int) -> None:
+    raw[index, column] = animation
+    raw[index, column + 1] = (frame % length) * FRAME_S
+    raw[index, column + 2] = length * FRAME_S
+
 
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
 _LANE, _ENCOUNTER, _PLAYER, _ACTION, _BOSS, _MOVE, _WINDOW = (
@@ -236,7 +367,7 @@ def build_kernels(sources: int) -> Kernels:
 
 def sources_checksum() -> int:
     """Return a checksum of every source file that goes into the compiled code."""
-    modules = (controls_module, state_module, streams_module)
+    modules = (compiling_module, controls_module, state_module, streams_module)
     return checksum([*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)])
 
 

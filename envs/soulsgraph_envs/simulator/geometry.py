@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import NamedTuple
 
-from soulsgraph_envs.simulator.compiling import every_frame
+from soulsgraph_envs.core.compiling import every_frame
 
 #: Coefficients of the square's seventh-highest power downwards, after the two that begin the series.
 _ARCTANGENT = (0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.1999355085, -0.3333314528)

@@ -1,13 +1,16 @@
-"""The player's frame: buffered input, animations, stamina and steps."""
+"""The player's frame: buffered input, animations, stamina, steps, a status effect; and the camera that follows."""
 
 from __future__ import annotations
 
+from math import acos, cos, floor
+
 import numpy as np
 
-from soulsgraph_envs.controls import Control
+from soulsgraph_envs.core.compiling import compiled, every_frame
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.simulator.actions import start_buffered, step_towards, take_effect
-from soulsgraph_envs.simulator.compiling import every_frame
-from soulsgraph_envs.simulator.geometry import Sight
+from soulsgraph_envs.simulator.geometry import Sight, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
     BACKSTEP,
     FRAME_S,
@@ -18,11 +21,33 @@ from soulsgraph_envs.simulator.layout import (
     ROLL,
     RUN,
     Action,
+    Boss,
     Lane,
     Player,
     Records,
 )
-from soulsgraph_envs.streams import Seeds
+
+
+@every_frame
+def status_frame(lane: Lane, boss: Boss) -> None:
+    """Advance the decay of the build-up and the time of slow stamina by one frame."""
+    if lane.build_up > 0.0:
+        lane.build_up = max(lane.build_up - boss.status_decay_per_s * FRAME_S, 0.0)
+    if lane.slowed_frames > 0:
+        lane.slowed_frames -= 1
+
+
+@compiled
+def build_up(lane: Lane, player: Player, boss: Boss, amount: float) -> None:
+    """Add to the build-up; at the threshold it bursts and restarts at 0."""
+    lane.build_up += amount
+    if lane.build_up < boss.status_threshold:
+        return
+    lane.build_up = 0.0
+    if not lane.no_damage:
+        lane.player_hp = max(lane.player_hp - floor(boss.status_burst_hp_ratio * player.body_hp + 0.5), 0.0)
+    lane.slowed_frames, lane.slowed_factor = boss.status_slowed_frames, boss.status_regeneration_factor
+
 
 _FORWARD = np.uint32(Control.FORWARD)
 
@@ -97,3 +122,51 @@ def _run(lane: Lane, player: Player, bits: int, target: Sight) -> None:
         speed *= player.run_locked_factor
     lane.player_x += step.x * speed * FRAME_S
     lane.player_y += step.y * speed * FRAME_S
+
+
+_UP, _DOWN = np.uint32(Control.CAMERA_UP), np.uint32(Control.CAMERA_DOWN)
+_LEFT, _RIGHT = np.uint32(Control.CAMERA_LEFT), np.uint32(Control.CAMERA_RIGHT)
+_KEYS = np.uint32(Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT)
+
+
+@compiled
+def view_angle(lane: Lane, bearing: float) -> float:
+    """Return the angle between the camera and a target on the player's level, Eq. 9."""
+    return acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - bearing))
+
+
+@compiled
+def toggle_lock(lane: Lane, player: Player, target: Sight) -> None:
+    """Release the lock, take it where view and range allow, or else look where the player faces."""
+    if lane.locked:
+        lane.locked = 0
+    elif (
+        target.distance < player.camera_lock_range_m and view_angle(lane, target.heading) < player.camera_lock_view_rad
+    ):
+        lane.locked = 1
+    else:
+        lane.camera_yaw = lane.player_heading
+        lane.camera_pitch = 0.0
+
+
+@every_frame
+def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+    """Advance the camera by one frame; `target` is the boss as the player sees it."""
+    if lane.locked and target.distance > player.camera_lock_break_m:
+        lane.locked = 0
+    if lane.locked:
+        most = player.camera_follow_rad_s * FRAME_S
+        lane.camera_yaw = turned(lane.camera_yaw, target.heading, most)
+        lane.camera_pitch = turned(lane.camera_pitch, 0.0, most)
+    elif bits & _KEYS:
+        _turn(lane, player, bits)
+
+
+@compiled
+def _turn(lane: Lane, player: Player, bits: int) -> None:
+    aside = int((bits & _RIGHT) != 0) - int((bits & _LEFT) != 0)
+    upward = int((bits & _UP) != 0) - int((bits & _DOWN) != 0)
+    limit = player.camera_pitch_limit_rad
+    lane.camera_yaw = wrapped(lane.camera_yaw + aside * player.camera_yaw_rad_s * FRAME_S)
+    pitch = lane.camera_pitch + upward * player.camera_pitch_rad_s * FRAME_S
+    lane.camera_pitch = min(max(pitch, -limit), limit)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.pictures import Picture
-from soulsgraph_envs.scenario import Arena
-from soulsgraph_envs.state import Raw
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import Arena
+from soulsgraph_envs.core.state import Raw
 
 Floats = npt.NDArray[np.float64]
 Colour = tuple[int, int, int]

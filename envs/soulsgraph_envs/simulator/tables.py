@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from soulsgraph_envs.catalogue import load_boss, load_player, supported_controls
-from soulsgraph_envs.encounter import BossData, Move, PlayerData
-from soulsgraph_envs.scenario import Scenario, Transition
+from soulsgraph_envs.core.fighters import BossData, Move, PlayerData
+from soulsgraph_envs.core.scenario import Scenario, Transition, load_boss, load_player, supported_controls
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.layout import (
     BOSS_STANCES,

@@ -1,22 +1,22 @@
 """The five skills of the graph and the end-to-end baseline, one file each, with the same structure."""
 
-from soulsgraph_envs.skills.mirror import Mirror
-from soulsgraph_envs.skills.registry import (
-    END_TO_END,
-    SKILL_NAMES,
-    SkillOptions,
-    load_skill_options,
-    make_skill,
-)
-from soulsgraph_envs.skills.skill import (
+from soulsgraph_envs.skills.base import (
     Action,
     Decisions,
+    Mirror,
     ObservationMap,
     Practice,
     Reward,
     RewardTerm,
     Skill,
     practice_ground,
+)
+from soulsgraph_envs.skills.registry import (
+    END_TO_END,
+    SKILL_NAMES,
+    SkillOptions,
+    load_skill_options,
+    make_skill,
 )
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
-from soulsgraph_envs.state import Column
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.skills.base import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 
 OBSERVATION = (
     *(Column.DIRECTION_X, Column.DIRECTION_Y, Column.DIRECTION_Z),

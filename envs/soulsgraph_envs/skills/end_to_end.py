@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from soulsgraph_envs.controls import Control
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import camera, heal_attack, lock_on
+from soulsgraph_envs.skills.base import Action, ObservationMap, Practice, Skill
 from soulsgraph_envs.skills.heal_attack import HealAttackReward
-from soulsgraph_envs.skills.skill import Action, ObservationMap, Practice, Skill
-from soulsgraph_envs.state import Column
 
 _CARDINALS = (
     ("forward", Control.FORWARD),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.skills.skill import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
-from soulsgraph_envs.state import Column
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.skills.base import Action, Amount, ObservationMap, Practice, Reward, RewardTerm, Skill
 
 OBSERVATION = (
     *(Column.PLAYER_X, Column.PLAYER_Y, Column.PLAYER_Z),

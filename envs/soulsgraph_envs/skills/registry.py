@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from soulsgraph_envs.errors import UnknownNameError
-from soulsgraph_envs.schema import Where, check_fields, load
+from soulsgraph_envs.core.config import Where, check_fields, load
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.skills.base import Skill
 from soulsgraph_envs.skills.camera import CameraReward, camera
 from soulsgraph_envs.skills.dodge import DodgeReward, dodge
 from soulsgraph_envs.skills.end_to_end import end_to_end
 from soulsgraph_envs.skills.heal_attack import HealAttackReward, heal_attack
 from soulsgraph_envs.skills.lock_on import LockOnReward, lock_on
 from soulsgraph_envs.skills.movement import MovementReward, movement
-from soulsgraph_envs.skills.skill import Skill
-from soulsgraph_envs.state import Column
 
 #: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
 Animations = Literal["scalar", "one_hot"]

@@ -7,9 +7,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
 
-from soulsgraph_envs.catalogue import load_boss
-from soulsgraph_envs.encounter import Status
-from soulsgraph_envs.schema import Between, Where, load
+from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.fighters import Status
+from soulsgraph_envs.core.scenario import load_boss
 
 #: The number of an animation that is not in the table.
 UNKNOWN = -1

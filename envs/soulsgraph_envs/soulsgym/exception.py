@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gymnasium
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 
 class SoulsGymException(SoulsGraphError):  # noqa: N818 - SoulsGym's own name

@@ -8,26 +8,22 @@ from math import cos, sin
 
 import numpy as np
 
-from soulsgraph_envs.catalogue import load_boss, load_player
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.live.animations import boss_table
-from soulsgraph_envs.live.animations import player_table as animations_of
-from soulsgraph_envs.live.arena import arena_of
-from soulsgraph_envs.live.cycle_timer import Clock
-from soulsgraph_envs.live.fields import Reading
-from soulsgraph_envs.live.game import LiveGame
-from soulsgraph_envs.live.link import Link, LinkError
-from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.live.start import draw_start
-from soulsgraph_envs.live.translation import Row
-from soulsgraph_envs.pictures import Picture
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.streams import Seeds, derive_seeds
+from soulsgraph_envs.drivers.realtime.animations import Row, boss_table
+from soulsgraph_envs.drivers.realtime.animations import player_table as animations_of
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
+from soulsgraph_envs.drivers.realtime.game import LiveGame
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading
+from soulsgraph_envs.drivers.realtime.placing import draw_start
+from soulsgraph_envs.drivers.realtime.plausibility import arena_of
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.soulsgym.world import AnimationClock
-from soulsgraph_envs.state import Raw
-from soulsgraph_envs.streams import Seeds, derive_seeds
 
 _LANE = np.zeros(1, np.int64)
 #: A driver that keeps everyone alive leaves them this much.

@@ -1,19 +1,47 @@
-"""An agent's observation: SoulsGym's dictionary, with spaces known before a fight."""
+"""SoulsGym's 20 actions, its observation and its reward in named terms, and how the lock on the boss is taken back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import atan2, hypot
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from soulsgraph_envs.catalogue import load_player
-from soulsgraph_envs.scenario import Scenario
-from soulsgraph_envs.soulsgym.core.game_state import GameState
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.scenario import Scenario, load_player
+from soulsgraph_envs.core.state import wrap_angle
+from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import UNKNOWN, Fight, frost_of, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidPlayerStateError
+
+#: SoulsGym's names of what can be pressed.
+PRESSES = {
+    "forward": Control.FORWARD,
+    "backward": Control.BACK,
+    "left": Control.LEFT,
+    "right": Control.RIGHT,
+    "roll": Control.ROLL,
+    "lightattack": Control.LIGHT_ATTACK,
+    "heavyattack": Control.HEAVY_ATTACK,
+    "parry": Control.PARRY,
+    "useitem": Control.USE_ITEM,
+    "lock_on": Control.LOCK_ON,
+    "interact": Control.INTERACT,
+    **{f"camera{way}": Control[f"CAMERA_{way.upper()}"] for way in ("up", "down", "left", "right")},
+}
+_WAYS = (
+    *(("forward",), ("forward", "right"), ("right",), ("right", "backward")),
+    *(("backward",), ("backward", "left"), ("left",), ("left", "forward")),
+)
+#: What each action presses and holds, by SoulsGym's names and as controls.
+NAMED_ACTIONS = (*_WAYS, *((*way, "roll") for way in _WAYS), ("lightattack",), ("heavyattack",), ("parry",), ())
+ACTIONS = tuple(Control(sum(PRESSES[name] for name in names)) for names in NAMED_ACTIONS)
+MOVES, ROLLS, BLOWS = range(8), range(8, 16), range(16, 19)
+NOTHING = 19
+
 
 #: The longest duration of an animation that is shown, in seconds; longer ones are cut.
 _LONGEST_S = 10.0
@@ -97,3 +125,76 @@ def _within(box: Box, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """Clip to the box: stamina may fall below 0, a camera may pass a wall."""
     shown: npt.NDArray[np.float32] = np.minimum(np.maximum(np.asarray(values, np.float32), box.low), box.high)
     return shown
+
+
+_END = 0.1
+_APPROACH = 0.01
+#: Nothing is gained by coming closer to the middle of the arena than this.
+_NEAR_M = 4.0
+
+
+def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
+    """Reward HP taken and kept, victory and, while the fight lasts, standing near `centre_m` if there is one.
+
+    HP counts as a share of its maximum, about -1 to 1 over a fight; the end is worth 0.1 more, or less
+    (source: SoulsGym's Iudex environments).
+    """
+    taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
+    kept = (after.player_hp - before.player_hp) / after.player_max_hp
+    return taken + kept + _base(before, after, centre_m)
+
+
+def _base(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
+    if after.boss_hp <= 0:
+        return _END
+    if after.player_hp <= 0:
+        return -_END
+    if centre_m is None:
+        return 0.0
+    was_m, is_m = (_distance_m(state, centre_m) for state in (before, after))
+    return _APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0
+
+
+def _distance_m(state: GameState, centre_m: tuple[float, float]) -> float:
+    return hypot(state.player_pose[0] - centre_m[0], state.player_pose[1] - centre_m[1])
+
+
+#: The camera looks at the target well enough to lock on when the cosine between them is above this.
+_IN_VIEW = 0.8
+#: What is left of the way to turn, in radians aside and in units of the direction's height.
+_CLOSE = 0.3
+#: So many steps pass before the next press: the game needs a moment to show the lock.
+_PATIENCE = 3
+
+
+class LockOn:
+    """Choose the camera and lock keys of the next step."""
+
+    def __init__(self) -> None:
+        self._wait = 0
+
+    def keys(self, camera_pose: Floats, target: Floats) -> Control:
+        """Return the keys that turn the camera (x, y, z, direction) to a target (x, y, z, ...)."""
+        looks, towards = camera_pose[3:], target[:3] - camera_pose[:3]
+        towards = towards / max(float(np.linalg.norm(towards)), 1e-6)
+        if self._wait <= 0 and float(looks @ towards) > _IN_VIEW:
+            self._wait = _PATIENCE
+            return Control.LOCK_ON
+        self._wait -= 1
+        return _turn(looks, towards)
+
+
+def _turn(looks: Floats, towards: Floats) -> Control:
+    aside = wrap_angle(_heading(towards) - _heading(looks))
+    upward = float(towards[2] - looks[2])
+    keys = Control.NONE
+    if abs(aside) > _CLOSE:
+        keys |= Control.CAMERA_RIGHT if aside > 0 else Control.CAMERA_LEFT
+    if abs(upward) > _CLOSE:
+        keys |= Control.CAMERA_UP if upward > 0 else Control.CAMERA_DOWN
+    return keys
+
+
+def _heading(direction: Floats) -> float:
+    """Return the game's angle of a direction: angle a faces (-sin a, -cos a)."""
+    return atan2(-float(direction[0]), -float(direction[1]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.pictures import Picture
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose
 

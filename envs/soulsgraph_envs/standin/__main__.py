@@ -6,7 +6,7 @@ import sys
 
 import tyro
 
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.program import run
 

@@ -7,13 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from soulsgraph_envs.live.fields import FIELDS
-from soulsgraph_envs.memory.address_map import AddressMap, Entry
-from soulsgraph_envs.standin.blocks import Block, Cell, Value, place_blocks, reachable
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Entry
+from soulsgraph_envs.drivers.realtime.link import FIELDS
+from soulsgraph_envs.standin.blocks import (
+    Block,
+    Cell,
+    Constant,
+    Place,
+    Value,
+    lay_out_crowd,
+    lay_out_stock,
+    place_blocks,
+    reachable,
+)
 from soulsgraph_envs.standin.image import Image
-from soulsgraph_envs.standin.native import PAGE, release, reserve, view
-from soulsgraph_envs.standin.surroundings import Surroundings
-from soulsgraph_envs.standin.world_blocks import Constant, Place, lay_out_crowd, lay_out_stock
+from soulsgraph_envs.standin.options import Surroundings
+from soulsgraph_envs.standin.process import PAGE, release, reserve, view
 
 _MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
 # Between the program's own heap (below 0x57…) and what the system maps by chance (0x7e… and above).

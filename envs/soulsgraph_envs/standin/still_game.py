@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from soulsgraph_envs.live.fields import FIELDS
-from soulsgraph_envs.memory.address_map import load_address_map
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
+from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.standin.memory import OwnMemory
-from soulsgraph_envs.standin.surroundings import surroundings_of
+from soulsgraph_envs.standin.options import surroundings_of
 
 
 @contextmanager

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.keys.bindings import Bindings
-from soulsgraph_envs.keys.device import MOUSE_BUTTONS
-from soulsgraph_envs.keys.windows import find_window
-from soulsgraph_envs.pictures import import_pygame
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.pictures import import_pygame
+from soulsgraph_envs.drivers.keyboard.bindings import Bindings
+from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS
+from soulsgraph_envs.drivers.keyboard.opening import find_window
 
 WIDTH, HEIGHT = 800, 450
 #: Below the bars of the picture.

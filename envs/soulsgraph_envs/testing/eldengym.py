@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.eldengym.world import Frame
-from soulsgraph_envs.errors import GameError, UnknownNameError
 
 _LEVELS = {
     "HeroHp": 100.0,

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from soulsgraph_envs.live.settings import GameSettings
+from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import SiphonServer
-from soulsgraph_envs.standin.siphon.serving import LastingStandIn, Serving
+from soulsgraph_envs.standin.siphon.server import LastingStandIn, Serving, SiphonServer
 
 
 class Served(NamedTuple):

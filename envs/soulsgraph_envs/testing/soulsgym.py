@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.controls import ALL_CONTROLS, Control
-from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.pictures import Picture
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose
 

@@ -1,1 +1,49 @@
-"""Benchmarks: both sides of every comparison interleaved in one process, CPU time and wall time."""
+"""The benchmarks of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from soulsgraph.bench.speed import bench_composed, bench_simulation, bench_single_tick
+
+
+def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
+    """Run one benchmark, `train`, `sim`, `tick` or `read`, and return its results as they come."""
+    if what == "sim":
+        yield bench_simulation(256, 2_000, rounds)
+        yield bench_simulation(1, 20_000, rounds)
+        return
+    if what == "tick":
+        yield bench_single_tick(10_000)
+        yield bench_composed(256, 300, rounds)
+        return
+    if what == "read":
+        from soulsgraph.bench.speed import bench_reading
+
+        yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
+        return
+    # Imported here: torch, ray and stable-baselines3 take seconds.
+    from soulsgraph.bench.training import bench_training
+
+    for skill in ("dodge", "heal_attack"):
+        for lanes, steps in ((1, 3_000), (32, 10_000)):
+            yield from bench_training(skill, lanes, steps, rounds)
+
+
+def describe(result: dict[str, Any]) -> str:
+    """Return one result as a line: medians, the lowest and highest round, CPU time and wall time."""
+    place = f"{result['skill']}, {result['lanes']} lanes, " if "skill" in result else ""
+    if "cpu_ms" in result:
+        cpu, wall = result["cpu_ms"], result["wall_ms"]
+        return (
+            f"{result['name']}: median {cpu['median']:.3f} ms, p99 {cpu['p99']:.3f} ms, "
+            f"highest {cpu['highest']:.3f} ms of CPU time; wall p99 {wall['p99']:.3f} ms"
+        )
+    cpu = result["per_cpu_s"]
+    notes = f", {result['steps_per_update']:.2f} steps per update" if "steps_per_update" in result else ""
+    return (
+        f"{place}{result['name']}: {cpu['median']:,.0f} {result['unit']} per CPU second "
+        f"({cpu['lowest']:,.0f} to {cpu['highest']:,.0f} in {result['rounds']} rounds), "
+        f"{result['per_wall_s']['median']:,.0f} per wall second{notes}"
+    )

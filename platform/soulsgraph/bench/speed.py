@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.controls import ALL_CONTROLS
-from soulsgraph_envs.games import make_game
-from soulsgraph_envs.live.settings import GameSettings
-from soulsgraph_envs.memory.address_map import load_address_map
-from soulsgraph_envs.memory.attaching import attach_game
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph_envs.core.controls import ALL_CONTROLS
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
+from soulsgraph_envs.drivers.memory.game_memory import attach_game
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 from soulsgraph_envs.standin.still_game import still_game
-from soulsgraph_envs.state import Raw
-from soulsgraph_envs.streams import episode_seeds
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 

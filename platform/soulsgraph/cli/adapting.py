@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.advice import silence_advice
 from soulsgraph.cli.options import (
     DEFAULT_EVALUATION,
     DEFAULT_OUTPUT,
@@ -18,15 +17,20 @@ from soulsgraph.cli.options import (
     EvaluationOptions,
     OutputOptions,
     SessionOptions,
+    check_ray,
+    display_of,
+    make_console,
+    print_json,
+    workplace,
 )
-from soulsgraph.cli.place import check_ray, display_of, make_console, print_json, workplace
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
+from soulsgraph.paper.study import ADAPTED
 from soulsgraph.plan import lasting_name
-from soulsgraph.reproduction.protocol import ADAPTED
+from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph_envs.live.settings import load_games
+from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_policies.atomic import check_writable
 
 if TYPE_CHECKING:
@@ -60,8 +64,8 @@ def adapt(
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
     """
-    from soulsgraph.curriculum import train_stages
     from soulsgraph.domains import adaptation_stages, check_budget, check_target, named_skills
+    from soulsgraph.train import train_stages
 
     run, console = RunFolder.open(folder), make_console(session)
     scenario, after = lasting_name(scenario), after and lasting_name(after)
@@ -130,9 +134,8 @@ def recovery(
         out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import check_target
-    from soulsgraph.transfer.over_seeds import open_seeds
+    from soulsgraph.transfer.over_seeds import open_seeds, recovery_over_seeds
     from soulsgraph.transfer.recovery import JOINTLY, Comparison, Target, recover, recovery_table, results_name
-    from soulsgraph.transfer.recovery_over_seeds import recovery_over_seeds
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
@@ -171,9 +174,8 @@ def retention(
         out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import domain_chain
-    from soulsgraph.transfer.over_seeds import open_seeds
+    from soulsgraph.transfer.over_seeds import chain_rates_over_seeds, check_chains, measures_over_seeds, open_seeds
     from soulsgraph.transfer.retention import measure_retention
-    from soulsgraph.transfer.retention_over_seeds import check_chains, measures_over_seeds, win_rates_over_seeds
 
     runs, console = open_seeds(folders), make_console(output)
     printing, found = Printing(console, output, out), {}
@@ -186,7 +188,7 @@ def retention(
         console.print(found[seed].to_rich())
         lines = in_commands("\n".join(found[seed].lines()), "retention")
         console.print(lines, highlight=False, soft_wrap=True)
-    tables = {"retention": win_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
+    tables = {"retention": chain_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     together = printing.together(tables, shown=len(runs) > 1)
     if output.json:
         (single, *more) = found.values()
@@ -222,8 +224,8 @@ class Printing:
 
 
 def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:
-    from soulsgraph.transfer.controls import controls_table, run_controls
-    from soulsgraph.transfer.transfer_over_seeds import controls_over_seeds
+    from soulsgraph.transfer.over_seeds import controls_over_seeds
+    from soulsgraph.transfer.report import controls_table, run_controls
 
     results = {}
     for seed, run in runs.items():
@@ -238,7 +240,7 @@ def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Print
 
 
 def _transfers(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:
-    from soulsgraph.transfer.transfer_over_seeds import recommendations_over_seeds, win_rates_over_seeds
+    from soulsgraph.transfer.over_seeds import recommendations_over_seeds, win_rates_over_seeds
 
     reports = {seed: _measured(run, question, printing.output) for seed, run in runs.items()}
     name = f"transfer-{slug(question.scenario)}"

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
 from tyro.extras import SubcommandApp
 
-from soulsgraph.advice import silence_advice
 from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
-from soulsgraph.cli.doctor import doctor
+from soulsgraph.cli.games import doctor, serve_siphon, standin
 from soulsgraph.cli.options import (
+    BASELINE_GRAPH,
     DEFAULT_EVALUATION,
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
@@ -19,29 +19,25 @@ from soulsgraph.cli.options import (
     OutputOptions,
     PlanOptions,
     SessionOptions,
-    plan_values,
-)
-from soulsgraph.cli.place import (
-    BASELINE_GRAPH,
     begin_or_resume,
     display_of,
     make_console,
     open_run,
+    plan_values,
     print_json,
     workplace,
 )
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.cli.reproducing import report, reproduce
-from soulsgraph.cli.stand_ins import serve_siphon, standin
 from soulsgraph.domains import upstream_versions
-from soulsgraph.evaluation import Setting, check_library, was_trained_on
-from soulsgraph.evaluation import evaluate as evaluate_setting
+from soulsgraph.evaluate import Setting, check_library, was_trained_on
+from soulsgraph.evaluate import evaluate as evaluate_setting
 from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import Counting, stage_progress
-from soulsgraph.reports.tables import WinRateTable
+from soulsgraph.progress import Counting, silence_advice, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.live.settings import load_games
+from soulsgraph.tables import WinRateTable
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_policies.atomic import check_writable
 
 app = SubcommandApp()
@@ -68,7 +64,7 @@ def curriculum(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from soulsgraph.curriculum import train_stages
+    from soulsgraph.train import train_stages
 
     console = make_console(session)
     folder = begin_or_resume(run, plan, resume, Plan.graph)
@@ -93,7 +89,7 @@ def train(
         skill: Skill to train; the skills upstream of it must be in the run's library.
         run: Run folder, begun if it does not exist.
     """
-    from soulsgraph.curriculum import train_stages
+    from soulsgraph.train import train_stages
 
     if (run / "plan.json").exists():
         folder = open_run(run, plan)
@@ -128,7 +124,7 @@ def baseline(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from soulsgraph.curriculum import train_stages
+    from soulsgraph.train import train_stages
 
     folder = begin_or_resume(run, plan, resume, BASELINE_GRAPH)
     with workplace(folder, session) as place:
@@ -252,7 +248,7 @@ def bench(
             read: milliseconds a whole reading of another process.
         rounds: Interleaved rounds; medians and spread are reported.
     """
-    from soulsgraph.bench.run import describe, run_benchmark
+    from soulsgraph.bench import describe, run_benchmark
 
     check_range("rounds", rounds, 1, 1000)
     silence_advice()
@@ -267,8 +263,8 @@ def bench(
 def _evaluate_and_show(
     run: RunFolder, evaluation: EvaluationOptions, output: OutputOptions, board: object = None
 ) -> None:
-    from soulsgraph.curriculum import evaluate_run, show_on_board
-    from soulsgraph.reports.tensorboard import Board
+    from soulsgraph.progress import Board
+    from soulsgraph.train import evaluate_run, show_on_board
 
     evaluated = evaluate_run(run, evaluation.episodes, evaluation.seed, display_of(output))
     if isinstance(board, Board):

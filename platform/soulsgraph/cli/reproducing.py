@@ -17,19 +17,21 @@ from soulsgraph.cli.options import (
     OutputOptions,
     SessionOptions,
     given_options,
+    make_console,
+    print_json,
+    ray_session,
 )
-from soulsgraph.cli.place import make_console, print_json, ray_session
+from soulsgraph.paper.study import Study
 from soulsgraph.plan import check_range
-from soulsgraph.reproduction.protocol import Study
 from soulsgraph.run_folder import check_given
-from soulsgraph_envs.errors import DataError, SoulsGraphError
-from soulsgraph_envs.schema import Where, parse
+from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from soulsgraph.reports.attachments import Attachment
-    from soulsgraph.reproduction.folder import ReproductionFolder
+    from soulsgraph.paper.report import Attachment
+    from soulsgraph.paper.study import ReproductionFolder
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
@@ -83,8 +85,8 @@ def reproduce(
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
-    from soulsgraph.advice import silence_advice
-    from soulsgraph.reproduction.folder import ReproductionFolder
+    from soulsgraph.paper.study import ReproductionFolder
+    from soulsgraph.progress import silence_advice
 
     console = make_console(session)
     if resume:
@@ -117,7 +119,7 @@ def report(
     """
     if not folders:
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    from soulsgraph.reports.attachments import Attachment
+    from soulsgraph.paper.report import Attachment
 
     attachments = tuple(map(Attachment.parse, attach))
     _report(out or folders[0] / "report", output, folders, variants, attachments, earlier)
@@ -125,7 +127,7 @@ def report(
 
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
     # Ray takes seconds to import.
-    from soulsgraph.reproduction.work import do_units
+    from soulsgraph.paper.work import do_units
 
     with ray_session(folder, session):
         console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
@@ -140,8 +142,8 @@ def _report(
     attachments: Sequence[Attachment] = (),
     earlier: Path | None = None,
 ) -> None:
-    from soulsgraph.reports.reproduction import write_report
-    from soulsgraph.reproduction.table import seed_tables
+    from soulsgraph.paper.report import write_report
+    from soulsgraph.paper.rows import seed_tables
 
     written = write_report(folders, out, variants, attachments, earlier)
     tables = seed_tables(folders)

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.episodes import DecisionColumns, Episodes
+from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes
+from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
-from soulsgraph_envs.state import Column, StateRows
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 

@@ -9,24 +9,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import ks_2samp
 
-from soulsgraph.evaluation import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
+from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
 from soulsgraph.files import api_call
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.cues import compare_cues
 from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
-from soulsgraph.transfer.rule import Evidence
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.combat import Combat
-from soulsgraph_envs.composition import Actions
-from soulsgraph_envs.episodes import Episodes
-from soulsgraph_envs.errors import SoulsGraphError
-from soulsgraph_envs.game import LaneIndices
-from soulsgraph_envs.games import make_game
-from soulsgraph_envs.scenario import Scenario
+from soulsgraph.transfer.rule import Evidence, compare_cues
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import make_skill, practice_ground
-from soulsgraph_envs.state import Column
-from soulsgraph_envs.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.inference import FusedNetworks

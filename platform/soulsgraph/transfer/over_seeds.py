@@ -1,4 +1,4 @@
-"""Several runs, one per training seed: each evaluated alone, compared within its seed, episodes never pooled."""
+"""Several runs, one a training seed: each evaluated alone, compared within its seed, episodes never pooled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 from rich.table import Table
 
 from soulsgraph.files import write_json
-from soulsgraph.intervals import Interval
-from soulsgraph.reports.parquet import write_rows
-from soulsgraph.reports.readable import readable_table
-from soulsgraph.reports.seed_statistics import Spread
-from soulsgraph.reports.tables import seeds_text
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.report import text_table
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph.statistics import Interval, Spread, clopper_pearson_interval, paired_difference
+from soulsgraph.tables import readable_table, seeds_text, write_rows
+from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, ArmResult, Target
+from soulsgraph.transfer.report import ControlResult, TransferReport, text_table
+from soulsgraph.transfer.retention import Retention
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -123,3 +122,185 @@ def interval_fields(name: str, interval: Interval) -> dict[str, float | None]:
     """Return the ends of an interval as columns; None where it is unbounded, as that of one seed is."""
     bounded = all(map(math.isfinite, interval))
     return {f"{name}_low": interval.low if bounded else None, f"{name}_high": interval.high if bounded else None}
+
+
+_SETTING = ("domain", "replaced", "stand_in")
+
+
+def controls_over_seeds(results: Mapping[int, Sequence[ControlResult]]) -> SeedsTable:
+    """Count, for each control, the seeds whose recommendation is right, with the exact interval of their share."""
+    by_seed = [{"seed": seed, **result.row()} for seed, found in results.items() for result in found]
+    keys = ("control",)
+    summary = [
+        {**dict(zip(keys, setting, strict=True)), "expected": rows[0]["expected"], **_share("right", rows)}
+        for setting, rows in _settings(by_seed, keys).items()
+    ]
+    return SeedsTable("Controls of the recommendation, right or wrong", keys, summary, by_seed)
+
+
+def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
+    """Count, for each skill, the seeds that it is recommended to adapt for."""
+    by_seed = [
+        {
+            "seed": seed,
+            "skill": skill,
+            "found": "adapt" if verdict.adapt else "keep",
+            "adapt": verdict.adapt,
+            "effect_kept_percent": 100.0 * report.measures.evidence[skill].effect.kept,
+            "changed_decisions_percent": 100.0 * verdict.changed_decisions,
+            "input_energy": report.measures.figures[skill].input_energy,
+            "reason": verdict.reason,
+        }
+        for seed, report in reports.items()
+        for skill, verdict in report.verdicts.items()
+    ]
+    figures = ("effect_kept_percent", "changed_decisions_percent", "input_energy")
+    summary = []
+    for (skill,), rows in _settings(by_seed, ("skill",)).items():
+        spreads = (spread_fields(name, Spread({row["seed"]: row[name] for row in rows})) for name in figures)
+        summary.append(
+            {"skill": skill, **_share("adapt", rows)} | {k: v for spread in spreads for k, v in spread.items()}
+        )
+    asked = next(iter(reports.values())).question
+    return SeedsTable(f"Recommended, {asked.home} -> {asked.scenario}", ("skill",), summary, by_seed)
+
+
+def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
+    """Return the whole agent's win rates in both domains with each skill replaced, in percent."""
+    by_seed = [{"seed": seed, **row} for seed, report in reports.items() for row in report.to_dict()["win_rates"]]
+    summary = [
+        {**dict(zip(_SETTING, setting, strict=True)), "seeds": len(rows)}
+        | spread_fields("win_percent", Spread({row["seed"]: 100.0 * row["rate"] for row in rows}))
+        for setting, rows in _settings(by_seed, _SETTING).items()
+    ]
+    return SeedsTable("Win rates with each skill replaced", _SETTING, summary, by_seed)
+
+
+def _settings(by_seed: Records, keys: Sequence[str]) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in by_seed:
+        settings.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return settings
+
+
+def _share(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count the seeds for which something holds, with the exact interval of their share in percent."""
+    held = sum(bool(row[name]) for row in rows)
+    interval = clopper_pearson_interval(held, len(rows)).scaled(100.0)
+    percent = {f"{name}_percent": 100.0 * held / len(rows), **interval_fields(f"{name}_percent", interval)}
+    return {f"seeds_{name}": f"{held} of {len(rows)}", **percent}
+
+
+_KEY = "setting"
+
+
+def recovery_over_seeds(target: Target, results: Mapping[int, Sequence[ArmResult]]) -> SeedsTable:
+    """Put the recoveries of several seeds together; `results` are each seed's, the first without any step.
+
+    Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which
+    nothing was recommended counts in the recommended row as it was before.
+    """
+    first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
+    by_seed = [
+        {"seed": seed, **row}
+        for seed, arms in results.items()
+        for row in (arm.to_dict() for arm in _completed(arms, first))
+    ]
+    labels = dict.fromkeys(row[_KEY] for row in by_seed)
+    # What the others are compared with stands before them, even if the first seed had no recommendation.
+    ordered = [label for label in (NOTHING, first) if label in labels]
+    ordered += [label for label in labels if label not in ordered]
+    title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
+    return SeedsTable(title, (_KEY,), [_summary(label, by_seed, first) for label in ordered], by_seed)
+
+
+def _completed(arms: Sequence[ArmResult], first: str) -> list[ArmResult]:
+    if any(arm.label == first for arm in arms):
+        return [*arms]
+    return [*arms, replace(arms[0], label=first)]
+
+
+def _summary(label: str, by_seed: Records, first: str) -> dict[str, Any]:
+    rates = _spread(by_seed, label, "rate", 100.0)
+    ahead = paired_difference(_spread(by_seed, first, "rate", 100.0), rates)
+    gains = _spread(by_seed, label, "gain", 100.0)
+    summary: dict[str, Any] = {
+        _KEY: label,
+        "seeds": len(rates.by_seed),
+        "steps": round(_spread(by_seed, label, "steps").mean),
+        "median_percent": rates.median,
+        **spread_fields("win_percent", rates),
+    }
+    if label == NOTHING:
+        return summary
+    summary |= spread_fields("gain_points", gains)
+    summary |= spread_fields("gain_per_10000_steps", _spread(by_seed, label, "gain_per_10000_steps", 100.0))
+    summary["seeds_that_gained"] = f"{sum(gain > 0.0 for gain in gains.values)} of {len(gains.by_seed)}"
+    return summary if label == first else summary | spread_fields(f"{first}_ahead_points", ahead)
+
+
+def _spread(by_seed: Records, label: str, column: str, factor: float = 1.0) -> Spread:
+    """Return a column of a setting's rows over seeds; the gain per step of an arm without steps is 0."""
+    return Spread({row["seed"]: factor * (row[column] or 0.0) for row in by_seed if row[_KEY] == label})
+
+
+_CELL = ("after", "domain")
+
+
+def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
+    """Make sure that every seed went through the same domains.
+
+    Raises:
+        SoulsGraphError: naming two seeds and their chains.
+    """
+    (first, expected), *others = chains.items()
+    for seed, chain in others:
+        if chain != expected:
+            raise SoulsGraphError(
+                f"retention: expected every seed to go through {' -> '.join(expected)} as seed {first} did, found "
+                f"{' -> '.join(chain)} for seed {seed}; adapt it in the same order or leave it to a call of its own."
+            )
+
+
+def chain_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
+    """Return the win rate after each domain in each, in percent."""
+    by_seed = [{"seed": seed, **row} for seed, retention in found.items() for row in retention.rows()]
+    summary = []
+    for cell in dict.fromkeys((row["after"], row["domain"]) for row in by_seed):
+        rates = {row["seed"]: 100.0 * row["rate"] for row in by_seed if (row["after"], row["domain"]) == cell}
+        fields = spread_fields("win_percent", Spread(rates))
+        summary.append({**dict(zip(_CELL, cell, strict=True)), "seeds": len(rates), **fields})
+    return SeedsTable("Wins after training on one domain in another", _CELL, summary, by_seed)
+
+
+def measures_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
+    """Return transfer, forgetting and the change of the old versions; a seed's missing measure is shown as missing."""
+    by_seed: list[dict[str, Any]] = [
+        {"seed": seed, "measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
+        for seed, retention in found.items()
+        for name, value in measures_of(retention).items()
+    ]
+    summary: list[dict[str, Any]] = []
+    for name in dict.fromkeys(row["measure"] for row in by_seed):
+        values = {row["seed"]: row["value"] for row in by_seed if row["measure"] == name and row["value"] is not None}
+        spread = Spread(values) if values else None
+        summary.append({"measure": name, "seeds": len(values), **spread_fields("mean", spread)})
+    return SeedsTable("Transfer and forgetting, as shares of episodes", ("measure",), summary, by_seed)
+
+
+def measures_of(retention: Retention) -> dict[str, float | None]:
+    """Name the measures of one chain; None where one is missing."""
+    values = retention.to_dict()
+    named: dict[str, float | None] = {
+        "zero-shot forward transfer over chance": values["zero_shot_transfer"],
+        "backward transfer": values["backward_transfer"],
+    }
+    named |= {
+        f"forward transfer while training in {found.domain}": found.forward_transfer for found in retention.training
+    }
+    named |= {f"forgetting of {domain}, newest versions": lost for domain, lost in values["forgetting"].items()}
+    named |= {
+        f"change of {found.domain}, own versions": values["kept"][found.domain]["difference"]
+        for found in retention.kept
+    }
+    return named

@@ -18,16 +18,14 @@ import numpy.typing as npt
 from rich.table import Table
 
 from soulsgraph.domains import domain_chain
-from soulsgraph.evaluation import EVALUATION_SEED, Setting, check_evaluation, evaluate
+from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate
 from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Display, stage_progress
-from soulsgraph.reports.parquet import write_rows
-from soulsgraph.reports.tables import WinRate
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.recovery import branch
+from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.transfer.recovery import TrainingTransfer, branch, training_transfer
 from soulsgraph.transfer.report import text_table
-from soulsgraph.transfer.success_curves import TrainingTransfer, training_transfer
-from soulsgraph_envs.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

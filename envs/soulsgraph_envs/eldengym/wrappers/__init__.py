@@ -1,10 +1,12 @@
 """EldenGym's wrappers, as version 0.6.0 names them."""
 
-from soulsgraph_envs.eldengym.wrappers.arena import DodgePolicyRewardWrapper, OOBSafetyWrapper, SDFObsWrapper
 from soulsgraph_envs.eldengym.wrappers.attributes import (
     AnimFrameWrapper,
+    DodgePolicyRewardWrapper,
     HPRefundWrapper,
     NormalizeMemoryAttributes,
+    OOBSafetyWrapper,
+    SDFObsWrapper,
 )
 from soulsgraph_envs.eldengym.wrappers.frames import (
     DictFrameStack,

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
+from soulsgraph_envs.core.pictures import scaled
 from soulsgraph_envs.eldengym.errors import OptionError, check_at_least
 from soulsgraph_envs.eldengym.world import Frame
-from soulsgraph_envs.pictures import scaled
 
 AnyEnv = gymnasium.Env[Any, Any]
 Shape = tuple[int, ...]

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.catalogue import load_scenario
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import GameError
-from soulsgraph_envs.soulsgym.actions import ACTIONS, NOTHING
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.soulsgym.data import DATA, load_fight
 from soulsgraph_envs.soulsgym.envs.soulsenv import SoulsEnv
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings, LockOnFailure, ResetError, SoulsGymException
-from soulsgraph_envs.soulsgym.lock_on import LockOn
-from soulsgraph_envs.soulsgym.observation import Observer
+from soulsgraph_envs.soulsgym.observation import ACTIONS, NOTHING, LockOn, Observer
 
 _ATTEMPTS = 3
 _STEPS_TO_LOCK_ON = 30

@@ -14,18 +14,17 @@ from typing import Any, ClassVar, TypedDict, Unpack
 import gymnasium
 import numpy as np
 
-from soulsgraph_envs.controls import Control
-from soulsgraph_envs.errors import GameError, UnknownNameError
-from soulsgraph_envs.games import SIMULATOR
-from soulsgraph_envs.pictures import Picture
-from soulsgraph_envs.soulsgym.actions import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.drivers.opening import SIMULATOR
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetNeeded
-from soulsgraph_envs.soulsgym.lock_on import LockOn
+from soulsgraph_envs.soulsgym.observation import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS, LockOn
 from soulsgraph_envs.soulsgym.world import World
 from soulsgraph_envs.soulsgym.worlds import make_world
-from soulsgraph_envs.streams import checked_seed
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")

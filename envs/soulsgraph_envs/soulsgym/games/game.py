@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, fields
 
-from soulsgraph_envs.errors import UnknownNameError
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.soulsgym.core import static
 from soulsgraph_envs.soulsgym.core.static import Table
 

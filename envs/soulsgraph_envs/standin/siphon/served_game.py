@@ -6,13 +6,13 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 
-from soulsgraph_envs.errors import GameError, UnknownNameError
-from soulsgraph_envs.live.link import LinkError
-from soulsgraph_envs.memory.linux_reader import LinuxReader
-from soulsgraph_envs.memory.pe import compile_pattern
-from soulsgraph_envs.memory.reader import Module, Reader
-from soulsgraph_envs.schema import Where
-from soulsgraph_envs.siphon.attributes import Attribute, check_attribute, displacement_at
+from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.drivers.memory.address_map import compile_pattern
+from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader
+from soulsgraph_envs.drivers.memory.reader import Module, Reader
+from soulsgraph_envs.drivers.realtime.link import LinkError
+from soulsgraph_envs.drivers.siphon.attributes import Attribute, check_attribute, displacement_at
 
 #: Siphon counts every displacement from here.
 _LENGTH = 7

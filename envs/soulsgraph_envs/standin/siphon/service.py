@@ -1,24 +1,66 @@
-"""Siphon's 17 calls, each passed to the part of the server that implements it."""
+"""Siphon's 17 calls, each over the part of the server that does it; programs run where the user allows that."""
 
-# ruff: noqa: N802 - the calls are named by the protocol.
-
+# ruff: noqa: N802 (the names of the calls are the protocol)
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from soulsgraph_envs.errors import GameError, SoulsGraphError
-from soulsgraph_envs.siphon.attributes import Attribute
-from soulsgraph_envs.siphon.keys import from_siphon
-from soulsgraph_envs.siphon.protocol import ANSWERS, SERVER_NAME, grpc, messages, service
-from soulsgraph_envs.standin.siphon.desktop_input import DesktopInput
-from soulsgraph_envs.standin.siphon.programs import run_program
-from soulsgraph_envs.standin.siphon.recording import Recordings
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError
+from soulsgraph_envs.drivers.siphon.attributes import Attribute
+from soulsgraph_envs.drivers.siphon.calls import ANSWERS, SERVER_NAME, grpc, messages, service
+from soulsgraph_envs.drivers.siphon.link import from_siphon
+from soulsgraph_envs.standin.siphon.recording import FrameStreams, Recordings, ServedWindow
 from soulsgraph_envs.standin.siphon.served_game import ServedGame
-from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, client_name
-from soulsgraph_envs.standin.siphon.served_window import FrameStreams, ServedWindow
+from soulsgraph_envs.standin.siphon.served_keys import DesktopInput, ServedKeys, client_name
+
+
+def run_program(
+    program: Sequence[str], folder: str, timeout_s: float, capture: bool, at_end: Callable[[Callable[[], None]], object]
+) -> dict[str, Any]:
+    """Run a program to its end, without a shell, and return the values of ExecuteCommand's answer.
+
+    `at_end` registers what is done when the caller no longer waits for the answer: the program and the
+    programs that it started are killed.
+
+    Raises:
+        GameError: if it does not end in time; 0 waits forever.
+        OSError: if it cannot be started.
+    """
+    output = subprocess.PIPE if capture else subprocess.DEVNULL
+    begun = time.perf_counter()
+    child = subprocess.Popen(
+        program, cwd=folder or None, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+    at_end(lambda: _kill(child))
+    try:
+        written, told = child.communicate(timeout=timeout_s or None)
+    except subprocess.TimeoutExpired as error:
+        _kill(child)
+        child.communicate()
+        raise GameError(f"{program[0]}: expected it to end within {timeout_s:g} s, it did not; allow more.") from error
+    return {
+        "success": child.returncode == 0,
+        "exit_code": child.returncode,
+        "stdout_output": (written or b"").decode(errors="replace"),
+        "stderr_output": (told or b"").decode(errors="replace"),
+        "execution_time_ms": round((time.perf_counter() - begun) * 1000),
+    }
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its session if it still runs; the id of an ended one may belong to another."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+
 
 #: A tap keeps one of the server's threads for no longer than this.
 _LONGEST_TAP_S = 10.0

@@ -7,14 +7,14 @@ from typing import Any, Unpack
 import numpy as np
 from gymnasium.spaces import Box
 
-from soulsgraph_envs.pictures import Picture
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.simulator.render import is_size
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import load_fight
 from soulsgraph_envs.soulsgym.envs.boss_env import BossEnv, checked_phase
 from soulsgraph_envs.soulsgym.envs.soulsenv import Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.reward import fight_reward
+from soulsgraph_envs.soulsgym.observation import fight_reward
 
 _FIGHT = load_fight("iudex")
 #: What SoulsGym calls the state of this fight.

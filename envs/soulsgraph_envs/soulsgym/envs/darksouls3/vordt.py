@@ -8,7 +8,7 @@ from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.data import load_fight
 from soulsgraph_envs.soulsgym.envs.boss_env import BossEnv, checked_phase
 from soulsgraph_envs.soulsgym.envs.soulsenv import Options
-from soulsgraph_envs.soulsgym.reward import fight_reward
+from soulsgraph_envs.soulsgym.observation import fight_reward
 
 _FIGHT = load_fight("vordt")
 #: What SoulsGym calls the state of this fight.

@@ -1,0 +1,1 @@
+"""A fight played by skills: the loop over a game, rollouts, episodes, scripted play."""

@@ -1,0 +1,318 @@
+"""The combat loop: lanes of one fight under the decision clocks of a set of skills, their actions composed by Eq. 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs.core.controls import Control, Controls
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGame
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Raw, StateRows, fill_state
+from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.skills.base import Decisions, Skill
+
+#: (lanes, skills) int64: an action index, or -1 for a skill that has not decided yet.
+Actions = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_ROLL = np.uint32(Control.ROLL)
+_BELOW_ROLL = np.uint32(~(Control.LIGHT_ATTACK | Control.USE_ITEM) & 0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class ActionTables:
+    """The skills' actions as arrays (skills, most actions): control bits and step durations in ticks."""
+
+    holds: npt.NDArray[np.uint32]
+    presses: npt.NDArray[np.uint32]
+    ticks: npt.NDArray[np.int64]
+    ticks_when_empty: npt.NDArray[np.int64]
+    #: (skills,): how many actions each skill has.
+    counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, skills: Sequence[Skill]) -> ActionTables:
+        """Pack the action sets of `skills`, in their order."""
+        shape = (len(skills), max(len(skill.actions) for skill in skills))
+        tables = cls(
+            np.zeros(shape, np.uint32),
+            np.zeros(shape, np.uint32),
+            np.ones(shape, np.int64),
+            np.ones(shape, np.int64),
+            np.array([len(skill.actions) for skill in skills], np.int64),
+        )
+        for row, skill in enumerate(skills):
+            for index, action in enumerate(skill.actions):
+                tables.holds[row, index] = action.holds
+                tables.presses[row, index] = action.presses
+                tables.ticks[row, index] = action.ticks
+                tables.ticks_when_empty[row, index] = action.ticks_when_empty or action.ticks
+        return tables
+
+
+@njit(cache=True)
+def merge_controls(
+    latest: Actions, fresh: Flags, holds: npt.NDArray[np.uint32], presses: npt.NDArray[np.uint32], out: Controls
+) -> None:
+    """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick."""
+    for lane in range(latest.shape[0]):
+        bits = np.uint32(0)
+        for skill in range(latest.shape[1]):
+            action = latest[lane, skill]
+            if action < 0:
+                continue
+            bits |= holds[skill, action]
+            if fresh[lane, skill]:
+                bits |= presses[skill, action]
+        out[lane] = bits & _BELOW_ROLL if bits & _ROLL else bits
+
+
+_CLOCK_STREAM = 1
+_SAVED = ("rows", "due", "latest", "decisions", "ticks", "_remaining", "_before")
+_ENDS = frozenset((*MADE_OF[Column.PLAYER_HP], *MADE_OF[Column.BOSS_HP]))
+_H, _H_E, _FLASKS = int(Column.PLAYER_HP), int(Column.BOSS_HP), int(Column.FLASKS)
+
+
+class Controller(Protocol):
+    """Decides for some or all skills of every lane: networks, random, scripted."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        ...
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write an action wherever `combat.due` (lanes, skills) holds for a skill it plays."""
+        ...
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """An episode is truncated after `decisions` finished decisions of `skill`."""
+
+    skill: str
+    decisions: int
+
+
+@njit(cache=True)
+def _decide(
+    actions: Actions,
+    clocks: tuple[Actions, Actions],
+    due: Flags,
+    tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    rows: StateRows,
+    before: StateRows,
+) -> int:
+    """Start the decisions that are due and return -1; for an invalid action return its index and start none."""
+    latest, remaining = clocks
+    ticks, ticks_when_empty, counts = tables
+    for lane in range(due.shape[0]):
+        for skill in range(due.shape[1]):
+            if due[lane, skill] and not 0 <= actions[lane, skill] < counts[skill]:
+                return int(lane * due.shape[1] + skill)
+    for lane in range(due.shape[0]):
+        empty = rows[lane, _FLASKS] < 1.0
+        for skill in range(due.shape[1]):
+            if due[lane, skill]:
+                action = actions[lane, skill]
+                latest[lane, skill] = action
+                remaining[lane, skill] = ticks_when_empty[skill, action] if empty else ticks[skill, action]
+                before[skill, lane, :] = rows[lane, :]
+    return -1
+
+
+@njit(cache=True)
+def _finish(
+    rows: StateRows,
+    clocks: tuple[Actions, Actions],
+    counts: tuple[Actions, npt.NDArray[np.int64]],
+    active: Flags,
+    flags: tuple[Flags, Flags],
+    marks: tuple[Flags, Flags, Flags, Flags],
+    limits: tuple[int, int, float, float],
+) -> None:
+    """Count the tick, close finished decisions, and mark the lanes whose episode ended."""
+    latest, remaining = clocks
+    decisions, ticks = counts
+    completed, due = flags
+    horizon_skill, horizon, death, win = limits
+    died, won, terminated, truncated = marks
+    for lane in range(rows.shape[0]):
+        died[lane] = won[lane] = terminated[lane] = truncated[lane] = False
+        completed[lane, :] = False
+        if not active[lane]:
+            for skill in range(latest.shape[1]):
+                due[lane, skill] = remaining[lane, skill] == 0
+            continue
+        ticks[lane] += 1
+        died[lane] = rows[lane, _H] < death
+        won[lane] = not died[lane] and rows[lane, _H_E] < win
+        terminated[lane] = died[lane] or won[lane]
+        for skill in range(latest.shape[1]):
+            remaining[lane, skill] -= 1
+            due[lane, skill] = remaining[lane, skill] == 0
+            decided = latest[lane, skill] >= 0
+            if decided and (remaining[lane, skill] == 0 or terminated[lane]):
+                completed[lane, skill] = True
+                decisions[lane, skill] += 1
+        truncated[lane] = not terminated[lane] and decisions[lane, horizon_skill] >= horizon
+        if truncated[lane]:
+            for skill in range(latest.shape[1]):
+                if latest[lane, skill] >= 0 and not completed[lane, skill]:
+                    completed[lane, skill] = True
+                    decisions[lane, skill] += 1
+
+
+def _check_supplied(game: Game, skills: Sequence[Skill], scenario: Scenario) -> None:
+    """Refuse skills, or ends of an episode, that need values which the game does not supply."""
+    ends: frozenset[Raw] = frozenset() if scenario.refill else _ENDS
+    needs = {skill.name: skill.needs for skill in skills} | {"the end of the fight": ends}
+    missing = {
+        name: ", ".join(sorted(raw.name for raw in raws if raw.name not in game.capabilities.supplies))
+        for name, raws in needs.items()
+    }
+    told = "; ".join(f"{name} needs {raws}" for name, raws in missing.items() if raws)
+    if told:
+        raise GameError(f"expected a game that supplies what the skills need, found one without: {told}.")
+
+
+class Combat:
+    """Advance every lane of a game one control tick at a time, composing the skills' actions.
+
+    After `step`: `completed` (lanes, skills) marks the decisions that ended with this tick (cut
+    ones included), `terminated`, `truncated`, `died` and `won` (lanes,) how episodes ended, and
+    `rows` (lanes, 25) the State. Ended lanes wait for `begin`; the caller must not step them.
+    A real-time game may break off a tick with `EpisodeLostError`: then call `begin`.
+
+    Raises:
+        UnknownNameError: if the horizon's skill takes no part.
+        GameError: if the game does not supply what a skill needs.
+    """
+
+    def __init__(self, game: Game, skills: Sequence[Skill], scenario: Scenario, horizon: Horizon) -> None:
+        names = [skill.name for skill in skills]
+        if horizon.skill not in names:
+            raise UnknownNameError("skill of the horizon", horizon.skill, names)
+        _check_supplied(game, skills, scenario)
+        self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
+        self.lanes = game.lanes
+        self._tables = ActionTables.of(skills)
+        mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
+        thresholds = (-1.0, -1.0) if scenario.refill else mortal
+        self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)
+        self._allocate(len(names))
+
+    def _allocate(self, count: int) -> None:
+        lanes = self.lanes
+        self.rows: StateRows = np.zeros((lanes, STATE_SIZE), np.float32)
+        self.due: Flags = np.zeros((lanes, count), np.bool_)
+        self.completed: Flags = np.zeros((lanes, count), np.bool_)
+        self.latest: Actions = np.full((lanes, count), -1, np.int64)
+        self.decisions: Actions = np.zeros((lanes, count), np.int64)
+        self.ticks: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
+        self.died, self.won, self.terminated, self.truncated = (np.zeros(lanes, np.bool_) for _ in range(4))
+        self._marks = (self.died, self.won, self.terminated, self.truncated)
+        self._remaining: Actions = np.zeros((lanes, count), np.int64)
+        self._before: StateRows = np.zeros((count, lanes, STATE_SIZE), np.float32)
+        self._controls = np.zeros(lanes, np.uint32)
+        self._everyone = np.ones(lanes, np.bool_)
+        self._clocks, self._counts = (self.latest, self._remaining), (self.decisions, self.ticks)
+        self._flags = (self.completed, self.due)
+
+    def position(self, skill: str) -> int:
+        """Return the skill's index among the combat's skills.
+
+        Raises:
+            UnknownNameError: if the skill takes no part.
+        """
+        names = [s.name for s in self.skills]
+        if skill not in names:
+            raise UnknownNameError("skill of this fight", skill, names)
+        return names.index(skill)
+
+    @property
+    def ended(self) -> Flags:
+        """Whether each lane's episode ended with the last tick, (lanes,)."""
+        return self.terminated | self.truncated
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """Game time of each lane's episode so far, (lanes,)."""
+        return np.asarray(self.ticks * self.game.tick_s, np.float64)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin new episodes in `lanes` (n,) from `seeds` (n,), each skill at a random phase of its clock."""
+        self.raw = self.game.reset(lanes, self.scenario, seeds)
+        fill_state(self.raw, self.rows)
+        streams = derive_seeds(seeds, _CLOCK_STREAM)
+        every = np.arange(len(lanes))
+        for index, skill in enumerate(self.skills):
+            self._remaining[lanes, index] = (uniforms(streams, every) * skill.longest_ticks).astype(np.int64)
+        self.latest[lanes] = -1
+        self.decisions[lanes] = 0
+        self.ticks[lanes] = 0
+        self.completed[lanes] = False
+        for mark in self._marks:
+            mark[lanes] = False
+        self.due[lanes] = self._remaining[lanes] == 0
+
+    def step(self, actions: Actions, active: ActiveLanes | None = None) -> None:
+        """Advance one tick; `actions` (lanes, skills) is read where `due` holds.
+
+        Lanes that are not `active` (lanes,) stand still, clocks included.
+
+        Raises:
+            ActionError: for an action that a skill does not have; nothing has moved then.
+        """
+        moving = self._everyone if active is None else active
+        fresh = self.due if active is None else self.due & active[:, None]
+        tables = self._tables
+        ticks = (tables.ticks, tables.ticks_when_empty, tables.counts)
+        wrong = _decide(actions, self._clocks, fresh, ticks, self.rows, self._before)
+        if wrong >= 0:
+            lane, skill = divmod(wrong, len(self.skills))
+            raise self.skills[skill].refused(f"{actions[lane, skill]} in lane {lane}")
+        # Calls of their own: numba's cache would not notice a change of what it had compiled into another file.
+        merge_controls(self.latest, fresh, tables.holds, tables.presses, self._controls)
+        self.raw = self.game.step(self._controls, active)
+        fill_state(self.raw, self.rows)
+        _finish(self.rows, self._clocks, self._counts, moving, self._flags, self._marks, self._limits)
+
+    def starts(self, skill: int) -> StateRows:
+        """Return the State rows at which one skill's latest decisions began, (lanes, 25); always the same array."""
+        starts: StateRows = self._before[skill]
+        return starts
+
+    def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
+        """Return the decisions of one skill that ended with the last tick in `lanes` (n,)."""
+        return Decisions(
+            before=self._before[skill, lanes],
+            after=self.rows[lanes],
+            actions=self.latest[lanes, skill],
+            died=self.died[lanes],
+            won=self.won[lanes],
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Return everything that the next tick depends on, as arrays; the game's state included."""
+        return {
+            "game": self._savable_game().get_state(),
+            **{name.strip("_"): getattr(self, name).copy() for name in _SAVED},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state` of an equal combat."""
+        self._savable_game().set_state(state["game"])
+        for name in _SAVED:
+            getattr(self, name)[...] = state[name.strip("_")]
+
+    def _savable_game(self) -> SavableGame:
+        if isinstance(self.game, SavableGame):
+            return self.game
+        raise GameError("expected a game whose state can be saved, found a real-time driver: begin new episodes.")

@@ -1,0 +1,317 @@
+"""One rollout: a controller plays the lanes of a combat; the result is columns of decisions and episodes.
+
+Everything that steps a combat uses it: training samples, evaluations, learning curves, scripted references and
+the environments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, Finished, in_order
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Flags
+from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.state import STATE_SIZE, StateRows
+from soulsgraph_envs.core.streams import Seeds, derive_seeds
+from soulsgraph_envs.skills.base import Decisions
+
+#: An episode that a real-time game loses is played again, but not more often than this.
+MOST_REPLAYS = 5
+
+_RETRY_STREAM = 2
+_MOST_LOGGED = 1_024
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Ends = tuple[Flags, Flags, Flags, Flags]
+Steps = tuple[tuple[Integers, Integers], tuple[StateRows, StateRows], Ends]
+
+_logger = logging.getLogger("soulsgraph")
+
+
+@njit(cache=True)
+def _append(skill: int, fight: tuple[Flags, Actions, StateRows, StateRows], ends: Ends, count: int, log: Steps) -> int:
+    completed, latest, starts, rows = fight
+    (lanes, actions), (before, after), marks = log
+    for lane in range(rows.shape[0]):
+        if completed[lane, skill]:
+            lanes[count], actions[count] = lane, latest[lane, skill]
+            before[count, :], after[count, :] = starts[lane, :], rows[lane, :]
+            for i in range(len(marks)):
+                marks[i][count] = ends[i][lane]
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
+    for row in range(len(lanes)):
+        sums[lanes[row], :] += terms[row, :]
+
+
+class SkillLog:
+    """Log the decisions of one skill of a combat, evaluate their rewards, and make rows of the skill's episodes."""
+
+    def __init__(self, combat: Combat, skill: str) -> None:
+        self.combat = combat
+        self._index = combat.position(skill)
+        self.skill = combat.skills[self._index]
+        #: Sums of the reward terms of the open episodes, (lanes, terms).
+        self.sums: Floats = np.zeros((combat.lanes, len(self.skill.reward.terms)), np.float32)
+        self._fight = (combat.completed, combat.latest, combat.starts(self._index), combat.rows)
+        self._ends = (combat.died, combat.won, combat.terminated, combat.truncated)
+        self._closed: list[Episodes] = []
+        #: Decisions that ended since the last `collect`.
+        self.logged = 0
+        self._allocate(max(_MOST_LOGGED, combat.lanes))
+
+    def _allocate(self, capacity: int) -> None:
+        self._capacity = capacity
+        died, won, terminated, truncated = (np.empty(capacity, np.bool_) for _ in range(4))
+        self._log: Steps = (
+            (np.empty(capacity, np.int64), np.empty(capacity, np.int64)),
+            (np.empty((capacity, STATE_SIZE), np.float32), np.empty((capacity, STATE_SIZE), np.float32)),
+            (died, won, terminated, truncated),
+        )
+
+    def reserve(self, decisions: int) -> None:
+        """Reserve room in an empty log for this number of decisions until the next `collect`."""
+        if self._capacity < decisions:
+            self._allocate(decisions)
+
+    @property
+    def due(self) -> Flags:
+        """Whether the skill decides on the next tick, (lanes,)."""
+        due: Flags = self.combat.due[:, self._index]
+        return due
+
+    @property
+    def observations(self) -> Floats:
+        """The skill's present observations, (lanes, size)."""
+        return self.skill.observation(self.combat.rows, self.combat.scenario)
+
+    def log(self) -> int:
+        """Log the decisions that ended with the last tick; return how many those are. `reserve` made room."""
+        before = self.logged
+        self.logged = _append(self._index, self._fight, self._ends, before, self._log)
+        return self.logged - before
+
+    @property
+    def log_is_full(self) -> bool:
+        """Whether another tick may yield more decisions than the log has room for."""
+        return self.logged + self.combat.lanes > self._capacity
+
+    def collect(self) -> Finished:
+        """Return the logged decisions with rewards, also added to the open episodes; views until the next tick."""
+        part, self.logged = slice(0, self.logged), 0
+        (lanes, actions), (before, after), (died, won, terminated, truncated) = self._log
+        decisions = Decisions(before[part], after[part], actions[part], died[part], won[part])
+        terms = self.skill.reward.evaluate(decisions)
+        _add_rows(self.sums, lanes[part], terms)
+        return Finished(lanes[part], decisions, terms, terminated[part], truncated[part])
+
+    def forget(self) -> None:
+        """Drop what was logged and summed up, after a lost game has broken the episodes off."""
+        self.logged = 0
+        self.sums[:] = 0.0
+
+    def close(self, lanes: LaneIndices) -> None:
+        """Add a row for each episode that ended in `lanes` (n,), after its decisions were collected."""
+        combat = self.combat
+        self._closed.append(
+            Episodes(
+                lanes=lanes,
+                lengths=combat.decisions[lanes, self._index],
+                seconds=combat.seconds[lanes],
+                won=combat.won[lanes],
+                died=combat.died[lanes],
+                rows=combat.rows[lanes],
+                terms=self.sums[lanes],
+            )
+        )
+
+    def episodes(self) -> Episodes:
+        """Return the episodes closed since the last call."""
+        closed, self._closed = self._closed, []
+        return Episodes.join(closed) if closed else Episodes.none(self.sums.shape[1])
+
+
+class Rollout(SkillLog):
+    """Let a controller play a combat; the skill of the combat's horizon is the one that is looked at.
+
+    `advance` logs the decisions of that skill that end with a tick; `collect` evaluates their rewards, many at a
+    time, and `close` makes rows of the episodes that ended. `play` does all of it for a list of seeds.
+    """
+
+    def __init__(self, combat: Combat, controller: Controller | None = None) -> None:
+        super().__init__(combat, combat.horizon.skill)
+        self.controller = controller
+        #: What the controller chose last, (lanes, skills).
+        self.actions: Actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
+        #: Control ticks so far, and episodes that a real-time game lost and that were played again.
+        self.ticks = self.replays = 0
+        #: Called after every control tick.
+        self.after_tick: Callable[[], None] | None = None
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin episodes in `lanes` (n,) from `seeds` (n,); what a lane had summed up is forgotten."""
+        self.sums[lanes] = 0.0
+        self.combat.begin(lanes, seeds)
+        if self.controller is not None:
+            self.controller.begin(lanes, seeds)
+
+    def tick(self, active: Flags | None = None) -> None:
+        """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default in all."""
+        if active is not None and active.all():
+            active = None
+        if self.controller is not None:
+            if active is not None:
+                self.combat.due[~active] = False
+            self.controller.act(self.combat, self.actions)
+        self.combat.step(self.actions, active)
+        self.ticks += 1
+        if self.after_tick is not None:
+            self.after_tick()
+
+    def advance(self, active: Flags | None = None) -> int:
+        """Run a tick and log the skill's decisions that ended with it; return how many those are.
+
+        Raises:
+            GameError: if the log has no room for as many as there are lanes.
+        """
+        if self.log_is_full:
+            raise GameError(
+                f"rollout: expected room for {self.logged + self.combat.lanes} decisions, found {self._capacity}; "
+                "collect what is logged, or reserve more."
+            )
+        self.tick(active)
+        return self.log()
+
+    def begin_deciding(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin episodes in `lanes` (n,) and run each to the skill's first decision."""
+        self.begin(lanes, seeds)
+        while True:
+            waiting = np.zeros(self.combat.lanes, np.bool_)
+            waiting[lanes] = ~self.due[lanes]
+            if not waiting.any():
+                return
+            self.tick(waiting)
+            # An episode lost before the skill ever decided teaches it nothing: begin another.
+            lost = np.flatnonzero(self.combat.ended & waiting)
+            if lost.size:
+                self.begin(lost, derive_seeds(seeds[np.searchsorted(lanes, lost)], _RETRY_STREAM))
+
+    def decide(self, actions: Integers) -> Finished:
+        """Carry out one decision of the skill in every lane, `actions` (lanes,), and return them lane by lane.
+
+        A lane that is done stands still until all are: with more than one lane the game must be able to pause.
+
+        Raises:
+            ActionError: for an action that the skill does not have.
+        """
+        self.actions[:, self._index] = actions
+        waiting = np.ones(self.combat.lanes, np.bool_)
+        while waiting.any():
+            self.advance(waiting)
+            waiting &= ~self.combat.completed[:, self._index]
+        finished = self.collect()
+        return replace(in_order(finished, finished.lanes), decisions=in_order(finished.decisions, finished.lanes))
+
+    def play(
+        self,
+        seeds: Seeds,
+        on_finished: Callable[[int], None] | None = None,
+        *,
+        keep_decisions: bool = False,
+        most_ticks: int | None = None,
+    ) -> Episodes:
+        """Play one episode per seed, (n,), and return them in seed order, for any number of lanes.
+
+        `on_finished` is called with the number of episodes that ended since its last call. An episode that a
+        real-time game breaks off is played again from its seed; an episode ends after `most_ticks`.
+
+        Raises:
+            EpisodeLostError: if a real-time game breaks off the same episode too often.
+            GameError: if a real-time game cannot be reset.
+        """
+        assignment, losses = _Assignment(self.combat.lanes, seeds), 0
+        kept: list[DecisionColumns] = []
+        fresh = assignment.first()
+        while assignment.active.any():
+            active = assignment.active
+            try:
+                if fresh.size:
+                    self.begin(fresh, seeds[assignment.playing[fresh]])
+                fresh = fresh[:0]
+                self.advance(active)
+            except EpisodeLostError as loss:
+                losses += 1
+                if losses > MOST_REPLAYS:
+                    raise
+                fresh = self._lose(loss, active)
+                kept = [part.without(assignment.playing[fresh]) for part in kept]
+                continue
+            over = self.combat.ended
+            if most_ticks is not None:
+                over = over | (self.combat.ticks >= most_ticks)
+            ended = np.flatnonzero(active & over)
+            if ended.size or self.log_is_full:
+                finished = self.collect()
+                if keep_decisions:
+                    kept.append(DecisionColumns.of(finished, assignment.playing, self.skill))
+            if ended.size:
+                losses = 0
+                self.close(ended)
+                fresh = assignment.follow(ended)
+                if on_finished:
+                    on_finished(len(ended))
+        episodes = assignment.sorted(self.episodes())
+        return replace(episodes, decisions=DecisionColumns.join(kept)) if keep_decisions else episodes
+
+    def _lose(self, loss: EpisodeLostError, active: Flags) -> LaneIndices:
+        """Drop the episodes under way, and return their lanes, which begin again."""
+        _logger.warning("episode lost, played again: %s", loss.reason)
+        self.replays += 1
+        self.forget()
+        return np.flatnonzero(active)
+
+
+class _Assignment:
+    """The index of the episode that each lane plays, -1 for none, and the order in which the episodes ended."""
+
+    def __init__(self, lanes: int, seeds: Seeds) -> None:
+        self.playing: Integers = np.full(lanes, -1, np.int64)
+        self._count, self._upcoming = len(seeds), 0
+        self._ended: list[Integers] = []
+
+    @property
+    def active(self) -> Flags:
+        return self.playing >= 0
+
+    def first(self) -> LaneIndices:
+        """Assign the first episodes and return their lanes."""
+        return self._assign(np.arange(len(self.playing)))
+
+    def follow(self, ended: LaneIndices) -> LaneIndices:
+        """Assign the next episodes to lanes whose episode ended, and return the lanes that got one."""
+        self._ended.append(self.playing[ended])
+        self.playing[ended] = -1
+        return self._assign(ended)
+
+    def _assign(self, free: LaneIndices) -> LaneIndices:
+        following = np.arange(self._upcoming, min(self._upcoming + len(free), self._count))
+        self._upcoming += len(following)
+        lanes = free[: len(following)]
+        self.playing[lanes] = following
+        return lanes
+
+    def sorted(self, episodes: Episodes) -> Episodes:
+        """Return episodes, given in the order in which they ended, in the order of their seeds."""
+        return in_order(episodes, np.concatenate([np.zeros(0, np.int64), *self._ended]))

@@ -1,0 +1,225 @@
+"""Scripted play: controllers that need no learning, some of which look ahead; and what they achieve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
+
+Choices = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT, CAMERA_IDLE = range(5)
+TOGGLE, LOCK_IDLE = range(2)
+FORWARD, MOVE_IDLE = 0, 8
+DODGE, DODGE_IDLE = range(2)
+STRIKE, DRINK, FIGHT_IDLE = range(3)
+
+_RANDOM_STREAM = 3
+_ALIGNED_RAD = 0.1
+_LOCKABLE_RAD = 0.55
+#: A roll pressed now covers a window that is over by then; with less lead than the second, it is now or never.
+_COVERED_S, _LAST_CALL_S = 0.42, 0.15
+#: A light attack binds until its roll cancel at 0.8 s, a drink until 1.4 s.
+_STRIKE_SAFE_S, _DRINK_SAFE_S = 0.9, 1.5
+_STRIKE_REACH_M, _DRINK_BELOW = 2.35, 0.45
+
+
+class Script(Protocol):
+    """Plays one skill in every lane."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        ...
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose an action for every lane, (lanes,); used where the skill is due."""
+        ...
+
+
+class Stateless:
+    """A script without memory of earlier ticks."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Do nothing: there is no state."""
+
+
+@dataclass
+class Always(Stateless):
+    """Choose the same action always."""
+
+    action: int
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the one action."""
+        return np.full(combat.lanes, self.action)
+
+
+class Uniform:
+    """Choose one skill's actions uniformly at random, each lane from its own stream, with the skill's durations.
+
+    `stream` is a number that no other skill of the agent has.
+    """
+
+    def __init__(self, skill: Skill, lanes: int, stream: int) -> None:
+        self._skill, self._actions, self._stream = skill.name, len(skill.actions), stream
+        self._streams = np.zeros(lanes, np.uint64)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Start the lanes' streams from their seeds."""
+        self._streams[lanes] = derive_seeds(seeds, _RANDOM_STREAM, self._stream)
+
+    def choose(self, combat: Combat) -> Choices:
+        """Draw an action in lanes where the skill is due, so that no lane's draws depend on another's."""
+        due = np.flatnonzero(combat.due[:, combat.position(self._skill)])
+        choices = np.zeros(combat.lanes, np.int64)
+        choices[due] = (uniforms(self._streams, due) * self._actions).astype(np.int64)
+        return choices
+
+
+class AlignCamera(Stateless):
+    """Turn the camera to the boss: yaw first, then pitch."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the key that reduces the larger error."""
+        rows = combat.rows.astype(np.float64)
+        dx, dy = rows[:, Column.DIRECTION_X], rows[:, Column.DIRECTION_Y]
+        cx, cy, cz = (rows[:, Column.CAMERA_X + i] for i in range(3))
+        # Positive when the boss lies to the right: headings grow to the right.
+        aside = np.arctan2(cy * dx - cx * dy, cx * dx + cy * dy)
+        level = np.where(cz > _ALIGNED_RAD, CAMERA_DOWN, np.where(cz < -_ALIGNED_RAD, CAMERA_UP, CAMERA_IDLE))
+        turned = np.where(aside > 0, CAMERA_RIGHT, CAMERA_LEFT)
+        choice = np.where(np.abs(aside) > _ALIGNED_RAD, turned, level)
+        return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
+
+
+class TakeLock(Stateless):
+    """Toggle the lock on as soon as the boss is in view, then keep it."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Toggle the lock where it would succeed."""
+        view, locked = combat.rows[:, Column.CAMERA_TARGET_ANGLE], combat.rows[:, Column.LOCKED]
+        return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
+
+
+class OracleDodge(Stateless):
+    """Roll exactly when the roll's invulnerability covers the next hit."""
+
+    def choose(self, combat: Combat) -> Choices:
+        """Roll through the hit windows, read in advance."""
+        begins, ends = hits_ahead(combat)
+        return np.where((ends < _COVERED_S) | (begins < _LAST_CALL_S), DODGE, DODGE_IDLE)
+
+
+@dataclass
+class OracleFight(Stateless):
+    """Strike when no hit comes within `clear_s`, drink when there is time for it.
+
+    The default leaves time to roll after the blow; a player who never rolls needs only the time to land it.
+    """
+
+    clear_s: float = _STRIKE_SAFE_S
+
+    def choose(self, combat: Combat) -> Choices:
+        """Strike and drink between the hit windows, read in advance."""
+        rows = combat.rows
+        begins, _ = hits_ahead(combat)
+        recovering = np.isinf(begins) & (rows[:, Column.BOSS_PROGRESS] > 0.5)
+        drinks = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
+        drinks &= recovering | (np.isfinite(begins) & (begins > _DRINK_SAFE_S))
+        strikes = (rows[:, Column.DISTANCE] < _STRIKE_REACH_M) & (begins > self.clear_s)
+        return np.where(drinks, DRINK, np.where(strikes, STRIKE, FIGHT_IDLE))
+
+
+def hits_ahead(combat: Combat) -> tuple[Floats, Floats]:
+    """Return (first, last) second of the next hit on a player who stands still, each (lanes,), inf without a hit.
+
+    Raises:
+        GameError: if the game is not the simulator.
+    """
+    if not isinstance(combat.game, Simulator):
+        raise GameError("expected the simulator, found a game that does not know its future: use another script.")
+    hits = combat.game.hits_ahead_s()
+    return hits[:, 0], hits[:, 1]
+
+
+class ScriptedPlay:
+    """A controller with one script per skill; skills without one are left to other controllers."""
+
+    def __init__(self, scripts: Mapping[str, Script]) -> None:
+        self._scripts = dict(scripts)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin the episodes in every script."""
+        for script in self._scripts.values():
+            script.begin(lanes, seeds)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write each script's choice where its skill is due."""
+        for name, script in self._scripts.items():
+            column = combat.position(name)
+            due = combat.due[:, column]
+            if due.any():
+                actions[due, column] = script.choose(combat)[due]
+
+
+def engaging() -> dict[str, Script]:
+    """Return scripts of camera, lock-on and movement: look at the boss, lock, walk towards it."""
+    return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
+
+
+def scripted_fights(
+    scenario: Scenario,
+    scripts: Mapping[str, Script],
+    seeds: Seeds,
+    most_ticks: int | None = 900,
+    horizon: Horizon | None = None,
+) -> Episodes:
+    """Fight once from each seed (n,), to the end, the given number of ticks or the horizon if there is one."""
+    skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
+    combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
+    return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)
+
+
+#: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.
+SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
+
+
+@dataclass(frozen=True)
+class ScriptedTrials:
+    """A number of fights of a scenario, the same for every set of scripts; camera, lock-on and movement engage."""
+
+    scenario: Scenario
+    episodes: int
+    first_seed: int
+
+    def fights(self, scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS) -> Episodes:
+        """Fight once from each seed, for the given ticks at most."""
+        seeds = derive_seeds(np.arange(self.first_seed, self.first_seed + self.episodes), 1)
+        return scripted_fights(self.scenario, {**engaging(), **scripts}, seeds, ticks)
+
+    def survival_s(self, dodge: Script) -> float:
+        """Return the mean seconds, 90 at most, that the player lives without striking."""
+        return float(self.fights({"dodge": dodge}, SURVIVAL_TICKS).seconds.mean())
+
+    def win_percent(self, dodge: Script, heal_attack: Script, **others: Script) -> float:
+        """Return the percentage of fights won."""
+        return 100.0 * self.fights({"dodge": dodge, "heal_attack": heal_attack, **others}).win_rate
+
+    def chance(self, skill: str) -> Script:
+        """Return the script of uniform random actions for one of the skills."""
+        return Uniform(make_skill(skill), self.episodes, stream=SKILL_NAMES.index(skill))

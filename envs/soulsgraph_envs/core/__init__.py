@@ -1,0 +1,1 @@
+"""What every part of the world speaks: state, controls, the game contract, errors, scenarios, data files."""

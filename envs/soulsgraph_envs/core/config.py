@@ -1,0 +1,313 @@
+"""Read TOML and JSON into frozen dataclasses, checking keys, types and ranges on the way.
+
+The one reader of everything that is configured: plans, studies, cards, skill options, games, address maps and
+all other data. A field says its range once, in its annotation; what a file holds, what a command line gives
+and what Python code constructs are checked against the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from math import inf, isfinite
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+
+T = TypeVar("T")
+
+#: Tables and lists within each other, far more than any file of ours has.
+_MOST_LEVELS = 32
+_TOO_DEEP = f"at most {_MOST_LEVELS} tables or lists within each other", "more"
+#: The whole numbers that TOML has, and every reader of JSON.
+_LARGEST = 2**63 - 1
+_LONGEST_KEY = 60
+
+
+@dataclass(frozen=True)
+class Where:
+    """The place of a value: the file, and the key from its root; errors end with `remedy`.
+
+    A `saved` file was written with every key, so that a missing one is an error even with a default.
+    """
+
+    file: object
+    key: str = ""
+    remedy: str = "correct the file and try again"
+    saved: bool = False
+
+    def at(self, key: str | int) -> Where:
+        """Return the place of a key or a list index below this one."""
+        if isinstance(key, int):
+            name = f"{self.key}[{key}]"
+        else:
+            own = key if key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
+            name = f"{self.key}.{own}" if self.key and own else self.key or own
+        return replace(self, key=name)
+
+    def error(self, expected: str, actual: object) -> DataError:
+        """Make an error with this place."""
+        return DataError(self.file, self.key, expected, actual, self.remedy)
+
+
+#: The place of what comes from no file.
+_ARGUMENT = Where(None, remedy="correct the value")
+
+
+@dataclass(frozen=True)
+class Between:
+    """The annotation of a field whose numbers must lie in [low, high]: `Annotated[float, Between(0.0, 1.0)]`."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high and abs(value) <= sys.float_info.max
+
+
+ANY_NUMBER = Between(-inf, inf)
+
+
+Language = Literal["TOML", "JSON"]
+_LANGUAGES: dict[Language, Callable[[str], Any]] = {"TOML": tomllib.loads, "JSON": json.loads}
+
+
+def read_file(where: Where, language: Language | None = None) -> Any:
+    """Parse the file of a place, as JSON if its name ends in .json, else as TOML, unless the language is named.
+
+    Raises:
+        ReadError: if the system refuses to read it.
+        DataError: if it is missing, no text, or what `parse` refuses.
+    """
+    path = Path(str(where.file))
+    language = language or ("JSON" if path.suffix == ".json" else "TOML")
+    try:
+        with reading(path):
+            text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, ValueError) as error:
+        found = "none" if isinstance(error, FileNotFoundError) else error
+        raise where.error(f"a readable {language} file", found) from error
+    return parse(text, language, where)
+
+
+def parse(text: str, language: Language, where: Where) -> Any:
+    """Parse the text of a file or an option.
+
+    Raises:
+        DataError: if it is of another language, is nested deeply, or holds a number that is infinite, NaN, or
+            beyond 64 bits.
+    """
+    try:
+        values = _LANGUAGES[language](text)
+    except RecursionError as error:
+        raise where.error(*_TOO_DEEP) from error
+    except ValueError as error:
+        raise where.error(f"a readable {language} file", error) from error
+    # A single value is an entry as well.
+    _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1)
+    return values
+
+
+def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int) -> None:
+    """Refuse values that no field can hold, before anything is computed or shown from them."""
+    if level > _MOST_LEVELS:
+        raise where.error(*_TOO_DEEP)
+    for key, item in table.items() if isinstance(table, dict) else enumerate(table):
+        if isinstance(item, dict | list):
+            _refuse_odd(item, where.at(key), level + 1)
+        elif isinstance(item, float) and not isfinite(item):
+            raise where.at(key).error("a finite number", shown(item))
+        elif isinstance(item, int) and abs(item) > _LARGEST:
+            raise where.at(key).error("a whole number of at most 64 bits", shown(item))
+
+
+def load(cls: type[T], where: Where) -> T:
+    """Read a whole file into the dataclass `cls`; raises as `read_file` and `read_table` do."""
+    return read_table(cls, read_file(where), where)
+
+
+def read_table(cls: type[T], values: object, where: Where) -> T:
+    """Build the dataclass `cls` from one table, nested dataclasses included.
+
+    A field with `metadata={"key": ...}` has that key in the file.
+
+    Raises:
+        DataError: for a missing or unknown key, a value of another type or out of its range.
+        SoulsGraphError: if the dataclass itself refuses the values; with the place in the file.
+    """
+    if not isinstance(values, Mapping):
+        raise where.error("a table", shown(values))
+    hints = _hints(cls)
+    known = _keys(cls)
+    for key in values:
+        if key not in known:
+            raise where.at(key).error(_one_of(key, list(known)), "an unknown key")
+    read = {}
+    for key, spec in known.items():
+        if key in values:
+            read[spec.name] = read_value(hints[spec.name], values[key], where.at(key))
+        elif where.saved or (spec.default is MISSING and spec.default_factory is MISSING):
+            raise where.at(key).error(_expectation(*_split(hints[spec.name])), "no such key")
+    try:
+        return cls(**read)
+    except SoulsGraphError as error:
+        raise SoulsGraphError("".join(f"{part}: " for part in (where.file, where.key) if part) + str(error)) from error
+
+
+def to_table(owner: Any) -> dict[str, Any]:
+    """Return a dataclass as the plain values that `read_table` reads back, those within it included."""
+    return {key: _plain_value(getattr(owner, spec.name)) for key, spec in _keys(type(owner)).items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_table(value)
+    if isinstance(value, Mapping):
+        return {key: _plain_value(item) for key, item in value.items()}
+    return [_plain_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _keys(cls: Any) -> dict[str, Field[Any]]:
+    """Return a dataclass's fields by their keys in a file."""
+    return {spec.metadata.get("key", spec.name): spec for spec in fields(cls)}
+
+
+def with_options(owner: T, options: Mapping[str, Any]) -> T:
+    """Return a dataclass with some of its fields changed, each value checked against the field's annotation.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    hints = _hints(type(owner))
+    read = {name: read_value(hints[name], value, _ARGUMENT.at(f"option {name}")) for name, value in options.items()}
+    changed: T = replace(owner, **read)  # type: ignore[type-var]
+    return changed
+
+
+def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
+    """Check every field of a dataclass made by Python code, as `read_table` checks those of a file.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    hints = _hints(type(owner))
+    for spec in fields(owner):
+        read_value(hints[spec.name], getattr(owner, spec.name), where.at(spec.name))
+
+
+def read_value(hint: Any, value: object, where: Where) -> Any:
+    """Check one value against an annotation, and return it as the annotated type.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    if value is None and NoneType in get_args(hint):
+        return None
+    return _read_value(*_split(hint), value, where)
+
+
+def _evaluated(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+#: A dataclass's annotations; evaluating them takes longer than all else in a file.
+_hints: Callable[[Any], dict[str, Any]] = cache(_evaluated)
+
+
+def _split(hint: Any) -> tuple[Any, Between]:
+    """Split an annotation into the bare type, without an optional None, and its range."""
+    if get_origin(hint) in (UnionType, Union):
+        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
+    if get_origin(hint) is Annotated:
+        bare, *marks = get_args(hint)
+        return bare, next((mark for mark in marks if isinstance(mark, Between)), ANY_NUMBER)
+    return hint, ANY_NUMBER
+
+
+def _one_of(key: str, known: list[str]) -> str:
+    close = get_close_matches(key[:_LONGEST_KEY], known, n=1)
+    return f"{close[0]!r}" if close else f"one of {', '.join(known)}"
+
+
+_LISTS = (tuple, list, Sequence)
+_WORDS = {int: "whole number", float: "number", str: "text"}
+
+
+def _expectation(hint: Any, bounds: Between) -> str:
+    origin = get_origin(hint)
+    if is_dataclass(hint) or origin is Mapping:
+        return "a table"
+    if origin in _LISTS:
+        kind = _WORDS.get(_split(get_args(hint)[0])[0])
+        return f"a list of {kind}s" if kind else "a list"
+    if origin is dict:
+        return "a table of tables"
+    if origin is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    if hint is bool:
+        return "true or false"
+    kind = f"a {_WORDS[hint]}"
+    return kind if bounds is ANY_NUMBER else f"{kind} from {_plain(bounds.low)} to {_plain(bounds.high)}"
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 1e12 else f"{number:g}"
+
+
+def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, hint):
+            return read_table(hint, value, where)
+        check_fields(value, where)
+        return value
+    if origin in _LISTS:
+        return _read_list(hint, bounds, value, where)
+    if origin is dict or origin is Mapping:
+        if not isinstance(value, Mapping) or not (value or origin is Mapping):
+            raise where.error(_expectation(hint, bounds), shown(value))
+        return {key: read_value(get_args(hint)[1], item, where.at(key)) for key, item in value.items()}
+    return _read_scalar(hint, bounds, value, where)
+
+
+def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[Any] | tuple[Any, ...]:
+    """Read a `list` or a `Sequence` (a tuple then), which may be empty, or a `tuple` of any length but 0, or of one."""
+    kinds, origin = get_args(hint), get_origin(hint)
+    if not isinstance(value, list | tuple):
+        raise where.error(_expectation(hint, bounds), shown(value))
+    if origin is tuple and kinds[-1] is not Ellipsis:
+        if len(value) != len(kinds):
+            raise where.error(f"a list of {len(kinds)} {'texts' if kinds[0] is str else 'numbers'}", shown(value))
+    elif origin is tuple and not value:
+        raise where.error("a list of at least one entry", "none")
+    else:
+        kinds = kinds[:1] * len(value)
+    pairs = zip(kinds, value, strict=True)
+    items = [_read_item(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs)]
+    return items if origin is list else tuple(items)
+
+
+def _read_item(kind: Any, bounds: Between, value: object, where: Where) -> Any:
+    bare, own = _split(kind)
+    return _read_value(bare, bounds if own is ANY_NUMBER else own, value, where)
+
+
+def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:
+    if get_origin(hint) is Literal:
+        if isinstance(value, str) and value in get_args(hint):
+            return value
+    elif hint in (str, bool):
+        if isinstance(value, hint):
+            return value
+    elif isinstance(value, int if hint is int else int | float) and not isinstance(value, bool) and value in bounds:
+        return hint(value)
+    raise where.error(_expectation(hint, bounds), shown(value))

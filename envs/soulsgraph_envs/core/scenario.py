@@ -1,0 +1,315 @@
+"""A scenario: boss, start, flasks, HP window; the shipped scenarios, bosses and players by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from soulsgraph_envs.core.config import Between, Where, read_table
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core.data_files import base_of, find, load_data, read_data, shipped_names
+from soulsgraph_envs.core.fighters import NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
+
+#: The ways an episode can begin; a scenario gives each its ranges.
+START_NAMES = ("scattered", "mid", "long")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where an episode begins: the distance range, and whether poses are random or face the boss."""
+
+    distance_m: Annotated[tuple[float, float], Between(0.0, 100.0)]
+    facing: bool
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The flat disc on which the fight takes place, in the game's coordinates (x, y; z is up)."""
+
+    centre_m: Annotated[tuple[float, float], Between(-1e6, 1e6)] = (0.0, 0.0)
+    height_m: Annotated[float, Between(-1e6, 1e6)] = 0.0
+    radius_m: Annotated[float, Between(2.0, 1000.0)] = 14.0
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The change of phase: between moves, at or below a share of full HP, the boss plays `animation`, then is `boss`.
+
+    Meanwhile it neither moves nor strikes, but can be hit.
+    """
+
+    below_hp_ratio: Annotated[float, Between(0.0, 1.0)]
+    boss: str
+    animation: Animation
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One encounter, validated at load by `catalogue.load_scenario`.
+
+    The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
+    below `death_hp_ratio` of full HP. With `refill` both get full HP after every tick and nobody
+    dies or wins: the practice ground of the upstream skills. A `transition` makes it a whole
+    fight in two phases.
+    """
+
+    name: str
+    boss: str
+    player: str
+    flasks: Annotated[int, Between(0, 99)]
+    boss_hp: Annotated[tuple[float, float], Between(0.0, 1e6)]
+    #: Points that the boss HP column is measured against in every phase; the boss data's `hp_max`.
+    boss_hp_full: Annotated[float, Between(1.0, 1e6)]
+    death_hp_ratio: Annotated[float, Between(0.0, 0.99)]
+    arena: Arena = field(default_factory=Arena)
+    starts: dict[str, Start] = field(default_factory=dict)
+    start: str = "mid"
+    refill: bool = False
+    transition: Transition | None = None
+
+    @property
+    def boss_hp_ratios(self) -> tuple[float, float]:
+        """Return the HP window as values of the boss HP column: (at the start, at the end)."""
+        return self.boss_hp[0] / self.boss_hp_full, self.boss_hp[1] / self.boss_hp_full
+
+    def phases(self) -> tuple[Scenario, ...]:
+        """Return the scenario of every phase: this one, and after a transition the same with the next boss."""
+        if self.transition is None:
+            return (self,)
+        return self, replace(self, boss=self.transition.boss, transition=None)
+
+
+#: The shortest interval of a window that strikes again and again: three frames.
+_SHORTEST_EVERY_S = 0.05
+
+
+#: The animations that an optional group of a player's data needs.
+_GROUPS = {
+    "heavy": {"heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"},
+    "weapon_art": {"weapon_art"},
+    "parry": {"parry", "riposte"},
+    "jump": {"jump"},
+}
+_GROUP_CONTROLS = {
+    "heavy": Control.HEAVY_ATTACK,
+    "weapon_art": Control.WEAPON_ART,
+    "parry": Control.PARRY,
+    "jump": Control.JUMP,
+}
+#: Animations with a moment at which something happens; a jump lands at its.
+_WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {
+    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump"),
+}
+
+
+def scenario_names() -> tuple[str, ...]:
+    """Name the scenarios that are shipped."""
+    return shipped_names("scenario")
+
+
+def load_scenario(name_or_path: str | Path) -> Scenario:
+    """Load one encounter with the boss and the player it names.
+
+    Raises:
+        UnknownNameError: if no shipped scenario has that name.
+        DataError: for a missing, misspelt, mistyped or out-of-range value.
+    """
+    path = find("scenario", name_or_path)
+    if base := base_of("scenario", path):
+        load_scenario(base)
+    values, where = read_data("scenario", path), Where(path)
+    for key in ("boss", "player"):
+        if key not in values:
+            raise where.at(key).error("a name or the path of a TOML file", "no such key")
+    if "boss_hp_full" in values:
+        raise where.at("boss_hp_full").error("the boss data's hp_max alone to say this", values["boss_hp_full"])
+    boss, player = load_boss(values["boss"]), load_player(values["player"])
+    scenario = read_table(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
+    _check_scenario(scenario, values, where)
+    _check_transition(scenario, boss, where.at("transition"))
+    _check_fits(scenario, boss.radius_m + player.body.radius_m, where)
+    return scenario
+
+
+def load_boss(name_or_path: str | Path) -> BossData:
+    """Load one phase of a boss; raises as `load_scenario` does."""
+    return load_data("boss", BossData, name_or_path, _check_boss)
+
+
+def load_player(name_or_path: str | Path) -> PlayerData:
+    """Load one player character; raises as `load_scenario` does."""
+    return load_data("player", PlayerData, name_or_path, _check_player)
+
+
+def supported_controls(player: PlayerData) -> Control:
+    """Return the controls that a player answers to; it takes no notice of the others.
+
+    INTERACT is among them though nothing in an arena answers: the fog gate lies outside.
+    """
+    supported = ALL_CONTROLS
+    for group, control in _GROUP_CONTROLS.items():
+        if getattr(player, group) is None:
+            supported &= ~control
+    return supported
+
+
+def _check_boss(boss: BossData, where: Where) -> None:
+    others = boss.animations.known()
+    _check_unique([m.id for m in boss.moves] + [a.id for a in others.values()], where.at("moves"), "animation ids")
+    _check_group({"parried", "thrown"}, others, "parried" in others, where.at("animations"))
+    _check_unique([m.title for m in boss.moves], where.at("moves"), "titles")
+    _check_weights(boss, where.at("moves"))
+    for index, move in enumerate(boss.moves):
+        _check_move(move, where.at("moves").at(index))
+    if boss.status == NO_STATUS:
+        _check_nothing_builds_up(boss, where.at("moves"))
+    titles = [move.title for move in boss.moves]
+    if boss.rear.counter not in titles:
+        raise where.at("rear.counter").error(f"one of {', '.join(titles)}", repr(boss.rear.counter))
+    for key in ("wait_s", "near_wait_s"):
+        _check_ordered(getattr(boss.aggression, key), where.at("aggression").at(key))
+    if boss.motion.back_off_within_m > boss.motion.approach_beyond_m:
+        found = boss.motion.back_off_within_m
+        raise where.at("motion.back_off_within_m").error("at most motion.approach_beyond_m", found)
+
+
+def _check_player(player: PlayerData, where: Where) -> None:
+    actions = player.animations.known()
+    _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
+    for key, action in actions.items():
+        _check_action(action, where.at("animations").at(key))
+    for key in _WITH_EFFECT & actions.keys():
+        if actions[key].hit_s < 0:
+            raise where.at("animations").at(key).at("hit_s").error("the moment of the effect", actions[key].hit_s)
+    _check_groups(player, actions, where)
+    for group in ("attack", "heavy", "weapon_art", "parry"):
+        if (blow := getattr(player, group)) is not None:
+            _check_ordered(blow.damage, where.at(group).at("damage"))
+    if player.camera.lock_break_m < player.camera.lock_range_m:
+        raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
+
+
+def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
+    start, end = scenario.boss_hp
+    if not end < start <= scenario.boss_hp_full:
+        expected = f"[start, end] with end < start <= {scenario.boss_hp_full:g}, the boss's hp_max"
+        raise where.at("boss_hp").error(expected, [start, end])
+    for key in ("arena", "starts"):
+        if key not in values:
+            raise where.at(key).error("a table", "no such key")
+    if set(scenario.starts) != set(START_NAMES):
+        raise where.at("starts").error(f"exactly {', '.join(START_NAMES)}", ", ".join(scenario.starts))
+    if scenario.start not in START_NAMES:
+        raise where.at("start").error(f"one of {', '.join(START_NAMES)}", repr(scenario.start))
+
+
+def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
+    for key, start in scenario.starts.items():
+        place = where.at("starts").at(key).at("distance_m")
+        _check_ordered(start.distance_m, place)
+        most = 2 * (scenario.arena.radius_m - contact_m)
+        if not contact_m <= start.distance_m[0] or not start.distance_m[1] <= most:
+            raise place.error(f"distances from {contact_m:g} (contact) to {most:g} (arena)", list(start.distance_m))
+
+
+def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
+    if scenario.transition is None:
+        return
+    following = load_boss(scenario.transition.boss)
+    if following.hp_max != boss.hp_max:
+        found = f"hp_max {following.hp_max:g} of {following.name}"
+        raise where.at("boss").error(f"a boss of as many HP, {boss.hp_max:g}", found)
+    for one in (boss, following):
+        ids = [*(move.id for move in one.moves), *(animation.id for animation in one.animations.known().values())]
+        if scenario.transition.animation.id in ids:
+            raise where.at("animation.id").error("an id that neither boss has", scenario.transition.animation.id)
+
+
+def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where: Where) -> None:
+    """Check that each optional group has its animations, and that its moments lie within them."""
+    for group, needed in _GROUPS.items():
+        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
+    if player.parry is not None:
+        window_s, length_s = player.parry.window_s, actions["parry"].length_s
+        _check_ordered(window_s, where.at("parry.window_s"))
+        if window_s[1] > length_s:
+            raise where.at("parry.window_s").error(f"a window within the parry's {length_s:g} s", list(window_s))
+    if player.jump is not None and player.jump.airborne_s >= (lands_s := actions["jump"].hit_s):
+        raise where.at("jump.airborne_s").error(f"a moment before it lands, {lands_s:g} s", player.jump.airborne_s)
+
+
+def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:
+    """Check that a group of data and the animations it needs are all present, or none of them."""
+    for key in sorted(needed):
+        if (key in found) != has:
+            raise where.at(key).error(
+                *(("a table", "no such key") if has else ("no such key", "one without its group"))
+            )
+
+
+def _check_unique(values: Sequence[object], where: Where, what: str) -> None:
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    if repeated:
+        raise where.error(f"every one of the {what} once", f"{', '.join(repeated)} repeated")
+
+
+def _check_ordered(pair: tuple[float, float], where: Where) -> None:
+    if pair[0] > pair[1]:
+        raise where.error("two numbers in rising order", list(pair))
+
+
+def _check_action(action: PlayerAction, where: Where) -> None:
+    for key in ("attack_s", "roll_s", "move_s", "hit_s"):
+        if getattr(action, key) > action.length_s:
+            raise where.at(key).error(f"at most the length, {action.length_s:g} s", getattr(action, key))
+
+
+def _check_weights(boss: BossData, where: Where) -> None:
+    if not any(move.weight > 0 for move in boss.moves):
+        raise where.error("a move with a weight above 0", "weights of 0 only")
+    enraged = [move.weight if move.enraged_weight < 0 else move.enraged_weight for move in boss.moves]
+    if not any(weight > 0 for weight in enraged):
+        raise where.error("a move with an enraged_weight above 0", "weights of 0 only")
+    if boss.enraged.below_hp_ratio > 0:
+        return
+    for index, move in enumerate(boss.moves):
+        if move.enraged_weight >= 0:
+            found = f"{move.enraged_weight:g} without an [enraged] table"
+            raise where.at(index).at("enraged_weight").error("an enraged boss for it", found)
+
+
+def _check_nothing_builds_up(boss: BossData, where: Where) -> None:
+    for index, move in enumerate(boss.moves):
+        for number, window in enumerate(move.windows):
+            if window.build_up > 0:
+                place = where.at(index).at("windows").at(number).at("build_up")
+                raise place.error("a [status] table for it", f"{window.build_up:g} without one")
+
+
+def _check_move(move: Move, where: Where) -> None:
+    _check_ordered(move.distance_m, where.at("distance_m"))
+    _check_ordered(move.lunge_s, where.at("lunge_s"))
+    if max(move.tracks_s, move.lunge_s[1]) > move.length_s:
+        raise where.error(f"tracks_s and lunge_s within the length, {move.length_s:g} s", "a later time")
+    if move.leap_s > move.windows[0].time_s[0]:
+        raise where.at("leap_s").error("at most the start of the first window", move.leap_s)
+    if move.runs_through and (move.lunge_m_s == 0.0 or move.tracks_s > move.lunge_s[0]):
+        expected = "a lunge that begins when the boss no longer tracks, at tracks_s or later"
+        raise where.at("runs_through").error(expected, f"true with tracks_s {move.tracks_s:g}")
+    earlier = 0.0
+    for index, window in enumerate(move.windows):
+        _check_window(window, earlier, move.length_s, where.at("windows").at(index))
+        earlier = window.time_s[1]
+
+
+def _check_window(window: Window, earlier_s: float, length_s: float, where: Where) -> None:
+    start, end = window.time_s
+    if not earlier_s <= start < end <= length_s:
+        expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
+        raise where.at("time_s").error(expected, [start, end])
+    if 0.0 < window.every_s < _SHORTEST_EVERY_S:
+        raise where.at("every_s").error(f"0, or at least {_SHORTEST_EVERY_S:g} s", window.every_s)
+    if window.knockdown and not window.staggers:
+        raise where.at("staggers").error("true in a window that knocks down", "false")

@@ -1,0 +1,1 @@
+"""What this machine and a game can do, checked one by one."""

@@ -1,0 +1,369 @@
+"""Examine one game's settings: map, process, window and every entry of its memory, or its Siphon server's answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite, pi
+
+import numpy as np
+
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.drivers.doctor.machine import (
+    HARMLESS,
+    Check,
+    Checks,
+    check_bindings,
+    check_keyboard,
+    check_machine,
+)
+from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
+from soulsgraph_envs.drivers.keyboard.opening import find_window
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
+from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, GameMemory, OpenReader, attach_game, notes
+from soulsgraph_envs.drivers.memory.reader import BadAddressError
+from soulsgraph_envs.drivers.opening import DRIVERS, SIMULATOR, make_link
+from soulsgraph_envs.drivers.realtime.animations import supplied_raws
+from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Link, Reading
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+
+#: What a plausible number lies in, by unit.
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "m": (-1e5, 1e5),
+    "rad": (-pi - 1e-3, pi + 1e-3),
+    "points": (-100.0, 1e7),
+    "count": (0.0, 99.0),
+    "flag": (0.0, 1.0),
+    "flag for everyone": (0.0, 1.0),
+    "unit vector": (-1.001, 1.001),
+    "s": (0.0, 1e7),
+    "factor": (0.0, 10.0),
+    "pixels": (1.0, 16384.0),
+}
+_LEVELS = ("player_hp", "player_stamina", "boss_hp", "frost_resistance")
+
+
+@dataclass(frozen=True)
+class EntryReport:
+    """One entry, read once: its address and value, or the reason why it cannot be read.
+
+    An entry that is not `verified` names in `fallback` what is used if it is wrong.
+    """
+
+    name: str
+    address: int | None
+    value: float | str | None
+    plausible: bool
+    verified: bool
+    fallback: str
+    source: str
+    problem: str = ""
+
+
+def inspect_map(memory: GameMemory) -> list[EntryReport]:
+    """Read every readable entry by itself, so that a broken one hides no other.
+
+    Raises:
+        ProcessGoneError: if the game has ended.
+    """
+    names = sorted(memory.address_map.readable())
+    found: dict[str, tuple[int, float | str]] = {}
+    problems: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = memory.look_up(name)
+        except BadAddressError as error:
+            problems[name] = str(error)
+    values = {name: value for name, (_, value) in found.items()}
+    problems |= {name: trouble for name in values if (trouble := implausible(name, values))}
+    return [_report(memory.address_map, name, found.get(name, (None, None)), problems.get(name, "")) for name in names]
+
+
+def implausible(name: str, values: Reading) -> str:
+    """Return what is wrong with a field's value, given the others; an empty text if nothing is."""
+    value = values[name]
+    if isinstance(value, str):
+        return "" if value.isprintable() and value else f"expected a name, found {value!r}"
+    low, high = _BOUNDS.get(FIELDS[name].unit, (-inf, inf))
+    if not isfinite(value) or not low <= value <= high:
+        return f"expected {FIELDS[name].unit} from {low:g} to {high:g}, found {value:g}"
+    most = values.get(f"{name}_max", inf)
+    if name in _LEVELS and isinstance(most, float) and value > most:
+        return f"expected at most {name}_max, {most:g}, found {value:g}"
+    return ""
+
+
+def _report(
+    address_map: AddressMap, name: str, found: tuple[int | None, float | str | None], problem: str
+) -> EntryReport:
+    entry = address_map.entry(name)
+    source = entry.source or address_map.source
+    return EntryReport(name, *found, not problem, entry.verified, entry.fallback, source, problem)
+
+
+_TIMED_READS = 50
+#: Share of a control tick of 100 ms that reading may take.
+_MOST_READ_MS = 20.0
+#: SoulsGym's windows have this size, and its pictures are made of them.
+_RESOLUTION = (800, 450)
+_OFFLINE = "play offline (System, Network Settings, Launch Setting: Play Offline): online, others would be cheated"
+_STANDING = "load a character, stand before the boss and run this again; if it stays, the map is not of this version"
+
+
+def check_skills(checks: Checks, fields: frozenset[str]) -> None:
+    """Check which skills can play on what the fields supply."""
+    supplied = supplied_raws(fields)
+    missing = {name: sorted({raw.name for raw in make_skill(name).needs} - supplied) for name in SKILL_NAMES}
+    lacking = {name: raws for name, raws in missing.items() if raws}
+    if not lacking:
+        checks.ok("skills", f"all can play: {', '.join(SKILL_NAMES)}")
+        return
+    told = "; ".join(f"{name} lacks {', '.join(raws).lower()}" for name, raws in lacking.items())
+    checks.warn("skills", told, "play by SoulsEnv or EldenGymEnv, or use a map that has these fields")
+
+
+def check_entry(checks: Checks, entry: EntryReport) -> None:
+    """Check one field that was read."""
+    found = entry.problem or _shown(entry)
+    if entry.verified:
+        if entry.plausible:
+            checks.ok(entry.name, found)
+        else:
+            checks.fail(entry.name, found, _STANDING)
+    elif entry.plausible:
+        checks.warn(entry.name, f"{found}, unverified", f"compare it with the game; in its place: {entry.fallback}")
+    else:
+        checks.warn(entry.name, f"{found}, unverified", f"nothing to do, in its place: {entry.fallback}")
+
+
+def _shown(entry: EntryReport) -> str:
+    shown = repr(entry.value)
+    if isinstance(entry.value, float | int):
+        unit = FIELDS[entry.name].unit
+        number = f"{entry.value:.{0 if entry.value == int(entry.value) else 3}f}"
+        shown = f"{number} ({unit})" if " " in unit else f"{number} {unit}"
+    return shown if entry.address is None else f"{shown} at {entry.address:#x}"
+
+
+def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
+    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
+    reports = []
+    for name in sorted(reading):
+        entry, problem = address_map and address_map.entry(name), implausible(name, reading)
+        verified, fallback, source = (entry.verified, entry.fallback, entry.source) if entry else (True, "", "")
+        reports.append(EntryReport(name, None, reading[name], not problem, verified, fallback, source, problem))
+    return reports
+
+
+def check_online(checks: Checks, reading: Reading) -> None:
+    """Check that the game is offline, or warn if that cannot be read."""
+    if "online" not in reading:
+        checks.warn("offline mode", "cannot be read by this map", _OFFLINE)
+    elif reading["online"]:
+        checks.fail("offline mode", "the game is online", _OFFLINE)
+    else:
+        checks.ok("offline mode", "the game is offline")
+
+
+def check_resolution(checks: Checks, width: int, height: int) -> None:
+    """Check the size of the game's window."""
+    remedy = "for pictures like SoulsGym's choose 800 x 450, windowed; states are not affected"
+    checks.judge("resolution", (width, height) == _RESOLUTION, f"{width} x {height}", remedy)
+
+
+def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
+    """Time whole readings; a failing one raises as `read` does."""
+    times_ms = []
+    for _ in range(_TIMED_READS):
+        began_s = time.perf_counter()
+        read()
+        times_ms.append(1000 * (time.perf_counter() - began_s))
+    median_ms = sorted(times_ms)[_TIMED_READS // 2]
+    found = f"median {median_ms:.2f}, longest {max(times_ms):.2f} ms"
+    remedy = "use a faster way to the game PC, such as a cable, and end programs that keep this one busy"
+    checks.judge("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
+
+
+_MAP, _GAME, _WINDOW, _READING = "address map", "game", "window", "time of a reading"
+_START = "start the game, or name its process or pid in the games file"
+_ATTACH_S = 3.0
+_CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon server", "picture"
+_TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
+
+
+def check_memory_game(settings: GameSettings, open_reader: OpenReader | None = None) -> list[Check]:
+    """Check the game of the settings; checks that depend on a failed one are skipped."""
+    checks = Checks(f"The game, by {settings.map}")
+    with checks.failing(_MAP, "choose a shipped map in the games file"):
+        address_map = load_address_map(settings.map)
+        _note_map(checks, address_map)
+        with checks.failing(_GAME, _START):
+            game = attach_game(settings, address_map, open_reader)
+            try:
+                return checks.made + _check_game(settings, address_map, game)
+            finally:
+                game.reader.close()
+    for name in (_WINDOW, "offline mode", "map entries"):
+        checks.skip(name, f"needs the {_GAME}")
+    return checks.made
+
+
+def _note_map(checks: Checks, address_map: AddressMap) -> None:
+    names = sorted(address_map.readable())
+    unverified = [name for name in names if not address_map.entry(name).verified]
+    found = f"{' '.join(filter(None, (address_map.game, address_map.version)))}: {len(names)} fields"
+    checks.ok(_MAP, found + (f", unverified: {', '.join(unverified)}" if unverified else ""))
+    check_skills(checks, address_map.readable())
+
+
+def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedGame) -> list[Check]:
+    checks = Checks(f"The game, by {settings.map}")
+    found = f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}"
+    checks.ok(_GAME, found)
+    told = game.version or "not in the executable"
+    fits = not (game.version and address_map.version) or game.version == address_map.version
+    checks.judge("version", fits, told, "use a map of this version")
+    for note in notes(game.memory.bases):
+        checks.warn("base", note, "watch the entries below: they may be off")
+    with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):
+        _check_window(checks, settings.window or address_map.window, game.reader.pid, settings.display)
+    entries = Checks("Map entries")
+    with entries.failing("map entries", _START):
+        reports = inspect_map(game.memory)
+        check_online(checks, {report.name: report.value for report in reports if report.value is not None})
+        for report in reports:
+            check_entry(entries, report)
+        with checks.failing(_READING, "see the entries below"):
+            check_read_time(checks, game.memory.read)
+    return checks.made + entries.made
+
+
+def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
+    window = find_window(title, pid, display)
+    try:
+        place = window.geometry()
+        checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
+        check_resolution(checks, place.width, place.height)
+    finally:
+        window.close()
+
+
+def check_siphon_game(settings: GameSettings) -> list[Check]:
+    """Check the server of the settings; checks that depend on a failed one are skipped."""
+    checks = Checks(f"The game, by Siphon at {settings.host}")
+    with checks.failing(_CLIENT, "correct the games file"):
+        link = make_link(settings)
+        try:
+            checks.ok(_CLIENT, f"{len(link.supplies)} fields of {settings.map}")
+            check_skills(checks, link.supplies)
+            check_bindings(checks, link.keys, link.bindings)
+            _check_way(checks, settings)
+            with checks.failing(_SERVER, "start the server and the game on the game PC"):
+                link.attach(_ATTACH_S)
+                return checks.made + _check_served(settings, checks.topic, link)
+        finally:
+            link.close()
+    for name in ("key round trip", "offline mode", "fields"):
+        checks.skip(name, "needs the server")
+    return checks.made
+
+
+def _check_way(checks: Checks, settings: GameSettings) -> None:
+    from soulsgraph_envs.drivers.siphon.calls import is_loopback, split_address
+
+    if is_loopback(split_address(settings.host)[0]):
+        checks.ok(_WAY, "within this machine, or through a tunnel")
+        return
+    missing = [
+        what for what, given in (("token", settings.token_file), ("certificate", settings.certificate)) if not given
+    ]
+    found = f"over the network without a {' and a '.join(missing)}" if missing else "encrypted, with a token"
+    checks.judge(_WAY, not missing, found, _TUNNEL)
+
+
+def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:
+    from soulsgraph_envs.drivers.siphon.link import SiphonLink
+
+    checks, entries = Checks(topic), Checks("Fields")
+    checks.ok(_SERVER, f"answers, with the game's window {'' if link.focused() else 'not '}at the front")
+    with checks.failing("key round trip", "run the server in the session of the game's window"):
+        with HeldKeys(link.keys) as held:
+            held.hold((HARMLESS,))
+        checks.ok("key round trip", f"the server sent {HARMLESS} down and up; it cannot tell whether that arrived")
+    if isinstance(link, SiphonLink):
+        with checks.failing(_PICTURE, "show the game's window on the game PC"):
+            height, width, _ = link.capture().shape
+            check_resolution(checks, width, height)
+    with entries.failing("fields", "load a character and stand before the boss"):
+        reading = link.read()
+        check_online(checks, reading)
+        for entry in unaddressed(reading, _map_of(settings)):
+            check_entry(entries, entry)
+        check_read_time(checks, link.read)
+    return checks.made + entries.made
+
+
+def _map_of(settings: GameSettings) -> AddressMap | None:
+    """Return the address map behind the attributes; an attribute file of one's own has none."""
+    try:
+        return load_address_map(settings.map)
+    except SoulsGraphError:
+        return None
+
+
+_SCENARIO, _TICKS = "iudex-phase1", 1000
+
+
+def examine(games: Sequence[GameSettings]) -> list[Check]:
+    """Check this machine, then everything that each game's driver needs.
+
+    Raises:
+        UnknownNameError: if no driver has a game's name for it.
+    """
+    for settings in games:
+        if settings.driver not in DRIVERS:
+            raise UnknownNameError("game driver", settings.driver, DRIVERS)
+    made = check_machine(reads_memory=any(settings.driver == "memory" for settings in games))
+    for number, settings in enumerate(games, start=1):
+        prefix = f"Game {number}: " if len(games) > 1 else ""
+        made += [replace(check, topic=prefix + check.topic) for check in _EXAMINERS[settings.driver](settings)]
+    return made
+
+
+def _examine_memory(settings: GameSettings) -> list[Check]:
+    return check_keyboard(settings.display, _bindings(settings)) + check_memory_game(settings)
+
+
+def _bindings(settings: GameSettings) -> str:
+    """Return the name of the settings' bindings, else their map's; "" for a map that cannot be read."""
+    try:
+        return settings.bindings or load_address_map(settings.map).bindings
+    except SoulsGraphError:
+        return ""
+
+
+def _examine_simulator(settings: GameSettings) -> list[Check]:
+    checks = Checks("The simulator")
+    began_s = time.perf_counter()
+    game = Simulator(1)
+    game.reset(np.arange(1), load_scenario(_SCENARIO), derive_seeds(0, 1))
+    game.step(np.zeros(1, np.uint32))
+    compiled_s = time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    for _ in range(_TICKS):
+        game.step(np.zeros(1, np.uint32))
+    rate = _TICKS / (time.perf_counter() - began_s)
+    game.close()
+    checks.ok("fight", f"{_SCENARIO}: ready in {compiled_s:.1f} s, {rate:,.0f} ticks a second of one lane")
+    return checks.made
+
+
+_EXAMINERS: Mapping[str, Callable[[GameSettings], list[Check]]] = {
+    SIMULATOR: _examine_simulator,
+    "memory": _examine_memory,
+    "siphon": check_siphon_game,
+}

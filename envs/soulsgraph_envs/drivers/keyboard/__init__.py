@@ -1,0 +1,1 @@
+"""Keys and windows of Windows and X11, and key bindings."""

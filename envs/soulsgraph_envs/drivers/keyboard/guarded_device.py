@@ -1,0 +1,198 @@
+"""Keys held for a tick, on a device whose keys come up even if the process is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.drivers.keyboard.device import KeyDevice
+from soulsgraph_envs.drivers.keyboard.guard import READY
+
+
+class GuardedDevice:
+    """Open `kind(*arguments)` here and once more in a guard, a process that releases keys when this one is gone.
+
+    Raises:
+        GameError: if the device cannot be opened, here or there.
+    """
+
+    def __init__(self, kind: Callable[..., KeyDevice], *arguments: str) -> None:
+        self._device = kind(*arguments)
+        self._opening = json.dumps([kind.__module__, kind.__qualname__, arguments])
+        self._down: list[str] = []
+        self._closed = False
+        try:
+            self._guard = _start_guard(self._opening)
+        except BaseException:
+            self._device.close()
+            raise
+
+    def check(self, key: str) -> None:
+        """Raise `GameError` if the device has no such key."""
+        self._device.check(key)
+
+    def press(self, key: str) -> None:
+        """Register the key with the guard, then send the key down."""
+        if self._closed:
+            raise GameError(f"key {key!r}: expected an open device, found a closed one.")
+        self._device.check(key)
+        self._down.append(key)
+        self._tell(f"+{key}")
+        self._device.press(key)
+
+    def release(self, key: str) -> None:
+        """Send the key up, then inform the guard; after `close` every key is up."""
+        if self._closed:
+            return
+        self._device.release(key)
+        self._down = [other for other in self._down if other != key]
+        self._tell(f"-{key}")
+
+    def close(self) -> None:
+        """End the guard, which releases keys that are still down; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            _end_guard(self._guard)
+            self._device.close()
+
+    def _tell(self, line: str) -> None:
+        try:
+            _write(self._guard, line)
+        except OSError:
+            # Somebody ended the guard: another one takes over all that is down.
+            _end_guard(self._guard)
+            self._guard = _start_guard(self._opening)
+            for key in self._down:
+                _write(self._guard, f"+{key}")
+
+
+def _start_guard(opening: str) -> subprocess.Popen[bytes]:
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "soulsgraph_envs.drivers.keyboard.guard", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) | getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    with contextlib.suppress(BrokenPipeError):
+        _write(guard, opening)
+    answer = guard.stdout.readline().decode().strip() if guard.stdout else ""
+    if answer != READY:
+        _end_guard(guard)
+        raise GameError(f"guard of the keys: expected it to open the device, found: {answer or 'no answer'}")
+    return guard
+
+
+def _write(guard: subprocess.Popen[bytes], line: str) -> None:
+    if guard.stdin is not None:
+        guard.stdin.write(f"{line}\n".encode())
+
+
+def _end_guard(guard: subprocess.Popen[bytes]) -> None:
+    """Close the guard's input and wait until it has released all keys and ended."""
+    if guard.stdin is not None and guard.stdout is not None:
+        with contextlib.suppress(OSError):
+            guard.stdin.close()
+        guard.stdout.read()
+        guard.stdout.close()
+    guard.wait()
+
+
+class HeldKeys:
+    """Hold and tap keys of a device; no key stays down after a failure, the end of the context or of Python.
+
+    With a device of `open_key_device` none stays down even if the process is killed.
+    """
+
+    def __init__(self, device: KeyDevice, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.device = device
+        self._sleep = sleep
+        self._down: list[str] = []
+        weakref.finalize(self, _let_up, device, self._down)
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        """The keys that are down, in the order they were pressed."""
+        return tuple(self._down)
+
+    def hold(self, keys: Collection[str]) -> None:
+        """Hold exactly these keys down: others come up first, then new ones go down in the order given."""
+        with self._all_up_on_failure():
+            for key in [key for key in reversed(self._down) if key not in keys]:
+                self._release(key)
+            for key in keys:
+                self._press(key)
+
+    def tap(self, keys: Sequence[str], for_s: float) -> None:
+        """Press keys, wait and release them in the opposite order; a held key is released and pressed again."""
+        with self._all_up_on_failure():
+            for key in keys:
+                self._release(key)
+            for key in keys:
+                self._press(key)
+            if keys:
+                self._sleep(for_s)
+            for key in reversed(keys):
+                self._release(key)
+
+    def release_all(self) -> None:
+        """Release every key.
+
+        Raises:
+            GameError: if the device failed at a key; the others are up, and it counts as up too.
+        """
+        failure = _let_up(self.device, self._down)
+        if failure is not None:
+            raise failure
+
+    def __enter__(self) -> HeldKeys:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release_all()
+
+    def _press(self, key: str) -> None:
+        if key not in self._down:
+            # Counted first: an interruption in between must not leave the key down.
+            self._down.append(key)
+            self.device.press(key)
+
+    def _release(self, key: str) -> None:
+        if key in self._down:
+            self.device.release(key)
+            self._down.remove(key)
+
+    @contextmanager
+    def _all_up_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            # What went wrong first is what the caller must hear of.
+            with suppress(GameError):
+                self.release_all()
+            raise
+
+
+def _let_up(device: KeyDevice, down: list[str]) -> GameError | None:
+    """Release `down`, the latest first, and empty it; return the last failure."""
+    failure = None
+    while down:
+        try:
+            device.release(down[-1])
+        except GameError as error:
+            failure = error
+        down.pop()
+    return failure

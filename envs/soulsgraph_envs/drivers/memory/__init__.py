@@ -1,0 +1,1 @@
+"""A game's process memory: address maps, readers, the memory link."""

@@ -1,0 +1,1 @@
+"""A game that runs by its own clock, whatever link reaches it."""

@@ -1,0 +1,170 @@
+"""The clock, and the timer of every fixed-rate loop: when the next tick begins, and how the time was spent."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import NamedTuple
+
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+#: Percentiles are of so many latest ticks: 2 hours at 10 Hz.
+_KEPT = 72_000
+#: Windows wakes a sleeper up to this much late; Linux by a tenth of a millisecond.
+_SPIN_S = 0.002 if sys.platform == "win32" else 0.0
+#: How the timer counts its own waiting among the sections.
+WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Milliseconds, over the latest ticks."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+    @classmethod
+    def of(cls, durations_s: Sequence[float]) -> Spread:
+        """Summarize durations in seconds; all 0 for none."""
+        ordered = sorted(durations_s) or [0.0]
+        p50, p99 = (ordered[ceil(share * len(ordered)) - 1] for share in (0.50, 0.99))
+        return cls(1000 * p50, 1000 * p99, 1000 * ordered[-1])
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50_ms:.2f}, p99 {self.p99_ms:.2f}, max {self.max_ms:.2f} ms"
+
+
+@dataclass(frozen=True)
+class CycleReport:
+    """Statistics of a loop: ticks, how many of them began late because the work before took too long, and times.
+
+    `lateness` is how long after its due time a tick began.
+    """
+
+    period_ms: float
+    ticks: int
+    overruns: int
+    seconds: float
+    lateness: Spread
+    sections: Mapping[str, Spread]
+
+    @property
+    def rate_hz(self) -> float:
+        """Ticks a second, over all of them."""
+        return self.ticks / self.seconds if self.seconds else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain values."""
+        return asdict(self) | {"rate_hz": self.rate_hz}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.ticks} ticks of {self.period_ms:.1f} ms at {self.rate_hz:.2f} Hz, {self.overruns} overruns",
+            f"lateness: {self.lateness}",
+        ]
+        return "\n".join(lines + [f"{name}: {spread}" for name, spread in self.sections.items()])
+
+
+class CycleTimer:
+    """Begin a tick every `period_s`, which may be changed between ticks.
+
+    Ticks are due on a grid, so that lateness does not add up. A tick whose work overran the next one's
+    due time starts a new grid where it ended: every tick lasts its period, none is shortened to catch up.
+    It sleeps, and spins through the last `spin_s` where the system's sleep is coarse.
+    """
+
+    def __init__(
+        self,
+        period_s: float,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+        spin_s: float = _SPIN_S,
+    ) -> None:
+        self.period_s = period_s
+        self._clock, self._sleep, self._spin_s = clock, sleep, spin_s
+        self.ticks = self.overruns = 0
+        self._begun_s = self._due_s = self._latest_s = clock()
+        self._lateness: deque[float] = deque(maxlen=_KEPT)
+        self._sections: dict[str, deque[float]] = {}
+        self._spent: dict[str, float] = {}
+
+    def restart(self) -> None:
+        """Begin a tick now, after a pause that does not count as an overrun."""
+        self._due_s = self._clock()
+        self._begun_s += self._due_s - self._latest_s
+        self._latest_s = self._due_s
+        self._spent.clear()
+
+    def wait(self) -> float:
+        """Wait until the current tick is over; return the lateness of the next one, in seconds."""
+        self._due_s += self.period_s
+        asked_s = self._clock()
+        with self.section(WAITING):
+            self._wait_until(self._due_s)
+        self._latest_s = self._clock()
+        late_s = max(0.0, self._latest_s - self._due_s)
+        if asked_s > self._due_s:
+            self.overruns += 1
+            self._due_s = self._latest_s
+        self._keep(late_s)
+        return late_s
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Add the time of a block to the tick's section of this name."""
+        begun_s = self._clock()
+        try:
+            yield
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + self._clock() - begun_s
+
+    def report(self) -> CycleReport:
+        """Summarize the ticks so far."""
+        sections = {name: Spread.of(spent) for name, spent in self._sections.items()}
+        lateness = Spread.of(self._lateness)
+        seconds = self._latest_s - self._begun_s
+        return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness, sections)
+
+    def _wait_until(self, due_s: float) -> None:
+        while (left_s := due_s - self._clock()) > 0:
+            if left_s > self._spin_s:
+                self._sleep(left_s - self._spin_s)
+
+    def _keep(self, late_s: float) -> None:
+        self.ticks += 1
+        self._lateness.append(late_s)
+        for name, spent_s in self._spent.items():
+            self._sections.setdefault(name, deque(maxlen=_KEPT)).append(spent_s)
+        self._spent.clear()
+
+
+class Clock(NamedTuple):
+    """Read the time and wait, both in seconds of the machine."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class StoppedError(SoulsGraphError):
+    """The driver's waiting was cancelled because the game is no longer needed."""
+
+
+def stoppable(stop: threading.Event) -> Clock:
+    """Return a clock whose waiting, for a tick or for a game to load, ends once `stop` is set.
+
+    Its `sleep` raises `StoppedError` then.
+    """
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if stop.is_set():
+            raise StoppedError("playing was stopped.")
+
+    return Clock(sleep=sleep)

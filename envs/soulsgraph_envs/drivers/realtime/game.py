@@ -1,0 +1,319 @@
+"""The driver of one real-time game, whatever link reaches it, and one episode in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.core.controls import Control, Controls
+from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
+from soulsgraph_envs.core.pictures import Picture, scaled
+from soulsgraph_envs.core.scenario import Scenario, load_boss
+from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
+from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.realtime.animations import Flasks, Row, Tables, shows, supplied_raws, translate
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
+from soulsgraph_envs.drivers.realtime.operations import KeyEffects, Operations, Pad
+from soulsgraph_envs.drivers.realtime.placing import Draw, Start, check_fits, draw_start
+from soulsgraph_envs.drivers.realtime.plausibility import Plausibility, arena_of
+from soulsgraph_envs.drivers.realtime.session import (
+    NotReachedError,
+    Recovery,
+    Session,
+    UnansweredError,
+    check_speed,
+    moment,
+    set_speed,
+)
+from soulsgraph_envs.drivers.realtime.world import World
+
+
+class Episode:
+    """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
+
+    def __init__(self, scenario: Scenario, world: World, tables: Tables, first: Reading) -> None:
+        self._scenario, self._world, self._tables = scenario, world, tables
+        self._plausibility = Plausibility(world.arena, first)
+        self._effects = KeyEffects(tables.player, first)
+        self._flasks = Flasks(scenario.flasks, tables.drinking, first)
+        self._phase, self._changing = 0, False
+
+    @property
+    def doubtful_ticks(self) -> int:
+        """The number of latest ticks that must be dropped if keys turn out not to reach the game."""
+        return self._effects.doubtful_ticks
+
+    def judge(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
+        """Accept or refuse a tick's reading; raises as `Plausibility.judge` and `KeyEffects.judge` do."""
+        self._plausibility.judge(reading, elapsed_s)
+        self._effects.judge(reading, sent)
+        if (transition := self._world.arena.transition) is not None:
+            self._follow(shows(reading, "boss", transition.animation))
+
+    def stands_still(self, reading: Reading) -> bool:
+        """Return whether a reading shows the same moment as the tick before."""
+        return self._plausibility.stands_still(reading)
+
+    def row(self, reading: Reading) -> Row:
+        """Translate a reading into raw values, (25,)."""
+        return translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
+
+    def keep_levels(self, reading: Reading, row: Row, operations: Operations) -> None:
+        """Refill on a practice ground, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
+        start, floor = self._scenario.boss_hp
+        if self._scenario.refill:
+            row[Raw.PLAYER_HP], row[Raw.BOSS_HP] = row[Raw.PLAYER_HP_MAX], start
+            if reading["player_hp"] != reading["player_hp_max"]:
+                operations.run("restore_player", player_hp=float(reading["player_hp_max"]))
+            if reading["boss_hp"] != start:
+                operations.run("set_boss_hp", boss_hp=start)
+        elif 0.0 < float(reading["boss_hp"]) < max(floor, 1.0):
+            operations.run("set_boss_hp", boss_hp=max(floor, 1.0))
+
+    def _follow(self, changing: bool) -> None:
+        """Count a phase when the animation of its change is over; one that the scenario lacks ends the episode."""
+        if changing and not self._changing:
+            self._world.phase += 1
+        if self._changing and not changing:
+            self._phase += 1
+        self._changing = changing
+        if changing and self._phase + 1 == len(self._tables.phases):
+            raise EpisodeLostError(f"the boss passes into a phase that scenario {self._scenario.name} does not have")
+
+
+#: Fields without which no episode can be judged.
+_NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("x", "y", "z", "hp", "hp_max"))
+#: Tries of a start before the game counts as beyond help.
+_TRIES = 2
+#: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
+_PROMPT_S, _PATIENCE_S = 0.5, 3.0
+#: Repeated readings must be unchanged for this long: a busy machine may delay a game.
+_STILL_S, _POLL_S = 0.3, 0.002
+
+
+class LiveGame:
+    """Play one running game as a `Game` of a single lane: one control tick is `tick_s` of game time.
+
+    Every step sends the tick's controls as keys, waits until the tick is over, reads and checks. A
+    reading that cannot be a moment of the fight, or an unreachable game, raises `EpisodeLostError` with
+    every key released; `reset` then recovers, or raises the reason why it cannot.
+    """
+
+    lanes = 1
+
+    def __init__(
+        self,
+        link: Link,
+        settings: GameSettings,
+        clock: Clock | None = None,
+        tick_s: float = 0.1,
+        draw: Draw = draw_start,
+    ) -> None:
+        self.tick_s = tick_s
+        self._draw = draw
+        #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
+        self.reading: Reading = {}
+        clock = clock or Clock()
+        bindings = load_bindings(link.bindings)
+        self.capabilities = Capabilities(
+            supplies=supplied_raws(link.supplies),
+            controls=bindings.controls,
+            can_set_speed="game_speed" in link.writes,
+            can_render=isinstance(link, PicturedLink),
+        )
+        if lacking := sorted(_NEEDED - link.supplies):
+            raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
+        pad = Pad(bindings, link.keys, clock, settings.speed)
+        self._session = Session(link, settings, clock, Operations(link, settings.dry_run), pad)
+        self._session.operations.check()
+        self._recovery = Recovery(self._session)
+        self._timer = CycleTimer(tick_s / settings.speed, clock.now, clock.sleep)
+        self._worlds: dict[str, World] = {}
+        self._tables: dict[str, Tables] = {}
+        self._episode: Episode | None = None
+        self._raw = np.zeros((1, RAW_SIZE))
+        self._closed = False
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Begin a new episode from a seed (1,), recovering the game first if needed; return raw (1, 25).
+
+        Raises:
+            GameError: if the game is not there, does not fit the scenario, or could not be brought to its start.
+            EpisodeLostError: if keys no longer reach the game, which puts the end of the last episode in doubt.
+        """
+        if list(lanes) != [0] or np.shape(seeds) != (1,) or self._closed:
+            raise GameError(f"expected lane 0 of an open game and one seed, found lanes {list(lanes)}.")
+        ended, self._episode = self._episode, None
+        failure: GameError | None = None
+        for _ in range(_TRIES):
+            try:
+                self._session.pad.release()
+                return self._begin(scenario, seeds, recovering=ended is None)
+            except UnansweredError as error:
+                self._release()
+                if ended is not None:
+                    raise EpisodeLostError(str(error), ended.doubtful_ticks) from error
+                failure = error
+            except (LinkError, NotReachedError, EpisodeLostError) as error:
+                failure = error
+                self._release()
+            except BaseException:
+                self._release()
+                raise
+        raise GameError(f"the game could not be brought to the start of an episode: {failure}") from failure
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        """Hold and tap one tick's controls (1,) and return the raw values (1, 25) at its end.
+
+        Raises:
+            GameError: before the first reset, for a lane that should stand still, or a control without a key.
+            EpisodeLostError: if the game was lost, or a reading is implausible.
+        """
+        sent = self._check(controls, active)
+        if self._episode is None:
+            raise GameError("expected a reset before the step, found no episode under way: reset first.")
+        with self._losing():
+            self._raw[0] = self._play(self._episode, sent)
+        return self._raw
+
+    def render(self, lane: int = 0, size: tuple[int, int] | None = None) -> Picture:
+        """Capture the game's window, (height, width, 3) uint8, scaled to `size` (height, width) if one is given.
+
+        Raises:
+            GameError: before the first reset, for another lane, or where the link takes no pictures.
+            EpisodeLostError: if the window could not be captured.
+        """
+        link = self._session.link
+        if not isinstance(link, PicturedLink):
+            raise GameError("expected a link that takes pictures of its game, found one that does not; take another.")
+        if lane != 0 or self._episode is None:
+            raise GameError(f"expected lane 0 with an episode under way, found lane {lane}: reset first.")
+        with self._losing():
+            picture = link.capture()
+        return picture if size is None else scaled(picture, size)
+
+    def close(self) -> None:
+        """Release every key, restore the game's own rules and disconnect from it; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed, self._episode = True, None
+        self._release()
+        # A game that is gone has no rules to restore.
+        with suppress(GameError):
+            for world in self._worlds.values():
+                world.leave()
+        self._session.link.close()
+
+    def stand_still(self, still: bool) -> None:
+        """Stop the game's clock between two ticks, or let it run again; does nothing if the map cannot.
+
+        Raises:
+            LinkError: if the game cannot be reached.
+        """
+        if not self.capabilities.can_set_speed:
+            return
+        session = self._session
+        set_speed(session, 0.0 if still else session.settings.speed)
+        if not still:
+            self._timer.restart()
+            self._read_s = session.clock.now()
+
+    def report(self) -> CycleReport:
+        """Return how punctual the ticks were."""
+        return self._timer.report()
+
+    def unknown_animations(self) -> dict[str, int]:
+        """Count the ticks that showed an animation which the data do not name, by the game's name."""
+        return dict(sum((tables.unknown() for tables in self._tables.values()), Counter[str]()))
+
+    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool) -> RawValues:
+        session = self._session
+        interruptions = self._recovery.interruptions
+        reading = self._recovery.reach()
+        if self._recovery.interruptions != interruptions:
+            self._worlds.clear()
+        boss = load_boss(scenario.boss)
+        arena = arena_of(scenario, boss.name)
+        check_fits(scenario, reading, arena.character)
+        if recovering:
+            session.pad.loosen()
+        if scenario.name not in self._tables:
+            self._tables[scenario.name] = Tables.of(scenario)
+        tables = self._tables[scenario.name]
+        world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
+        if not session.operations.dry_run:
+            world.bring_to(boss.phase, reading)
+        before = moment(session, session.link.read())
+        answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
+        first = Start(session, arena, tables).begin(scenario, self._draw(scenario, seeds), answer_s)
+        check_speed(session, before, moment(session, first))
+        self._episode = Episode(scenario, world, tables, first)
+        self._timer.restart()
+        self._read_s = session.clock.now()
+        self.reading = first
+        self._raw[0] = self._episode.row(first)
+        return self._raw
+
+    def _play(self, episode: Episode, sent: Control) -> npt.NDArray[np.float64]:
+        session, timer = self._session, self._timer
+        if session.clock.now() - self._read_s > 0.5 * timer.period_s:
+            # The caller took its time: this tick's controls still get a whole tick.
+            timer.restart()
+        with timer.section("keys"):
+            if not session.link.focused():
+                raise EpisodeLostError("the game's window is no longer in front", doubtful_ticks=1)
+            session.pad.play(sent)
+        timer.wait()
+        with timer.section("read"):
+            reading = self._read(episode)
+        now_s = session.clock.now()
+        elapsed_s = (now_s - self._read_s) * session.settings.speed
+        self._read_s = now_s
+        episode.judge(reading, sent, elapsed_s)
+        self.reading = reading
+        row = episode.row(reading)
+        episode.keep_levels(reading, row, session.operations)
+        return row
+
+    def _read(self, episode: Episode) -> Reading:
+        """Read the game; unchanged values are read again, as a frame may have been late."""
+        link, clock = self._session.link, self._session.clock
+        reading, end_s = link.read(), clock.now() + _STILL_S
+        while episode.stands_still(reading) and clock.now() < end_s:
+            clock.sleep(_POLL_S)
+            reading = link.read()
+        return reading
+
+    def _check(self, controls: Controls, active: ActiveLanes | None) -> Control:
+        if controls.shape != (1,) or controls.dtype != np.uint32:
+            raise GameError(f"controls: expected uint32 of shape (1,), found {controls.dtype} of {controls.shape}.")
+        if active is not None and not np.all(active):
+            raise GameError("expected an active lane, found one that should stand still: a running game cannot.")
+        possible, sent = self.capabilities.controls, int(controls[0])
+        if sent & ~int(possible):
+            raise GameError(f"expected controls with a key, {possible!r}; found {sent:#x}.")
+        return Control(sent)
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Release the keys and end the episode if anything fails; with a link that fails it counts as lost."""
+        try:
+            yield
+        except BaseException as error:
+            self._episode = None
+            self._release()
+            if isinstance(error, LinkError):
+                raise EpisodeLostError(str(error)) from error
+            raise
+
+    def _release(self) -> None:
+        """Release every key, without replacing an error that is being raised."""
+        with suppress(GameError):
+            self._session.pad.release()

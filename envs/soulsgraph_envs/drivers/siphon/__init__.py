@@ -1,0 +1,1 @@
+"""A game's values, keys and pictures over gRPC."""

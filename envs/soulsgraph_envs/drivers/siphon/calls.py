@@ -1,0 +1,295 @@
+"""Calls to a Siphon server: messages, channel with token and back-off, errors of one family, bytes and pictures."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import secrets
+import ssl
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, RefusedError
+from soulsgraph_envs.drivers.siphon.attributes import Attribute
+
+try:
+    import grpc
+    from pysiphon import SiphonClient
+    from pysiphon.generated import siphon_service_pb2, siphon_service_pb2_grpc
+except ImportError as error:
+    raise GameError(
+        f"Siphon: expected the packages grpcio and pysiphon, found {error}; install them with: "
+        "pip install 'soulsgraph[siphon]'."
+    ) from error
+
+#: Names of the 17 calls and their messages; generated code, which type checkers cannot see into.
+messages: Any = siphon_service_pb2
+service: Any = siphon_service_pb2_grpc
+
+_METHODS = messages.DESCRIPTOR.services_by_name["SiphonService"].methods
+#: The message that each call takes, and the one that it answers with; of a stream, one of many.
+REQUESTS: dict[str, Any] = {each.name: getattr(messages, each.input_type.name) for each in _METHODS}
+ANSWERS: dict[str, Any] = {each.name: getattr(messages, each.output_type.name) for each in _METHODS}
+
+#: Both ends take frames of any window; 100 MiB is what Siphon's own client and server allow.
+MESSAGE_LIMITS = [
+    ("grpc.max_receive_message_length", 100 * 1024 * 1024),
+    ("grpc.max_send_message_length", 100 * 1024 * 1024),
+]
+#: What our server says of itself; Siphon's own says something else.
+SERVER_NAME = "soulsgraph serve-siphon"
+
+__all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient", "grpc", "messages", "service"]
+
+
+_FORMATS = {"int": "<i", "float": "<f"}
+
+
+def answer_bytes(answer: Any) -> bytes:
+    """Return the bytes of an attribute's value; a true "bool" has all bits set, so that any single bit reads true."""
+    kind = answer.WhichOneof("value")
+    if kind is None:
+        raise LinkError("Siphon: expected a value with GetAttribute's success, found none; is the server damaged?")
+    value = getattr(answer, kind)
+    if kind == "array_value":
+        return bytes(value)
+    if kind == "bool_value":
+        return b"\xff" if value else b"\0"
+    return struct.pack(_FORMATS[kind.removesuffix("_value")], value)
+
+
+def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
+    """Return the value of a SetAttribute call by its name there, from the bytes of the attribute's fields."""
+    if attribute.type == "array":
+        return {"array_value": data}
+    if attribute.type == "bool":
+        return {"bool_value": any(data)}
+    return {f"{attribute.type}_value": struct.unpack(_FORMATS[attribute.type], data)[0]}
+
+
+def attribute_message(name: str, attribute: Attribute) -> Any:
+    """Return an attribute as SetProcessConfig sends it."""
+    return messages.ProcessAttributeProto(name=name, **asdict(attribute))
+
+
+def picture_of(frame: Any) -> Picture:
+    """Return a captured frame, BGRA, as (height, width, 3) RGB."""
+    pixels = np.frombuffer(frame.frame, np.uint8).reshape(frame.height, frame.width, 4)
+    return np.ascontiguousarray(pixels[:, :, 2::-1])
+
+
+def streamed_picture(frame: Any) -> Picture:
+    """Return a streamed frame, JPEG or BGRA, as (height, width, 3) RGB."""
+    if frame.format == "jpeg":
+        from PIL import Image
+
+        return np.asarray(Image.open(io.BytesIO(frame.data)).convert("RGB"))
+    pixels = np.frombuffer(frame.data, np.uint8).reshape(frame.height, frame.width, 4)
+    return np.ascontiguousarray(pixels[:, :, 2::-1])
+
+
+#: A call that the server does not answer by then has failed: the link's contract.
+CALL_TIMEOUT_S = 1.0
+#: gRPC itself reconnects, ever more slowly; the first try comes soon, as a game PC's server restarts quickly.
+_BACK_OFF = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+_LOG = logging.getLogger(__name__)
+#: Metadata key of the token.
+TOKEN_KEY = "authorization"
+_PRIVATE = 0o600
+
+
+class Pending(NamedTuple):
+    """A call under way."""
+
+    name: str
+    future: Any
+
+
+class SiphonCalls:
+    """Call a Siphon server; a call that fails raises `LinkError`.
+
+    Raises:
+        GameError: for an invalid address, or a token or certificate that cannot be read.
+    """
+
+    def __init__(self, settings: GameSettings) -> None:
+        self.host = settings.host
+        token = read_token(Path(settings.token_file)) if settings.token_file else ""
+        self._metadata = token_metadata(token)
+        self._channel = _open_channel(settings)
+        self._stub = service.SiphonServiceStub(self._channel)
+        _warn_if_bare(settings)
+
+    def start(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Pending:
+        """Send a call by its name in the protocol, such as `start("GetAttribute", attributeName="HeroHp")`."""
+        request, call = REQUESTS[name](**values), getattr(self._stub, name)
+        try:
+            return Pending(name, call.future(request, timeout=timeout_s, metadata=self._metadata))
+        except ValueError as error:
+            raise self._closed(name) from error
+
+    def finish(self, pending: Pending) -> Any:
+        """Wait for a call's answer.
+
+        Raises:
+            RefusedError: if the server refuses the token.
+            LinkError: if the server cannot be reached, or reports a failure.
+        """
+        try:
+            answer = pending.future.result()
+        except grpc.RpcError as error:
+            raise self._explained(pending.name, error) from error
+        except grpc.FutureCancelledError as error:
+            raise self._closed(pending.name) from error
+        if not answer.success:
+            raise LinkError(f"Siphon server {self.host}: {pending.name} failed: {answer.message}")
+        return answer
+
+    def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
+        """Make one call and wait for its answer; raises as `finish`."""
+        return self.finish(self.start(name, timeout_s, **values))
+
+    def stream(self, name: str, **values: object) -> Iterator[Any]:
+        """Make a call that answers with a stream; raises as `finish`. Closing the iterator ends it."""
+        answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
+        try:
+            yield from answers
+        except grpc.RpcError as error:
+            raise self._explained(name, error) from error
+        finally:
+            answers.cancel()
+
+    def close(self) -> None:
+        """Close the channel; a second call does nothing."""
+        self._channel.close()
+
+    def _closed(self, name: str) -> LinkError:
+        return LinkError(f"Siphon server {self.host}: expected an open link for {name}, found a closed one.")
+
+    def _explained(self, name: str, error: Any) -> LinkError:
+        code, place = error.code(), f"Siphon server {self.host}"
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return RefusedError(f"{place}: {name} failed: {error.details()}")
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            return LinkError(f"{place}: {_unreached(error.details())}.")
+        if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
+        return LinkError(f"{place}: {name} failed: {error.details()}")
+
+
+def _unreached(details: str) -> str:
+    """Return why a server does not answer; only gRPC's text distinguishes a wrong encryption from a missing one."""
+    if "handshake" in details or "Verification" in details:
+        return (
+            "expected the certificate of the settings, made out to this host, found another or none; "
+            "copy the server's, or name the host as the certificate does"
+        )
+    return "expected it to answer, found nobody there; start it, or correct `host`, or `certificate` if it encrypts"
+
+
+def _open_channel(settings: GameSettings) -> Any:
+    split_address(settings.host)
+    options = MESSAGE_LIMITS + _BACK_OFF
+    if not settings.certificate:
+        return grpc.insecure_channel(settings.host, options)
+    try:
+        ssl.create_default_context(cafile=settings.certificate)
+        certificate = Path(settings.certificate).read_bytes()
+    except OSError as error:
+        raise GameError(
+            f"{settings.certificate}: expected the Siphon server's certificate, found {error}; copy it from there."
+        ) from error
+    return grpc.secure_channel(settings.host, grpc.ssl_channel_credentials(certificate), options)
+
+
+def _warn_if_bare(settings: GameSettings) -> None:
+    missing = [
+        what for what, given in (("a token", settings.token_file), ("encryption", settings.certificate)) if not given
+    ]
+    if missing and not is_loopback(split_address(settings.host)[0]):
+        _LOG.warning(
+            "Siphon server %s is reached without %s: whoever is on the way can read and change the game; "
+            "use a tunnel (ssh -L 50051:localhost:50051), or token_file and certificate.",
+            settings.host,
+            " and without ".join(missing),
+        )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split HOST:PORT, an IPv6 host in brackets.
+
+    Raises:
+        GameError: if it is not of that form.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise GameError(
+            f"Siphon: expected an address as HOST:PORT, found {address!r}; Siphon's own is localhost:50051."
+        )
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine and can be reached from nowhere else."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(path: Path) -> str:
+    """Read a token; only the file's owner may have access to it.
+
+    Raises:
+        GameError: if it cannot be read, is empty, or others may read it.
+    """
+    try:
+        mode, token = stat.S_IMODE(path.stat().st_mode), path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GameError(f"{path}: expected a readable token file, found {error}; copy the server's there.") from error
+    if os.name == "posix" and mode & 0o077:
+        raise GameError(f"{path}: expected mode 600, found {mode:o}: others may read it; do: chmod 600 {path}")
+    if not token:
+        raise GameError(f"{path}: expected a token, found an empty file; delete it, and the server makes a new one.")
+    return token
+
+
+def read_or_create_token(path: Path) -> str:
+    """Read a token, or make one in a new file of mode 600.
+
+    Raises:
+        GameError: as `read_token`; also if the file cannot be made.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    except FileExistsError:
+        return read_token(path)
+    except OSError as error:
+        raise GameError(f"{path}: expected to make a token file there, found {error}; choose another place.") from error
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+    return read_token(path)
+
+
+def bearer(token: str) -> str:
+    """Return the metadata value of a token."""
+    return f"Bearer {token}"
+
+
+def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
+    """Return a call's metadata with its token; empty without a token."""
+    return ((TOKEN_KEY, bearer(token)),) if token else ()

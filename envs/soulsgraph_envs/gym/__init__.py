@@ -1,0 +1,1 @@
+"""The skills as Gymnasium environments and as RLlib's multi-agent environment."""

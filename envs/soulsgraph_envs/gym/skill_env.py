@@ -1,0 +1,283 @@
+"""The Gymnasium faces: one skill as the agent, frozen or scripted upstream skills inside.
+
+One `step` is one decision of the skill; the world moves on by as many control ticks as the action
+takes. Lanes of the vector face begin their next episode within the step in which one ended, and
+return the true last observation as `final_obs`. A seed is a non-negative integer of any size; without one
+the episodes go on, from entropy at first. docs/gymnasium.md says what the pictures show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from soulsgraph_envs.combat.episodes import Finished
+from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
+from soulsgraph_envs.core.errors import ResetNeededError, UnknownNameError
+from soulsgraph_envs.core.game import RenderableGame
+from soulsgraph_envs.core.pictures import Picture, PictureWindow
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.streams import EpisodeSeeds, checked_seed
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, practice_ground
+
+Floats = npt.NDArray[np.float32]
+
+#: Height and width of a rendered picture, and of those of many lanes.
+PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
+#: Pictures a second: a control tick takes 0.1 s.
+_PICTURES_PER_S = 10
+
+
+def upstream_of(skill: str) -> tuple[str, ...]:
+    """Return the skills before `skill` in the paper's chain; none for the end-to-end baseline."""
+    return () if skill == END_TO_END else SKILL_NAMES[: SKILL_NAMES.index(skill)]
+
+
+def make_rollout(
+    skill: str,
+    scenario: str | Scenario,
+    lanes: int,
+    controller: Controller | None = None,
+    options: SkillOptions | None = None,
+) -> Rollout:
+    """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
+
+    Raises:
+        UnknownNameError: for an unknown skill or scenario.
+    """
+    agent = make_skill(skill, options)
+    upstream = tuple(make_skill(name, options) for name in upstream_of(skill))
+    loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    if controller is None and upstream:
+        scripts = engaging() | {"dodge": OracleDodge()}
+        controller = ScriptedPlay({name: scripts[name] for name in upstream_of(skill)})
+    horizon = Horizon(agent.name, agent.horizon)
+    combat = Combat(make_game(lanes=lanes), (*upstream, agent), practice_ground(loaded, agent), horizon)
+    return Rollout(combat, controller)
+
+
+def observation_space(skill: Skill) -> gymnasium.spaces.Box:
+    """Return the skill's observation space: raw values, unbounded, (size,) float32."""
+    return gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
+
+
+def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
+    """Return the skill's action space."""
+    return gymnasium.spaces.Discrete(len(skill.actions))
+
+
+class SkillEnv(gymnasium.Env[Floats, np.int64]):
+    """One skill of the graph as a Gymnasium environment, in one lane.
+
+    `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
+    tick of it in a window, at the speed of the game.
+
+    Raises:
+        UnknownNameError: for an unknown skill, scenario or render mode.
+        GameError: for "human" without pygame or a display.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": _PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
+
+    def __init__(
+        self,
+        skill: str = "dodge",
+        scenario: str | Scenario = "iudex-phase1",
+        controller: Controller | None = None,
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = _checked_mode(render_mode, self.metadata)
+        self.rollout = make_rollout(skill, scenario, 1, controller, options)
+        self.observation_space = observation_space(self.rollout.skill)
+        self.action_space = action_space(self.rollout.skill)
+        self._lane = np.zeros(1, np.int64)
+        self._seeds = EpisodeSeeds(1)
+        self._under_way = False
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, _PICTURES_PER_S)
+            self.rollout.after_tick = self._show
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+        """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None; the episode goes on.
+        """
+        seed = checked_seed(seed)
+        super().reset(seed=seed)
+        self._seeds.restart(seed, self.np_random)
+        self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
+        self._under_way = True
+        self._show()
+        return self.rollout.observations[0], {}
+
+    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time.
+
+        Raises:
+            ActionError: for an action outside the action space; the episode goes on.
+            ResetNeededError: if no episode is under way.
+        """
+        if not self._under_way:
+            raise ResetNeededError
+        finished = self.rollout.decide(self.rollout.skill.checked(action))
+        terminated, truncated = bool(finished.terminated[0]), bool(finished.truncated[0])
+        self._under_way = not (terminated or truncated)
+        info = self._info(finished)
+        return self.rollout.observations[0], float(finished.rewards[0]), terminated, truncated, info
+
+    def _info(self, finished: Finished) -> dict[str, Any]:
+        terms = zip(self.rollout.skill.reward.names, finished.terms[0], strict=True)
+        info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in terms}
+        if not self._under_way:
+            info["won"], info["died"] = bool(finished.decisions.won[0]), bool(finished.decisions.died[0])
+            info["seconds"] = float(self.rollout.combat.seconds[0])
+        return info
+
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window updates itself.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array" or "human".')
+            return None
+        if not self._seeds.begun:
+            raise ResetNeededError
+        return _picture(self.rollout, 0, PICTURE_SIZE) if self._window is None else None
+
+    def _show(self) -> None:
+        if self._window is not None:
+            self._window.show(_picture(self.rollout, 0, PICTURE_SIZE))
+
+    def close(self) -> None:
+        """Close the game and its window."""
+        self._under_way = False
+        if self._window is not None:
+            self._window.close()
+        self.rollout.combat.game.close()
+
+
+class EndToEndEnv(SkillEnv):
+    """The atomic baseline of Appendix B: 25 observations, 16 actions, the whole fight."""
+
+    def __init__(
+        self,
+        scenario: str | Scenario = "iudex-phase1",
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(END_TO_END, scenario, None, options, render_mode)
+
+
+class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
+    """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does."""
+
+    metadata = {  # noqa: RUF012 - Gymnasium's own attribute
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "render_modes": ["rgb_array"],
+        "render_fps": _PICTURES_PER_S,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 32,
+        skill: str = "dodge",
+        scenario: str | Scenario = "iudex-phase1",
+        controller: Controller | None = None,
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        # The base class closes what is not closed when it is deleted, even if it was never made.
+        self.closed = True
+        self.render_mode = _checked_mode(render_mode, self.metadata)
+        self.num_envs = num_envs
+        self.rollout = make_rollout(skill, scenario, num_envs, controller, options)
+        self.closed = False
+        self.single_observation_space = observation_space(self.rollout.skill)
+        self.single_action_space = action_space(self.rollout.skill)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._lanes = np.arange(num_envs)
+        self._seeds = EpisodeSeeds(num_envs)
+        self._under_way = False
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Floats, dict[str, Any]]:
+        """Begin an episode in every lane.
+
+        One seed serves them all, each lane having its own stream. In a list of one seed a lane, each
+        begins the episodes that `SkillEnv` has after it.
+
+        Raises:
+            SeedError: for anything else but None; the episodes go on.
+        """
+        checked = self._seeds.checked(seed)
+        super().reset(seed=checked if isinstance(checked, int) else None)
+        self._seeds.restart(checked, self.np_random)
+        self.rollout.begin_deciding(self._lanes, self._seeds.next(self._lanes))
+        self._under_way = True
+        return self.rollout.observations, {}
+
+    def step(
+        self, actions: npt.NDArray[np.int64]
+    ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+        """Carry out one decision in every lane, `actions` (num_envs,); raises as `SkillEnv.step` does."""
+        if not self._under_way:
+            raise ResetNeededError
+        finished = self.rollout.decide(self.rollout.skill.checked(actions, self.num_envs))
+        ended = np.flatnonzero(finished.terminated | finished.truncated)
+        info: dict[str, Any] = {"terms": finished.terms}
+        observations = self.rollout.observations
+        if ended.size:
+            info["final_obs"] = np.full(self.num_envs, None, dtype=object)
+            info["_final_obs"] = np.zeros(self.num_envs, np.bool_)
+            info["_final_obs"][ended] = True
+            for lane in ended:
+                info["final_obs"][lane] = observations[lane]
+            info["won"], info["died"] = finished.decisions.won, finished.decisions.died
+            info["seconds"] = self.rollout.combat.seconds
+            self.rollout.begin_deciding(ended, self._seeds.next(ended))
+            observations = self.rollout.observations
+        return observations, finished.rewards, finished.terminated, finished.truncated, info
+
+    def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
+        """Return a picture (180, 320, 3) of every lane; where an episode ended, the first one of the next.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array".')
+            return None
+        if not self._seeds.begun:
+            raise ResetNeededError
+        return tuple(_picture(self.rollout, lane, LANE_PICTURE_SIZE) for lane in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the game."""
+        self._under_way = False
+        self.rollout.combat.game.close()
+
+
+def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
+    if mode is not None and mode not in metadata["render_modes"]:
+        raise UnknownNameError("render mode", mode, metadata["render_modes"])
+    return mode
+
+
+def _picture(rollout: Rollout, lane: int, size: tuple[int, int]) -> Picture:
+    return cast(RenderableGame, rollout.combat.game).render(lane, size)

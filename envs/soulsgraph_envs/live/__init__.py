@@ -1,1 +1,0 @@
-"""Real-time games: read, written and played from outside, through process memory or Siphon."""

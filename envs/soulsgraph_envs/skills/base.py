@@ -1,0 +1,330 @@
+"""What a skill is: an observation map, an action set with step durations, reward terms, a horizon; and its mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from soulsgraph_envs.core.config import Between
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, shown
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import MADE_OF, Column, Raw, StateRows
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+#: A weight, distance or angle of a reward; the sign is the term's own.
+Amount = Annotated[float, Between(0.0, 1e6)]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One discrete action: what it holds, what it taps in its first tick, how many ticks it occupies."""
+
+    name: str
+    ticks: int = 1
+    holds: Control = Control.NONE
+    presses: Control = Control.NONE
+    #: Ticks when no flask is left; None where flasks do not matter.
+    ticks_when_empty: int | None = None
+
+    @property
+    def moves_sideways(self) -> bool:
+        """Whether the action walks to the left or right, diagonals included."""
+        return bool(self.holds & (Control.LEFT | Control.RIGHT))
+
+
+@njit
+def observed(value: np.float32, offset: np.float32, scale: np.float32, indicated: np.float32) -> np.float32:
+    """Map a State value: (value - offset) * scale, or whether it is the id `indicated` where that is 0 or more."""
+    if indicated >= np.float32(0.0):
+        return np.float32(value == indicated)
+    return (value - offset) * scale
+
+
+@njit(cache=True)
+def _observe(rows: StateRows, columns: Integers, affine: tuple[Floats, Floats], ids: Floats, out: Floats) -> None:
+    offset, scale = affine
+    for row in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            out[row, i] = observed(rows[row, columns[i]], offset[i], scale[i], ids[i])
+
+
+@dataclass(frozen=True)
+class BoundObservation:
+    """An observation map for one scenario: columns (size,), and each one's offset and scale, (size,) float32.
+
+    A value with an id of at least 0 is 1 if its column holds that id, else 0; any other is
+    (column - offset) * scale.
+    """
+
+    columns: Integers
+    offset: Floats
+    scale: Floats
+    ids: Floats
+
+    def __call__(self, rows: StateRows) -> Floats:
+        """Map State rows (n, 25) to observations (n, size) float32."""
+        out = np.empty((len(rows), len(self.columns)), np.float32)
+        _observe(rows, self.columns, (self.offset, self.scale), self.ids, out)
+        return out
+
+
+@dataclass(frozen=True)
+class ObservationMap:
+    """The skill's phi_k: a selection of State columns, raw as Table 2 has them.
+
+    With `hp_window` the boss HP column is rescaled to the scenario's HP window, so that it runs
+    from 1 to 0 over every fight whatever part of the bar the fight takes. A column named in `one_hot`
+    becomes that number of indicators, of the ids from 0 on; an id beyond them sets none.
+    """
+
+    columns: tuple[Column, ...]
+    hp_window: bool = True
+    one_hot: Mapping[Column, int] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> tuple[tuple[Column, int], ...]:
+        """Every observed value: its column and the id it indicates, -1 for the column itself."""
+        return tuple(
+            (column, index)
+            for column in self.columns
+            for index in (range(self.one_hot[column]) if column in self.one_hot else (-1,))
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of observed values."""
+        return len(self.values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name every observed value by its State column, an indicator with its id behind."""
+        return tuple(column.name if index < 0 else f"{column.name}={index}" for column, index in self.values)
+
+    @property
+    def indicators(self) -> Booleans:
+        """Whether each observed value is an indicator, (size,): it is 0 or 1 and needs no normalising."""
+        return np.array([index >= 0 for _, index in self.values], np.bool_)
+
+    def bind(self, scenario: Scenario) -> BoundObservation:
+        """Return the map with the scenario's HP window filled in."""
+        columns, ids = zip(*self.values, strict=True)
+        offset, scale = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
+        if self.hp_window and Column.BOSS_HP in columns:
+            start, end = scenario.boss_hp_ratios
+            index = columns.index(Column.BOSS_HP)
+            offset[index], scale[index] = end, 1.0 / (start - end)
+        return BoundObservation(np.array(columns, np.int64), offset, scale, np.array(ids, np.float32))
+
+    def __call__(self, rows: StateRows, scenario: Scenario) -> Floats:
+        """Map State rows (n, 25) to observations (n, size) float32."""
+        return self.bind(scenario)(rows)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Finished decisions of one skill: State rows at their start and end, and the action really sent.
+
+    `before` and `after` are (n, 25), `actions` (n,) indices, `died` and `won` (n,) booleans; a
+    decision that ends in both is a death.
+    """
+
+    before: StateRows
+    after: StateRows
+    actions: Integers
+    died: Booleans
+    won: Booleans
+
+    def change(self, column: Column) -> Floats:
+        """Return the column's change over the whole decision, (n,)."""
+        return self.after[:, column] - self.before[:, column]
+
+
+@dataclass(frozen=True)
+class RewardTerm:
+    """One named, weighted term; `value` maps finished decisions to (n,) floats."""
+
+    name: str
+    weight: float
+    value: Callable[[Decisions], Floats | Booleans]
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A sum of named terms, evaluated once per decision."""
+
+    terms: tuple[RewardTerm, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The terms' names, in the order of `evaluate`'s columns."""
+        return tuple(term.name for term in self.terms)
+
+    def evaluate(self, decisions: Decisions) -> Floats:
+        """Return the weighted terms, (n, terms) float32; the reward is their sum over a row."""
+        out = np.empty((len(decisions.actions), len(self.terms)), np.float32)
+        for index, term in enumerate(self.terms):
+            out[:, index] = term.weight * term.value(decisions)
+        return out
+
+
+@dataclass(frozen=True)
+class Practice:
+    """The ground a skill trains on: the start of its episodes, and whether HP is refilled (nobody dies)."""
+
+    start: str
+    refill: bool
+
+
+@njit(cache=True)
+def _first_outside(indices: Integers, count: int) -> int:
+    """Return the position of the first index that is negative or not below `count`, or -1."""
+    for place in range(len(indices)):
+        if not 0 <= indices[place] < count:
+            return place
+    return -1
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One node of the graph as a task; horizon in decisions of the skill."""
+
+    name: str
+    symbol: str
+    observation: ObservationMap
+    actions: tuple[Action, ...]
+    reward: Reward
+    horizon: int
+    practice: Practice
+
+    def checked(self, actions: npt.ArrayLike, lanes: int | None = None) -> Integers:
+        """Return actions (lanes,) as indices into `self.actions`, (lanes,); a single action as (1,).
+
+        Raises:
+            ActionError: for anything but one integer per lane, Python's or numpy's, in range.
+        """
+        try:
+            found = np.asarray(actions)
+        except Exception:  # A ragged list, or whatever an object's own conversion raises.
+            found = np.asarray(None)
+        wanted = "an action" if lanes is None else f"{lanes} actions"
+        if found.dtype.kind not in "iu" or found.shape != (() if lanes is None else (lanes,)):
+            raise self.refused(shown(actions), wanted)
+        indices = np.ascontiguousarray(found, np.int64)
+        wrong = _first_outside(indices, len(self.actions))
+        if wrong >= 0:
+            raise self.refused(shown(actions) if lanes is None else f"{found[wrong]} in lane {wrong}", wanted)
+        return indices
+
+    def refused(self, value: str, wanted: str = "an action") -> ActionError:
+        """Return the error that names the skill's action space and the invalid action."""
+        most = len(self.actions) - 1
+        return ActionError(
+            f"{self.name}: expected {wanted} of Discrete({most + 1}), integers from 0 to {most}, found {value}."
+        )
+
+    @property
+    def longest_ticks(self) -> int:
+        """Ticks of the longest step the skill can take."""
+        return max(max(action.ticks, action.ticks_when_empty or 0) for action in self.actions)
+
+    @cached_property
+    def needs(self) -> frozenset[Raw]:
+        """The raw values that the skill's observations, rewards and step durations depend on."""
+        counted = {Raw.FLASKS} if any(action.ticks_when_empty for action in self.actions) else set()
+        return frozenset(counted.union(*(MADE_OF[column] for column in self.observation.columns)))
+
+    @cached_property
+    def _step_ticks(self) -> Integers:
+        """Ticks of every action (actions, 2): with a flask and without."""
+        return np.array([(action.ticks, action.ticks_when_empty or action.ticks) for action in self.actions], np.int64)
+
+    def ticks(self, decisions: Decisions) -> Integers:
+        """Return the control ticks that decisions occupy if no end cuts them, (n,)."""
+        empty = (decisions.before[:, Column.FLASKS] < 1.0).astype(np.int64)
+        ticks: Integers = self._step_ticks[decisions.actions, empty]
+        return ticks
+
+
+def practice_ground(scenario: Scenario, skill: Skill) -> Scenario:
+    """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""
+    return replace(scenario, start=skill.practice.start, refill=skill.practice.refill)
+
+
+#: "change": the dense change of the stamina ratio; "indicator": minus one below a threshold.
+StaminaTerm = Literal["change", "indicator", "none"]
+
+
+def stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
+    """Return a tuple of the chosen stamina term, empty for none."""
+    if kind == "change":
+        return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA)),)
+    if kind == "indicator":
+        return (RewardTerm("stamina", -1.0, lambda d: d.after[:, Column.STAMINA] < threshold),)
+    return ()
+
+
+_DIRECTIONS = (Column.DIRECTION_X, Column.CAMERA_X, Column.PLAYER_ANGLE, Column.BOSS_ANGLE)
+_PLACES = (Column.PLAYER_X, Column.BOSS_X)
+_SWAPPED = ((Control.LEFT, Control.RIGHT), (Control.CAMERA_LEFT, Control.CAMERA_RIGHT))
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A skill's reflection in one scenario: observations become sign * value + shift, (size,) each.
+
+    `actions` (actions,) maps each action to its mirrored one.
+    """
+
+    sign: Floats
+    shift: Floats
+    actions: Integers
+
+    @classmethod
+    def of(cls, skill: Skill, scenario: Scenario) -> Mirror:
+        """Reflect a skill about the arena's centre.
+
+        Raises:
+            SoulsGraphError: if an action has no counterpart.
+        """
+        bound = skill.observation.bind(scenario)
+        directions, places = np.isin(bound.columns, _DIRECTIONS), np.isin(bound.columns, _PLACES)
+        across = 2.0 * (scenario.arena.centre_m[0] - bound.offset) * bound.scale
+        return cls(
+            sign=np.where(directions | places, -1.0, 1.0).astype(np.float32),
+            shift=np.where(places, across, 0.0).astype(np.float32),
+            actions=np.array([_counterpart(skill, action) for action in skill.actions], np.int64),
+        )
+
+    def observations(self, observations: Floats) -> Floats:
+        """Reflect raw observations (n, size)."""
+        reflected: Floats = self.sign * observations + self.shift
+        return reflected
+
+
+def mirrored_controls(controls: Control) -> Control:
+    """Return controls with left and right exchanged."""
+    reflected = controls
+    for left, right in _SWAPPED:
+        if (left in controls) != (right in controls):
+            reflected ^= left | right
+    return reflected
+
+
+def _counterpart(skill: Skill, action: Action) -> int:
+    reflected = replace(action, holds=mirrored_controls(action.holds), presses=mirrored_controls(action.presses))
+    for index, other in enumerate(skill.actions):
+        if replace(other, name=action.name) == reflected:
+            return index
+    raise SoulsGraphError(
+        f"{skill.name}: expected an action that mirrors {action.name}, found none; "
+        "give the skill one, or train it without mirrored transitions."
+    )

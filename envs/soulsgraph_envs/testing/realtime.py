@@ -1,0 +1,207 @@
+"""For tests: a running game without a process or a window, on a clock that the test controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.state import RawValues
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
+from soulsgraph_envs.drivers.realtime.game import LiveGame
+from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
+from soulsgraph_envs.standin.options import load_surroundings
+from soulsgraph_envs.standin.world import Readings, Stage, World
+from soulsgraph_envs.testing.keys import FakeDevice
+
+_FRAME_S = 1.0 / 60.0
+_PRESSES = (
+    Control.ROLL
+    | Control.LIGHT_ATTACK
+    | Control.USE_ITEM
+    | Control.LOCK_ON
+    | Control.HEAVY_ATTACK
+    | Control.PARRY
+    | Control.JUMP
+    | Control.WEAPON_ART
+    | Control.INTERACT
+)
+
+
+class FakeTime:
+    """A clock on which only waiting passes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clock = Clock(lambda: self.now_s, self.pass_by)
+
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += max(seconds, 0.0)
+
+
+class FakeKeyboard(FakeDevice):
+    """Keys of a `FakeLink`: the game plays up to the moment of each press and release."""
+
+    def __init__(self, link: FakeLink) -> None:
+        super().__init__()
+        self._link = link
+
+    def press(self, key: str) -> None:
+        """Send a key down."""
+        self._link.play()
+        super().press(key)
+        self._link.pressed(key)
+
+    def release(self, key: str) -> None:
+        """Send a key up."""
+        self._link.play()
+        super().release(key)
+
+
+class FakeLink:
+    """The stand-in game's world on a clock that the test controls; it can misbehave.
+
+    Set `crashed`, `frozen` (values stand still, the game goes on), `hung` (the game stands still),
+    `dropping` (keys are lost), `unfocused` or `stray` (values that replace what is read) to misbehave;
+    after `restarts_after` vain attempts to attach, a crashed game runs again. `writes_log` keeps what
+    was written.
+    """
+
+    bindings = "dark-souls-3"
+    encounter = "iudex"
+
+    def __init__(
+        self,
+        time: FakeTime,
+        scenario: str = "iudex-phase1",
+        without: frozenset[str] = frozenset(),
+        seed: int = 0,
+        at_bonfire: bool = False,
+        met: bool = True,
+    ) -> None:
+        self.supplies = frozenset(FIELDS) - without - {"window_width", "window_height", "screen_mode"}
+        self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
+        self._time, self._made = time, (scenario, seed)
+        self._bindings = load_bindings(self.bindings)
+        self.keys = FakeKeyboard(self)
+        self.attached, self.closed = False, False
+        self.crashed = self.frozen = self.hung = self.dropping = self.unfocused = False
+        self.restarts_after = -1
+        self.stray: dict[str, float | str] = {}
+        self.writes_log: list[dict[str, float]] = []
+        self._begin(at_bonfire, met)
+
+    def _begin(self, at_bonfire: bool, met: bool = True) -> None:
+        scenario, seed = self._made
+        self.world = World(load_surroundings(self.encounter), load_scenario(scenario), seed, at_bonfire, met)
+        self._readings = Readings(self.world)
+        self._played_s, self._presses = self._time.now_s, Control.NONE
+        self._shown: dict[str, float | str] = {}
+
+    def play(self) -> None:
+        """Advance the game to the present moment."""
+        if self.hung or self.crashed or not self.world.speed:
+            self._played_s = self._time.now_s
+        while self.world.speed and self._played_s + _FRAME_S / self.world.speed <= self._time.now_s + 1e-9:
+            self._played_s += _FRAME_S / self.world.speed
+            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~_PRESSES
+            self.world.frame(held | self._presses)
+            self._presses = Control.NONE
+
+    def pressed(self, key: str) -> None:
+        """Record a key that went down."""
+        if not (self.dropping or self.hung or self.crashed):
+            self._presses |= self._bindings.controls_of([key]) & _PRESSES
+
+    def attach(self, timeout_s: float, process_id: int = 0) -> None:
+        """Find the game, unless it is gone."""
+        if self.crashed and self.restarts_after == 0:
+            self.crashed = False
+            self._begin(at_bonfire=True)
+        if self.crashed:
+            self.restarts_after -= 1
+            self._time.pass_by(timeout_s)
+            raise LinkError("expected a running game, found none: start it.")
+        self.attached = True
+
+    def read(self) -> Reading:
+        """Return every field."""
+        self._reach()
+        if not (self.frozen and self._shown):
+            values = self._readings()
+            self._shown = {name: values[name] for name in self.supplies}
+        return self._shown | self.stray
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write fields."""
+        self._reach()
+        if unknown := set(values) - self.writes:
+            raise LinkError(f"expected fields that can be written, found {sorted(unknown)}.")
+        self.writes_log.append(dict(values))
+        self.world.write(values)
+
+    def focus(self) -> None:
+        """Bring the window to the front."""
+        self._reach(loaded=False)
+        self.unfocused = False
+
+    def focused(self) -> bool:
+        """Return whether keys reach the game."""
+        self._reach(loaded=False)
+        return not self.unfocused
+
+    def close(self) -> None:
+        """Let go of the game."""
+        if not self.closed:
+            self.keys.close()
+        self.closed = True
+
+    def _reach(self, loaded: bool = True) -> None:
+        self.play()
+        if self.crashed or not self.attached:
+            raise LinkError("the game's process is gone.")
+        if loaded and self.world.stage is Stage.LOADING:
+            raise LinkError("the game is loading.")
+
+
+class FakePicturedLink(FakeLink):
+    """A fake link that captures its game from above, unless it is `blind`."""
+
+    blind = False
+
+    def capture(self) -> Picture:
+        """Capture the game's window, (90, 160, 3)."""
+        self._reach(loaded=False)
+        if self.blind:
+            raise LinkError("expected a picture of the game's window, found none.")
+        return self.world.simulator.render()
+
+
+class FakeTable:
+    """A driver, its fake game and their clock; `link` are arguments of `FakeLink`."""
+
+    def __init__(self, settings: GameSettings | None = None, **link: Any) -> None:
+        self.time = FakeTime()
+        self.link = FakeLink(self.time, **link)
+        self.game = LiveGame(self.link, settings or GameSettings(), self.time.clock)
+
+    def reset(self, scenario: Scenario | None = None, seed: int = 0) -> RawValues:
+        """Begin an episode, of the first phase by default, and return a copy of raw (1, 25)."""
+        begun = scenario or load_scenario("iudex-phase1")
+        return self.game.reset(np.zeros(1, np.int64), begun, derive_seeds(np.array([seed]), 1)).copy()
+
+    def step(self, control: Control = Control.NONE) -> RawValues:
+        """Play one tick and return a copy of raw (1, 25)."""
+        return self.game.step(np.full(1, int(control), np.uint32)).copy()
+
+    def play(self, control: Control, ticks: int) -> None:
+        """Send the same controls for some ticks."""
+        for _ in range(ticks):
+            self.step(control)

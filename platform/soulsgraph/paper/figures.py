@@ -1,0 +1,300 @@
+"""The report's figures: win rates of Table 1 as points, learning curves, and their style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from soulsgraph.curves import EPISODES
+from soulsgraph.evaluate import TABLE_1
+from soulsgraph.paper.bands import BEYOND_PAPER, ROW_BANDS, paper_rate
+from soulsgraph.paper.records import Reproduction
+from soulsgraph.statistics import SeedCurves, Spread, moving_average, seed_curves
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
+from soulsgraph_policies.atomic import whole_file
+
+#: Height of a row's part that points take, of the whole row's 1.
+_LANE = 0.62
+#: Points closer than this, in percent, are set apart.
+_CROWDED = 0.9
+# Okabe and Ito's palette (2008), without yellow, which is faint on white.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
+SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
+#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
+STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.labelsize": 10.0,
+    "legend.fontsize": 9.0,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#EBEBEB",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 130.0,
+    "figure.dpi": 130.0,
+}
+PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
+#: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
+PAPER_DODGE_LENGTHS = (150.0, 300.0)
+_PERIODS = 10
+_SHADED = "mean over seeds,\n95 % t interval shaded"
+_BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
+
+
+def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
+    """Draw every seed's win rate in each row of Table 1, with the paper's and its interval; None without a row."""
+    if not any(row.label in item.setting for row in TABLE_1 for item in reproductions):
+        return None
+    lane = _LANE / len(reproductions)
+    evaluated = any(item.preset not in BEYOND_PAPER for item in reproductions)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.5, 1.6 + (0.38 + 0.3 * len(reproductions)) * len(TABLE_1)))
+        axes = figure.subplots()
+        for place, row in enumerate(TABLE_1):
+            if evaluated:
+                _draw_band(axes, place, row.label)
+            _draw_paper(axes, place, row.paper_percent)
+            for index, item in enumerate(reproductions):
+                if row.label in item.setting:
+                    height, colour = place + lane * (index + 0.5) - 0.22, PALETTE[index % len(PALETTE)]
+                    _draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
+        axes.set_yticks(range(len(TABLE_1)), [row.label for row in TABLE_1])
+        axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
+        axes.grid(visible=False, axis="y")
+        axes.set_title("Table 1: every seed beside the paper", loc="left")
+        figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_band(axes: Axes, place: int, label: str) -> None:
+    band = ROW_BANDS[label]
+    low, high = max(band.low, 0.0), min(band.high, 100.0)
+    axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
+
+
+def _draw_paper(axes: Axes, place: int, percent: float) -> None:
+    low, high = paper_rate(percent).clopper_pearson
+    axes.plot([low, high], [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
+    axes.plot(percent, place - 0.32, marker="D", color=INK, markersize=5.0, linestyle="none", zorder=3)
+
+
+def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour: str) -> None:
+    low, high = spread.mean_interval
+    if math.isfinite(low):
+        axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
+    axes.plot(
+        spread.values, height + step * _swarm(spread.values), marker="o", markersize=4.5, linestyle="none",
+        color=colour, markerfacecolor="none", markeredgewidth=1.0, zorder=4,
+    )  # fmt: skip
+    axes.plot(
+        spread.median,
+        height,
+        marker="|",
+        markersize=15.0,
+        markeredgewidth=2.6,
+        linestyle="none",
+        color=colour,
+        zorder=5,
+    )
+
+
+def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how many steps each point is lifted, so that close points do not overlap, (points,)."""
+    heights = np.zeros(values.size)
+    for index, value in enumerate(values):
+        crowd = int((abs(values[:index] - value) < _CROWDED).sum())
+        heights[index] = ((crowd + 1) // 2) * (-1.0) ** crowd
+    return heights
+
+
+def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], marker="D", color=INK, markersize=5.0, linewidth=1.2, label="paper, exact 95 % interval"),
+        Patch(color=LIGHT, alpha=0.6, label="aim for the median of paper and fast"),
+        Line2D([], [], marker="o", color=GREY, markerfacecolor="none", linestyle="none", label="one seed"),
+        Line2D([], [], marker="|", color=GREY, markersize=12.0, markeredgewidth=2.6, linestyle="none", label="median"),
+        Line2D([], [], color=GREY, linewidth=3.0, alpha=0.35, label="95 % t interval of the mean"),
+    ]
+    colours = [PALETTE[index % len(PALETTE)] for index in range(len(reproductions))]
+    handles += [Patch(color=colour, label=item.title) for colour, item in zip(colours, reproductions, strict=True)]
+    return handles
+
+
+def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: float = 0.0) -> None:
+    """Draw the mean over seeds with its t interval, and every seed as a thin line behind it.
+
+    Steps are shown in thousands, counted from `offset` steps.
+    """
+    steps = (curves.steps + offset) / 1_000.0
+    for values in curves.values if len(curves.seeds) > 1 else ():
+        axes.plot(steps, values, color=colour, alpha=0.28, linewidth=0.6, zorder=2)
+    if curves.interval:
+        axes.fill_between(steps, *curves.interval, color=colour, alpha=0.25, linewidth=0.0, zorder=3)
+    axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    with rc_context(STYLE), whole_file(path) as temporary:
+        figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
+
+
+def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
+    """Draw return over steps of the five skills (Figures 2 and 3); None without a curve."""
+    if seed_curves(reproduction.curves, "episode_return", unit="skills") is None:
+        return None
+    with rc_context(STYLE):
+        figure = Figure(figsize=(11.0, 6.2))
+        grid = figure.subplots(2, 3)
+        for axes, skill in zip(grid.flat, SKILL_NAMES, strict=False):
+            _draw_skill(axes, reproduction, skill)
+        for axes in (grid[0, 0], grid[1, 0]):
+            axes.set_ylabel("return of an episode")
+        _explain(grid[1, 2], reproduction)
+        figure.suptitle(f"Return while learning (Figures 2 and 3): {_whose(reproduction)}")
+    return figure
+
+
+def draw_baseline(reproduction: Reproduction) -> Figure | None:
+    """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it.
+
+    Lengths are drawn in decisions, as in the paper, and in seconds of game time, which measure survival.
+    """
+    columns = {
+        "episode_return": "return of an episode",
+        "episode_length": "decisions of an episode",
+        "episode_seconds": "seconds of an episode",
+    }
+    if not any(seed_curves(reproduction.training, "episode_return", unit=unit) for unit in _BASELINES):
+        return None
+    with rc_context(STYLE):
+        figure = Figure(figsize=(14.0, 4.2))
+        for axes, (column, label) in zip(figure.subplots(1, 3), columns.items(), strict=True):
+            for unit, (budget, colour) in _BASELINES.items():
+                raw = seed_curves(reproduction.training, column, unit=unit, skill=END_TO_END)
+                if raw:
+                    _draw_smoothed(axes, raw, colour, budget)
+            axes.set(xlabel="thousand decisions", ylabel=label)
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
+    return figure
+
+
+def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
+    """Draw how long dodge's episodes last, in decisions (Figure 6) and in seconds; None without a curve."""
+    place = {"unit": "skills", "skill": "dodge", "scenario": PHASE_1}
+    training = seed_curves(reproduction.training, "episode_length", **place)
+    if training is None and seed_curves(reproduction.curves, "length", **place) is None:
+        return None
+    with rc_context(STYLE):
+        figure = Figure(figsize=(13.0, 4.4))
+        for axes, unit in zip(figure.subplots(1, 2), ("length", "seconds"), strict=True):
+            _draw_survival(axes, reproduction, unit, place)
+        figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
+        shaded = len(reproduction.seeds) > 1
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", title=_SHADED if shaded else None, alignment="left")
+    return figure
+
+
+def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dict[str, str]) -> None:
+    greedy = seed_curves(reproduction.curves, unit, **place)
+    training = seed_curves(reproduction.training, f"episode_{unit}", **place)
+    if greedy:
+        draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
+    if training:
+        draw_seeds(axes, training, BLUE, "while training, exploring")
+    for policy, style in (("random", "--"), ("idle", "-.")):
+        measured = reproduction.measure.get(f"dodge {unit} {policy}")
+        if measured:
+            label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
+            axes.axhline(measured.mean, color=INK, linestyle=style, linewidth=1.4, label=label)
+    for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
+        papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
+        axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)
+    what = "decisions" if unit == "length" else "seconds"
+    axes.set(xlabel="thousand decisions", ylabel=f"{what} of an episode", ylim=(0.0, None))
+
+
+def _draw_skill(axes: Axes, reproduction: Reproduction, skill: str) -> None:
+    axes.set(title=skill.replace("_", "-"), xlabel="thousand decisions")
+    end = 0.0
+    for scenario in (PHASE_1, PHASE_2):
+        place = {"unit": "skills", "skill": skill, "scenario": scenario}
+        curves = seed_curves(reproduction.curves, "episode_return", **place)
+        if curves is None:
+            continue
+        if end:
+            axes.axvline(end / 1_000.0, color=INK, linestyle="--", linewidth=1.2, zorder=5)
+        draw_seeds(axes, curves, SKILL_COLOURS[skill], scenario, offset=end)
+        if len(curves.seeds) == 1:
+            _draw_episode_interval(axes, reproduction, place, end)
+        end += float(curves.steps[-1])
+
+
+def _draw_episode_interval(axes: Axes, reproduction: Reproduction, place: dict[str, str], offset: float) -> None:
+    # One seed has no interval over seeds; the paper's own, over the episodes of its one agent, stands in.
+    low, high = (seed_curves(reproduction.curves, column, **place) for column in ("low", "high"))
+    if low and high and low.steps.shape == high.steps.shape:
+        steps = (low.steps + offset) / 1_000.0
+        colour = SKILL_COLOURS[place["skill"]]
+        axes.fill_between(steps, low.values[0], high.values[0], color=colour, alpha=0.2, linewidth=0.0)
+
+
+def _draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
+    smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
+    steps = raw.steps / 1_000.0
+    axes.plot(
+        steps,
+        raw.mean,
+        color=colour,
+        alpha=0.5,
+        linewidth=0.9,
+        linestyle=":",
+        label=f"{label}: mean over seeds",
+        zorder=3,
+    )
+    shade = " with its 95 % t interval" if smooth.interval else ""
+    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
+
+
+def _explain(axes: Axes, reproduction: Reproduction) -> None:
+    axes.axis("off")
+    several = len(reproduction.seeds) > 1
+    shade = "95 % t interval over seeds" if several else f"95 % interval over its {EPISODES} episodes"
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=GREY, linewidth=1.8, label="mean over seeds" if several else "the one seed"),
+        Patch(color=GREY, alpha=0.25, linewidth=0.0, label=shade),
+    ]
+    if several:
+        handles.append(Line2D([], [], color=GREY, alpha=0.6, linewidth=0.6, label="single seeds"))
+    if seed_curves(reproduction.curves, "episode_return", unit="skills", scenario=PHASE_2):
+        handles.append(Line2D([], [], color=INK, linestyle="--", linewidth=1.2, label="Phase 1 to 2 (fine-tuning)"))
+    axes.legend(handles=handles, loc="center left", fontsize=10, title_fontsize=10, alignment="left",
+                title=f"greedy play, {EPISODES} episodes a checkpoint")  # fmt: skip
+
+
+def _whose(reproduction: Reproduction) -> str:
+    return f"{reproduction.title}, {reproduction.seeds_told}"

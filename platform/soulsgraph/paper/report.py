@@ -1,0 +1,220 @@
+"""The report of a reproduction: Markdown for readers, JSON and Parquet for machines, figures for both."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from soulsgraph.files import write_json, write_text
+from soulsgraph.paper import report_sections as sections
+from soulsgraph.paper import report_tables
+from soulsgraph.paper.bands import REMARK
+from soulsgraph.paper.records import (
+    Records,
+    Reproduction,
+    agreement_rows,
+    agreement_section,
+    load_earlier,
+    load_reproductions,
+)
+from soulsgraph.progress import Board
+from soulsgraph.tables import read_rows, readable_table, write_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.atomic import whole_folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_END = ".parquet"
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A Parquet table, its title, and the columns to show; none for all with a value."""
+
+    title: str
+    path: Path
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Attachment:
+        """Read `TITLE=PATH.parquet`, or `TITLE=PATH.parquet:COLUMN,COLUMN`.
+
+        Raises:
+            SoulsGraphError: if it is neither.
+        """
+        title, _, rest = text.partition("=")
+        stem, end, columns = rest.rpartition(_END)
+        names = tuple(name.strip() for name in columns.removeprefix(":").split(",") if name.strip())
+        if not title.strip() or not end or not stem or not columns.startswith(":" if columns else ""):
+            raise SoulsGraphError(
+                f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
+                f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
+            )
+        return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)
+
+    def to_markdown(self) -> str:
+        """Return the section of a report.
+
+        Raises:
+            SoulsGraphError: if the file is missing or no Parquet file.
+            UnknownNameError: if a column is not there.
+        """
+        return f"## {self.title}\n\n{readable_table(read_rows(self.path), self.columns).to_markdown()}"
+
+
+REPORT, FIGURES, TABLES, BOARD = "report.md", "figures", "tables", "tensorboard"
+
+_OPENING = """# The paper's results, reproduced
+
+Every row of Table 1 of "Learning Transferable Skills in Action RPGs via Directed Skill Graphs and Selective
+Adaptation" beside what the simulator gives. The median over training seeds decides whether a row lies inside its
+aim; rows outside stay as they came out, and no seed is left out."""
+
+_STATISTICS = f"""## How the figures are computed
+
+- A training seed is one observation. Episodes of different seeds are never pooled as if they were independent.
+- A single agent's win rate has its Wilson 95 % interval; counts stand beside every percentage.
+- Over seeds: the median; the mean with Student's t interval; the interquartile mean with a stratified bootstrap
+  interval (Agarwal et al. 2021, rliable); the standard deviation with its chi-square interval, which takes normal
+  scatter for granted. One seed alone has no interval over seeds, and a t interval knows no bounds at 0 or 100 %.
+- Differences between rows and between presets are taken within each seed first; their t interval is over those.
+- Every seed plays the same evaluation episodes, so random or scripted play gives every seed the same figure unless
+  trained skills play with it.
+- {REMARK}
+- Wilson and exact (Clopper-Pearson) intervals stand beside the paper's figures: so few episodes leave each of them
+  tens of points wide, and they say nothing of training seeds, of which the paper reports one.
+- A seed collapses in fine-tuning when its fine-tuned win rate lies below its own zero-shot one."""
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    variants: Sequence[Path] = (),
+    attachments: Sequence[Attachment] = (),
+    earlier: Path | None = None,
+) -> Path:
+    """Write the report of one or several reproductions and return its Markdown file.
+
+    Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
+    whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
+    `attachments` are tables of other tools; `earlier` is the folder of a report on other seeds to compare with.
+    Whatever was not recorded is left out.
+
+    Raises:
+        SoulsGraphError: if a folder holds no records, or some that are damaged, or shares a seed with `earlier`.
+        WriteError: if the place cannot be written.
+    """
+    reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
+    tables = _tables(reproductions, ablated)
+    agreement = agreement_rows(reproductions, load_earlier(earlier)) if earlier else []
+    tables |= {"agreement": agreement} if agreement else {}
+    extra = [attachment.to_markdown() for attachment in attachments]
+    pictures = _write_figures(reproductions, out)
+    with _renewed(out / TABLES) as folder:
+        for name, rows in tables.items():
+            write_rows(folder / f"{name}.parquet", rows)
+    described = {
+        kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
+        for kind, items in (("reproductions", reproductions), ("variants", ablated))
+    }
+    write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
+    opening = [_OPENING, sections.outside(reproductions), agreement_section(agreement)]
+    text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
+    text += [*_descriptions(reproductions, ablated), _STATISTICS]
+    write_text(out / REPORT, "\n\n".join(filter(None, text)) + "\n")
+    return out / REPORT
+
+
+def _tables(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> dict[str, Records]:
+    makers = {
+        "settings": report_tables.setting_rows,
+        "seeds": report_tables.seed_rows,
+        "aims": report_tables.verdict_rows,
+        "measures": report_tables.measure_rows,
+        "differences": report_tables.contrast_rows,
+        "comparison": report_tables.comparison_rows,
+    }
+    tables = {name: make(reproductions) for name, make in makers.items()}
+    tables["ablation"] = report_tables.ablation_rows(variants)
+    return {name: rows for name, rows in tables.items() if rows}
+
+
+def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]) -> Iterator[str]:
+    yield from _titled("## Table 1", map(sections.table_1, reproductions))
+    yield sections.beside_each_other(reproductions)
+    yield from _titled("## Figures", (f"![{title}]({FIGURES}/{file})" for file, title in pictures.items()))
+    evaluated = (part(item) for item in reproductions for part in (sections.aims, sections.contrasts))
+    yield from _titled("## Aims and differences", evaluated)
+    parts = (sections.measures, sections.end_to_end, sections.other_settings)
+    yield from _titled("## Measures and controls", (part(item) for item in reproductions for part in parts))
+
+
+def _descriptions(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> list[str]:
+    names = {item.name for item in reproductions}
+    made = (*reproductions, *(item for item in variants if item.name not in names))
+    return _titled("## Seeds, versions, machine and time", map(sections.description, made))
+
+
+def _titled(title: str, parts: Iterable[str]) -> list[str]:
+    found = [part for part in parts if part]
+    return [title, *found] if found else []
+
+
+def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str, str]:
+    """Write every figure as PNG and for TensorBoard; return their titles by file name."""
+    # Takes a second to import, and most commands never draw.
+    from matplotlib.image import imread
+
+    from soulsgraph.paper.figures import save_figure
+
+    titles = {}
+    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
+        for name, title, figure in _draw(reproductions):
+            file = folder / f"{name}.png"
+            save_figure(figure, file)
+            board.image(name, imread(file)[..., :3])
+            titles[file.name] = title
+    return titles
+
+
+def _draw(reproductions: Sequence[Reproduction]) -> Iterator[tuple[str, str, Figure]]:
+    from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
+
+    rates = draw_win_rates(reproductions)
+    if rates:
+        yield "table-1", "Win rates of every seed beside the paper's", rates
+    drawers = {
+        "figures-2-3": ("Return over steps of the five skills", draw_skill_returns),
+        "figure-5": ("Return and episode length of the end-to-end baseline", draw_baseline),
+        "figure-6": ("Dodge's episode length beside random dodging", draw_dodge_lengths),
+    }
+    for item in reproductions:
+        for name, (title, draw) in drawers.items():
+            figure = draw(item)
+            if figure:
+                slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
+                yield f"{name}-{slug}", f"{title}, {item.title}", figure
+
+
+@contextmanager
+def _renewed(path: Path) -> Iterator[Path]:
+    with whole_folder(path) as temporary:
+        yield temporary
+        # What cannot be removed makes writing the new folder fail with an error.
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,258 @@
+"""stable-baselines3's DQN on the vector face, and as the learner of a stage: what our learner is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.domains import save_version
+from soulsgraph.paper.study import check_stable_baselines
+from soulsgraph.plan import Stage
+from soulsgraph.progress import Interrupted
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage import StageSetup
+from soulsgraph.tables import GrowingTable
+from soulsgraph.train import trained_artifact
+from soulsgraph_envs.gym.skill_env import SkillVectorEnv
+from soulsgraph_policies.agent import NetworkController
+from soulsgraph_policies.artifact import Artifact, SkillCard
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import NETWORK, FusedNetworks, Weights
+from soulsgraph_policies.preprocess import RunningNormalizer
+
+
+class SkillVecEnv(VecEnv):
+    """The vector environment in stable-baselines3's own protocol."""
+
+    def __init__(self, env: SkillVectorEnv, seed: int) -> None:
+        # The base class asks for attributes of the lanes at once.
+        self._env, self._seed_value = env, seed
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        self._actions = np.zeros(env.num_envs, np.int64)
+
+    def reset(self) -> Any:
+        """Begin every lane."""
+        return self._env.reset(seed=self._seed_value)[0]
+
+    def step_async(self, actions: Any) -> None:
+        """Keep the actions for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> Any:
+        """Step every lane; ended lanes report their last observation as `terminal_observation`."""
+        observations, rewards, terminated, truncated, info = self._env.step(self._actions)
+        ended = terminated | truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for lane in np.flatnonzero(ended):
+            infos[lane] = {
+                "terminal_observation": info["final_obs"][lane],
+                "TimeLimit.truncated": bool(truncated[lane]),
+                "won": bool(info["won"][lane]),
+                "seconds": float(info["seconds"][lane]),
+            }
+        return observations, rewards, ended, infos
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self._env.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Return an attribute of the vector environment for each lane asked."""
+        return [getattr(self._env, attr_name, None) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refuse: lanes share one simulator."""
+        raise NotImplementedError("lanes share one simulator: attributes of one lane cannot be set")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Refuse: lanes share one simulator."""
+        raise NotImplementedError("lanes share one simulator: methods of one lane cannot be called")
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """Return False for every lane: none is wrapped."""
+        return [False for _ in self._get_indices(indices)]
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Take the seed for the next reset."""
+        self._seed_value = self._seed_value if seed is None else seed
+        return [seed] * self.num_envs
+
+
+def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
+    """Make stable-baselines3's DQN with the same hyperparameters and normalised observations."""
+    normalised = VecNormalize(SkillVecEnv(env, seed), norm_reward=False, clip_obs=hyperparameters.observation_clip)
+    return DQN(
+        "MlpPolicy",
+        normalised,
+        learning_rate=hyperparameters.learning_rate,
+        buffer_size=hyperparameters.replay_capacity,
+        learning_starts=hyperparameters.learning_starts,
+        batch_size=hyperparameters.batch_size,
+        gamma=hyperparameters.discount,
+        train_freq=hyperparameters.decisions_per_update,
+        gradient_steps=gradient_steps,
+        target_update_interval=hyperparameters.target_period,
+        exploration_initial_eps=hyperparameters.exploration_initial,
+        exploration_fraction=hyperparameters.exploration_fraction,
+        exploration_final_eps=hyperparameters.exploration_final,
+        max_grad_norm=hyperparameters.max_gradient_norm,
+        policy_kwargs={"net_arch": list(hyperparameters.hidden_sizes)},
+        seed=seed,
+        device="cpu",
+    )
+
+
+#: Called with the decisions done so far; training stops if it returns False.
+GoOn = Callable[[int], bool]
+
+_PACKAGE = "stable-baselines3"
+#: The names of the online network's and the target network's layers in a policy's parameters.
+_ONLINE, _TARGET = "q_net.q_net", "q_net_target.q_net"
+
+
+def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True) -> SkillCard:
+    """Train a stage with stable-baselines3's DQN, and save the skill's next version.
+
+    A stopped stage starts again from the beginning: stable-baselines3 does not resume exactly.
+
+    Raises:
+        LibraryError: if an upstream skill is missing or damaged.
+        Interrupted: if `go_on` returned False before the end.
+        SoulsGraphError: if the plan asks for more than vanilla DQN.
+        WriteError: if the run folder cannot be written.
+    """
+    check_stable_baselines(run.plan.method)
+    setup = StageSetup.of(run, stage)
+    model = build_model(setup)
+    try:
+        model.learn(stage.budget, callback=_Watch(setup, go_on), log_interval=None)
+    finally:
+        model.get_env().close()
+    if model.num_timesteps < stage.budget:
+        raise Interrupted(
+            f"stopped in stage {stage.name} after {model.num_timesteps} of {stage.budget} steps of {_PACKAGE}; "
+            "the stage begins anew when the run goes on."
+        )
+    return save_version(run, stage, export(setup, model))
+
+
+def build_model(setup: StageSetup) -> DQN:
+    """Build the stage's model; an adapted skill begins with its parent's network and normaliser."""
+    # Networks this small lose by a second thread, and results would depend on how many there are.
+    torch.set_num_threads(1)
+    model = make_dqn(_environment(setup), setup.hyperparameters, setup.stage.seed, gradient_steps=1)
+    if setup.parent is not None:
+        _continue_from(model, setup.parent)
+    return model
+
+
+def export(setup: StageSetup, model: DQN) -> Artifact:
+    """Return the model as an artifact that says which learner made it."""
+    normalizer = _normalizer(model)
+    artifact = trained_artifact(setup, _weights(model), normalizer, int(model.num_timesteps))
+    training = artifact.card.training
+    training = replace(training, packages={**training.packages, _PACKAGE: version(_PACKAGE)})
+    return replace(artifact, card=replace(artifact.card, training=training))
+
+
+class _Watch(BaseCallback):
+    """Record finished episodes and a greedy learning curve, and check regularly whether to stop."""
+
+    def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
+        super().__init__()
+        self._setup, self._stage, self._go_on = setup, setup.stage, go_on
+        self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
+        folder = setup.run.path / "curves" / setup.stage.name
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, beside=False)
+        # A stage that was stopped begins anew.
+        for table in (self._table, self._curve):
+            table.forget(setup.stage.name, after_step=0)
+        self._evaluator.take_up(known=set(), reached=0)
+        self._return, self._length, self._reached = 0.0, 0, 0
+        self._ended: list[tuple[float, int, float, bool]] = []
+
+    def _on_step(self) -> bool:
+        self._return += float(self.locals["rewards"][0])
+        self._length += 1
+        if self.locals["dones"][0]:
+            info = self.locals["infos"][0]
+            self._ended.append((self._return, self._length, info["seconds"], info["won"]))
+            self._return, self._length = 0.0, 0
+        if self.num_timesteps % CHECKPOINT_INTERVAL:
+            return True
+        self._write()
+        self._evaluator.add(self.num_timesteps, export(self._setup, self.model).playing)
+        self._draw(self._evaluator.collect())
+        return self._go_on(self.num_timesteps)
+
+    def _on_training_end(self) -> None:
+        if self.num_timesteps > self._reached:
+            self._write()
+        self._draw(self._evaluator.finish())
+        self._table.flush()
+        self._curve.flush()
+
+    def _write(self) -> None:
+        self._reached = self.num_timesteps
+        means = np.mean(self._ended, axis=0).tolist() if self._ended else []
+        figures = zip(("return", "length", "seconds", "win_rate"), means, strict=False)
+        self._table.add({**self._place(self._reached), "episodes": len(self._ended), **dict(figures)})
+        self._ended = []
+
+    def _draw(self, points: Sequence[CurvePoint]) -> None:
+        for point in points:
+            self._curve.add({**self._place(point.step), **point.figures})
+
+    def _place(self, step: int) -> dict[str, str | float]:
+        return {"stage": self._stage.name, "skill": self._stage.skill, "step": step}
+
+
+def _environment(setup: StageSetup) -> SkillVectorEnv:
+    skill, chain = setup.skills[-1], setup.skills[:-1]
+    networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
+    controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
+    return SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
+
+
+def _weights(model: DQN) -> Weights:
+    """Return the online network's parameters under the names of our module."""
+    parameters = model.policy.state_dict()
+    prefix = f"{_ONLINE}."
+    return {
+        f"{NETWORK}.{name.removeprefix(prefix)}": tensor.numpy(force=True)
+        for name, tensor in parameters.items()
+        if name.startswith(prefix)
+    }
+
+
+def _normalizer(model: DQN) -> RunningNormalizer:
+    statistics = _normalised_env(model).obs_rms
+    normalizer = RunningNormalizer(statistics.mean.size)
+    normalizer.set_state({"mean": statistics.mean, "variance": statistics.var, "count": statistics.count})
+    return normalizer
+
+
+def _continue_from(model: DQN, parent: Artifact) -> None:
+    parameters = model.policy.state_dict()
+    for name, values in parent.parameters.items():
+        for network in (_ONLINE, _TARGET):
+            parameters[name.replace(NETWORK, network, 1)] = torch.from_numpy(values.copy())
+    model.policy.load_state_dict(parameters)
+    kept = parent.card.normalizer.normalizer()
+    statistics = _normalised_env(model).obs_rms
+    statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
+
+
+def _normalised_env(model: DQN) -> VecNormalize:
+    normalised = model.get_vec_normalize_env()
+    assert normalised is not None
+    return normalised

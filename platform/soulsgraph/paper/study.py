@@ -1,0 +1,364 @@
+"""A reproduction: its units of work, the seeds of each purpose, its learners; and the folder it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from soulsgraph.evaluate import EVALUATION_SEED
+from soulsgraph.files import api_call, describe_origin, write_json
+from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
+from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.run_folder import RunFolder, locked, require_empty
+from soulsgraph.tables import write_rows
+from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.atomic import check_writable
+from soulsgraph_policies.hyperparameters import Preset
+
+Part = Literal["skills", "end_to_end", "end_to_end_long"]
+Learner = Literal["soulsgraph", "stable-baselines3"]
+
+HOME, SHIFTED = "iudex-phase1", "iudex-phase2"
+#: The skills that are fine-tuned for the shifted scenario (Table 1b).
+ADAPTED = ("dodge", "heal_attack")
+#: The long baseline's budget over the baseline's: 500,000 steps.
+_LONG = 2.0
+
+
+#: Boss data was calibrated on these.
+CALIBRATION = range(100, 200)
+#: Presets were chosen on these.
+CHOOSING = range(200, 300)
+#: Results were first reported on these, in this order.
+REPORTING = range(400, 500)
+#: Results are confirmed on these, which nobody had used when the presets were committed.
+CONFIRMING = range(500, 600)
+
+_PURPOSES = {
+    "reporting": REPORTING,
+    "calibration": CALIBRATION,
+    "choosing": CHOOSING,
+    None: (),
+    "confirming": CONFIRMING,
+}
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """One independent piece of work: everything that one seed trains of one part."""
+
+    seed: int
+    part: Part
+
+    @property
+    def name(self) -> str:
+        """Identify the unit for readers."""
+        return f"{self.seed} {self.part}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a new reproduction trains and evaluates. One that exists keeps its own plan.
+
+    It is checked on construction.
+
+    Raises:
+        UnknownNameError: for an unknown preset or option.
+        SoulsGraphError: for a value of another type or out of its range, a seed given twice, or seeds of
+            several purposes.
+    """
+
+    preset: str = Plan.preset
+    """How the agents learn: paper, fast, best or extended."""
+    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
+    """Training seeds, in this order."""
+    episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
+    """Evaluation episodes for each row and measure."""
+    scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
+    """Multiplies every budget."""
+    baseline: bool = True
+    """Train the end-to-end baseline."""
+    long_baseline: bool = False
+    """Train the baseline for 500,000 steps too."""
+    skills: bool = True
+    """Train the five skills."""
+    learner: Learner = "soulsgraph"
+    """stable-baselines3 trains every stage by that package's own DQN."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the preset to change, as an ablation does: double=true n_step=3; the baseline takes lanes alone."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
+        check_one_purpose(self.seeds)
+        if not self.units():
+            raise SoulsGraphError(
+                "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
+            )
+        # The units of other seeds differ in their seed alone.
+        for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
+            plan = self.plan(unit)
+            if self.learner == "stable-baselines3":
+                check_stable_baselines(plan.method)
+
+    def units(self) -> tuple[Unit, ...]:
+        """Return the units, the longest of each seed first, so that all cores finish at about the same time."""
+        wanted: dict[Part, bool] = {
+            "end_to_end_long": self.long_baseline,
+            "skills": self.skills,
+            "end_to_end": self.baseline,
+        }
+        return tuple(Unit(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
+
+    def plan(self, unit: Unit) -> Plan:
+        """Return the plan of the run that a unit trains."""
+        return Plan(
+            scenario=HOME,
+            preset=self.preset,
+            seed=unit.seed,
+            scale=self.scale * (_LONG if unit.part == "end_to_end_long" else 1.0),
+            episodes=self.episodes,
+            graph="paper" if unit.part == "skills" else "end-to-end",
+            overrides=dict(self.overrides),
+        )
+
+
+def evaluation_seed(training_seed: int) -> int:
+    """Return the seed of the evaluation episodes for a training seed: one per purpose, one for other seeds."""
+    return EVALUATION_SEED + [*_PURPOSES].index(_purpose(training_seed))
+
+
+def check_one_purpose(seeds: Sequence[int]) -> None:
+    """Refuse seeds of several purposes together.
+
+    Raises:
+        SoulsGraphError: naming the purposes and their seeds.
+    """
+    if len({*map(_purpose, seeds)}) > 1:
+        known = ", ".join(f"{name} {group[0]}-{group[-1]}" for name, group in _PURPOSES.items() if name)
+        raise SoulsGraphError(
+            f"seeds: expected all for one purpose ({known}) or all for none of them, found {min(seeds)} to "
+            f"{max(seeds)}; choose other `seeds`."
+        )
+
+
+def _purpose(training_seed: int) -> str | None:
+    return next((name for name, group in _PURPOSES.items() if training_seed in group), None)
+
+
+def check_stable_baselines(preset: Preset) -> None:
+    """Refuse what stable-baselines3's DQN cannot train.
+
+    Raises:
+        SoulsGraphError: if the package is not installed, or the preset asks for more than vanilla DQN.
+    """
+    if find_spec("stable_baselines3") is None:
+        raise SoulsGraphError(
+            "learner: expected stable-baselines3 installed, found no such package; pip install stable-baselines3."
+        )
+    if preset.learning:
+        raise SoulsGraphError(
+            f"learner stable-baselines3: expected a preset of vanilla DQN, found {preset.name!r} with "
+            f"{', '.join(preset.learning)}; use preset paper without `overrides` of the learner."
+        )
+
+
+_FORMAT, _VERSION = "soulsgraph reproduction", 1
+_OPENING = "ReproductionFolder.open"
+_REMEDY = "restore the file from a copy or begin a new folder with `path`"
+_AGAIN = f"remove it and go on with `{_OPENING}`"
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What `reproduction.json` holds; each session has its `wall_time_s`, and where it ran."""
+
+    format: str
+    version: int
+    plan: Study
+    started: str
+    wall_time_s: float
+    scenarios: Mapping[str, str]
+    sessions: list[Mapping[str, Any]]
+
+
+#: Rows of each record table by the table's name.
+Tables = Mapping[str, Records]
+
+
+class ReproductionFolder:
+    """Paths of a reproduction; make one with `create`, `open`, or `planned` and later `begin`.
+
+    Layout: `reproduction.json`, `seeds/<seed>/<part>/` (a run folder), `seeds/<seed>/pieces/<part>-<piece>.json`,
+    `references.json` and `records/<table>.parquet`.
+    """
+
+    def __init__(self, path: Path, study: Study) -> None:
+        self.path, self.study = path, study
+
+    @classmethod
+    def create(cls, path: Path, study: Study) -> ReproductionFolder:
+        """Begin a reproduction in a folder; raises as `planned` and `begin` do."""
+        folder = cls.planned(path, study)
+        folder.begin()
+        return folder
+
+    @classmethod
+    def planned(cls, path: Path, study: Study) -> ReproductionFolder:
+        """Return a reproduction to `begin` in a folder that is empty or does not exist yet; nothing is written before.
+
+        Raises:
+            RunFolderError: if something is in the folder already.
+            SoulsGraphError: if a replay would fill more than half of this machine's memory.
+            WriteError: if it cannot be written.
+        """
+        for unit in study.units():
+            if unit.seed == study.seeds[0]:
+                study.plan(unit).check_memory()
+        require_empty(path, "reproduction", DESCRIPTION, _OPENING)
+        check_writable(path)
+        return cls(path, study)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the plan is in the folder."""
+        return (self.path / DESCRIPTION).is_file()
+
+    def begin(self) -> None:
+        """Write the plan.
+
+        Raises:
+            RunFolderError: if something came into the folder since it was planned.
+            WriteError: if it cannot be written.
+        """
+        require_empty(self.path, "reproduction", DESCRIPTION, _OPENING)
+        self._describe(_Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), []))
+
+    @classmethod
+    def open(cls, path: Path) -> ReproductionFolder:
+        """Open a reproduction that `create` began.
+
+        Raises:
+            SoulsGraphError: if it is no reproduction, its plan does not hold, or the fights changed since it was begun.
+        """
+        file = path / DESCRIPTION
+        if not file.is_file():
+            raise SoulsGraphError(
+                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it; "
+                f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
+            )
+        begun = _read_begun(file)
+        _require_same_fights(begun.scenarios, file)
+        return cls(path, begun.plan)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process from working on this reproduction; the lock dies with its process.
+
+        Raises:
+            RunFolderError: if another process holds it.
+            WriteError: if the folder cannot be written.
+        """
+        return locked(self.path)
+
+    def run(self, unit: Unit) -> RunFolder:
+        """Open the unit's run folder, begun if it is not there."""
+        path = self.path / "seeds" / str(unit.seed) / unit.part
+        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.study.plan(unit))
+
+    def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
+        """Write what `make` returns as a piece of the unit's records, unless it exists."""
+        self._record(self._pieces(unit.seed) / f"{unit.part}-{piece}.json", make)
+
+    def record_references(self, make: Callable[[], Tables]) -> None:
+        """Write the rows that need no training, unless they exist."""
+        self._record(self.path / "references.json", make)
+
+    def assemble(self) -> None:
+        """Write the record tables from every piece there is.
+
+        Raises:
+            SoulsGraphError: if a piece is damaged.
+            WriteError: if the folder cannot be written.
+        """
+        files = [self.path / "references.json"]
+        files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
+        pieces = [_read_piece(file) for file in files if file.exists()]
+        for table, columns in COLUMNS.items():
+            rows = [row for piece in pieces for row in piece.get(table, [])]
+            kept = [{"preset": self.study.preset, **row} for row in rows]
+            write_rows(
+                self.path / "records" / f"{table}.parquet", [{name: row[name] for name in columns} for row in kept]
+            )
+
+    def begin_session(self) -> None:
+        """Record when, where, and from which commit and packages the work begins or continues."""
+        begun = _read_begun(self.path / DESCRIPTION)
+        session = {"started": _now(), "wall_time_s": 0.0, **describe_origin()}
+        self._describe(replace(begun, sessions=[*begun.sessions, session]))
+
+    def add_wall_time(self, seconds: float) -> None:
+        """Add to the time that the last session has taken, and to that of all sessions together."""
+        begun = _read_begun(self.path / DESCRIPTION)
+        *before, last = begun.sessions
+        sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
+        self._describe(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
+
+    def _describe(self, begun: _Begun) -> None:
+        write_json(self.path / DESCRIPTION, to_table(begun))
+
+    def _pieces(self, seed: int) -> Path:
+        return self.path / "seeds" / str(seed) / "pieces"
+
+    def _record(self, file: Path, make: Callable[[], Tables]) -> None:
+        if not file.exists():
+            write_json(file, make())
+
+
+def _read_begun(file: Path) -> _Begun:
+    where = Where(file, remedy=_REMEDY, saved=True)
+    values = read_file(where)
+    if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
+        raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
+    begun = read_table(_Begun, values, where)
+    for index, session in enumerate(begun.sessions):
+        read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
+    return begun
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _fights() -> dict[str, str]:
+    """Return the digest of everything that each fight's data says."""
+    return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
+
+
+def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
+    """Refuse to continue with fights whose data changed: results of different fights cannot be compared."""
+    if begun != (now := _fights()):
+        raise SoulsGraphError(
+            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
+            "or that an earlier version wrote it; restore them or begin a new folder with `path`."
+        )
+
+
+def _read_piece(file: Path) -> dict[str, Any]:
+    piece = read_file(Where(file, remedy=_AGAIN))
+    if not isinstance(piece, dict) or not all(
+        _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
+    ):
+        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.")
+    return piece
+
+
+def _is_table(rows: object, columns: Sequence[str]) -> bool:
+    wanted = {*columns} - {"preset"}
+    return isinstance(rows, list) and all(isinstance(row, dict) and wanted <= row.keys() for row in rows)

@@ -1,1 +1,0 @@
-"""Reports of runs: TensorBoard, Parquet, and tables of win rates."""

@@ -1,1 +1,0 @@
-"""Reproduce the paper: the whole protocol, seed by seed."""

@@ -1,0 +1,291 @@
+"""Tables of results: rows that grow while a stage runs, Markdown, and wide tables made readable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from soulsgraph.files import REWRITE, read_parquet, write_parquet
+from soulsgraph.statistics import Interval, wilson_interval
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.streams import Seeds
+
+_HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """One row: the wins of a setting of the agent, and the paper's win rate in percent."""
+
+    setting: str
+    wins: int
+    episodes: int
+    paper_percent: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Share of episodes won; 0 without an episode."""
+        return self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson 95 % interval of the rate."""
+        return wilson_interval(self.wins, self.episodes)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, one cell a heading."""
+        low, high = self.interval
+        paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
+        interval = f"{100 * low:.1f}-{100 * high:.1f} %"
+        return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
+        return {
+            "setting": self.setting,
+            "wins": self.wins,
+            "episodes": self.episodes,
+            "rate": self.rate,
+            "low": self.interval.low,
+            "high": self.interval.high,
+            "paper_percent": self.paper_percent,
+        }
+
+
+@dataclass(frozen=True)
+class WinRateTable:
+    """Rows under one title."""
+
+    title: str
+    rows: tuple[WinRate, ...]
+
+    def to_rich(self) -> Table:
+        """Return the table for the terminal."""
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for heading in _HEADINGS:
+            # Folded, not cut: a setting may hold the path of a scenario.
+            table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right", overflow="fold")
+        for row in self.rows:
+            table.add_row(*row.cells)
+        return table
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown, for TensorBoard's text and for notes."""
+        return f"**{self.title}**\n\n{markdown_table(_HEADINGS, (row.cells for row in self.rows))}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain values, for machines."""
+        return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table, its first column flush left and the others flush right."""
+    ruler = ("---",) + ("---:",) * (len(headings) - 1)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in (headings, ruler, *rows))
+
+
+def number(value: float, digits: int = 1) -> str:
+    """Return a number with `digits` decimals, a dash where there is none."""
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+def with_interval(value: float, interval: Interval, digits: int = 1) -> str:
+    """Return `value (low to high)`; the value alone where the interval is unbounded."""
+    if not all(map(math.isfinite, interval)):
+        return number(value, digits)
+    return f"{number(value, digits)} ({number(interval.low, digits)} to {number(interval.high, digits)})"
+
+
+def seeds_text(count: int) -> str:
+    """Return `1 seed` or `10 seeds`."""
+    return f"{count} seed{'s' if count != 1 else ''}"
+
+
+def yes_no(value: bool | None) -> str:
+    """Return a verdict as a word; outside is printed bold."""
+    return "not measured" if value is None else "inside" if value else "**outside**"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+Row = Mapping[str, str | int | float | bool | None]
+_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as Parquet; a name that a row lacks is a missing value there.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    write_parquet(path, {name: [row.get(name) for row in rows] for name in names})
+
+
+def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
+    """Read rows that `write_rows` wrote; raises as `read_parquet` does."""
+    columns = read_parquet(path, remedy)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:
+    """Write finished episodes, one row each, of every named setting, all on the same `seeds`.
+
+    Reward terms are columns named `term/<name>`.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    rows = (_episode_rows(name, episodes, terms, seeds) for name, episodes in settings.items())
+    write_rows(path, [row for setting in rows for row in setting])
+
+
+def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str], seeds: Seeds) -> list[Row]:
+    # Left as numpy's: a seed may need all 64 bits.
+    columns: dict[str, list[Any]] = {"seed": list(seeds)}
+    columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
+    columns |= {"return": episodes.returns.tolist()}
+    columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
+    return [
+        {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
+        for i, values in enumerate(zip(*columns.values(), strict=True))
+    ]
+
+
+class GrowingTable:
+    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on.
+
+    Raises:
+        SoulsGraphError: if the file holds anything else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[Row] = [*read_rows(path)] if path.exists() else []
+        for name in ("stage", "step"):
+            if self.rows and name not in self.rows[0]:
+                raise SoulsGraphError(
+                    f"{path}: expected rows that a stage wrote, found no column {name!r}; remove it: "
+                    "what was recorded before is missing then."
+                )
+
+    def add(self, row: Row) -> None:
+        """Add one row; it is on disk after the next `flush`."""
+        self.rows.append(row)
+
+    def forget(self, stage: str, after_step: int) -> None:
+        """Drop the rows of `stage` beyond a step: the checkpoint resumed from is older than they are."""
+        self.rows = [row for row in self.rows if row["stage"] != stage or int(row["step"] or 0) <= after_step]
+
+    def flush(self) -> None:
+        """Write every row.
+
+        Raises:
+            WriteError: if the place cannot be written.
+        """
+        write_rows(self._path, self.rows)
+
+
+_LOW, _HIGH = "_low", "_high"
+#: The one value whose bounds are named without it.
+_RATE = "rate"
+_WINS, _EPISODES = "wins", "episodes"
+#: Columns from which on a table says once what is the same in every row, and from which it is turned on its side.
+_MANY, _WIDE = 8, 10
+
+
+@dataclass(frozen=True)
+class ReadableTable:
+    """Headings, cells as text, and what every row has in common by heading."""
+
+    headings: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    common: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def common_line(self) -> str:
+        """Return what every row has in common; empty where that is nothing."""
+        return "In every row: " + ", ".join(f"{name} {value}" for name, value in self.common) if self.common else ""
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown, what is common in a line before it."""
+        return "\n\n".join(filter(None, [self.common_line, markdown_table(self.headings, self.cells)]))
+
+
+def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> ReadableTable:
+    """Make rows of plain values readable; `columns` are those to show, in order, by default all with a value.
+
+    `x` with `x_low` and `x_high` becomes one cell (`rate` with `low` and `high`), and so do `wins` and
+    `episodes`. A table with more columns than rows and than fit a page is transposed: its first column
+    becomes the headings.
+
+    Raises:
+        UnknownNameError: if a column asked for is not there.
+    """
+    if not rows:
+        return ReadableTable(("no rows",), ())
+    names = dict.fromkeys(name for row in rows for name in row)
+    for column in columns:
+        if column not in names:
+            raise UnknownNameError("column", column, names)
+    shown = list(columns) or [name for name in names if not _folded(name, names) and _says_something(rows, name)]
+    texts = {name: [_shown_cell(row, name) for row in rows] for name in shown}
+    alike = [name for name in shown[1:] if len({*texts[name]}) == 1] if len(rows) > 1 else []
+    common = () if columns or len(shown) <= _MANY else tuple((_heading(name), texts[name][0]) for name in alike)
+    left = [name for name in shown if not common or name not in alike]
+    headings, cells = [_heading(name) for name in left], [[texts[name][i] for name in left] for i in range(len(rows))]
+    if len(left) > max(_WIDE, len(rows)):
+        turned = list(zip(headings, *cells, strict=True))
+        headings, cells = list(turned[0]), [list(line) for line in turned[1:]]
+    return ReadableTable(tuple(headings), tuple(map(tuple, cells)), common)
+
+
+def _folded(name: str, names: dict[str, None]) -> bool:
+    """Return whether this column's values are shown in another column's cells."""
+    if name == _EPISODES and _WINS in names:
+        return True
+    return any(name == bound for base in names for bound in _bounds(base))
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    return ("low", "high") if name == _RATE else (f"{name}{_LOW}", f"{name}{_HIGH}")
+
+
+def _says_something(rows: Sequence[Row], name: str) -> bool:
+    return any(row.get(name) not in (None, "") for row in rows)
+
+
+def _heading(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _shown_cell(row: Row, name: str) -> str:
+    value, low, high = (row.get(column) for column in (name, *_bounds(name)))
+    if name == _WINS and row.get(_EPISODES) is not None:
+        return f"{_text(value)}/{_text(row[_EPISODES])}"
+    if value is None or low is None:
+        return _text(value)
+    return f"{_text(value)} ({f'at least {_text(low)}' if high is None else f'{_text(low)} to {_text(high)}'})"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        # Three digits that count, those of large numbers without an exponent.
+        return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.1f}" if abs(value) >= 10.0 else f"{value:.3g}"
+    return str(value)

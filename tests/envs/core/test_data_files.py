@@ -1,0 +1,148 @@
+"""A data file may be based on another: what differs is laid over it, and errors name their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soulsgraph_envs.core.config import Where, load, read_table, to_table
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.skills import SkillOptions
+
+
+def written(folder: Path, **files: str) -> Callable[[str], Path]:
+    for name, text in files.items():
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return lambda name: folder / f"{name}.toml"
+
+
+def differences(first: dict[str, Any], second: dict[str, Any], above: str = "") -> set[str]:
+    found: set[str] = set()
+    for key, value in first.items():
+        place = f"{above}{key}"
+        if isinstance(value, dict):
+            found |= differences(value, second[key], f"{place}.")
+        elif value != second[key]:
+            found.add(place)
+    return found
+
+
+def test_file_gives_only_what_differs(tmp_path: Path) -> None:
+    at = written(tmp_path, stout='based_on = "knight"\nname = "Stout"\nestus_heal = 300.0\n[body]\nhp = 500.0')
+    stout, knight = asdict(load_player(at("stout"))), asdict(load_player("knight"))
+    assert differences(stout, knight) == {"name", "estus_heal", "body.hp"}
+    assert (stout["estus_heal"], stout["body"]["hp"]) == (300.0, 500.0)
+
+
+def test_one_reader_reads_toml_and_json_alike(tmp_path: Path) -> None:
+    (tmp_path / "options.toml").write_text('hp_window = false\n[dodge]\nstamina = "indicator"\n')
+    (tmp_path / "options.json").write_text('{"hp_window": false, "dodge": {"stamina": "indicator"}}')
+    toml, json_ = (load(SkillOptions, Where(tmp_path / f"options.{ending}")) for ending in ("toml", "json"))
+    assert toml == json_ == read_table(SkillOptions, to_table(toml), Where("written"))
+    assert not toml.hp_window
+    for ending, wrong in (("toml", "[dodge]\nstamina = 3"), ("json", '{"dodge": {"stamina": 3}}')):
+        (tmp_path / f"options.{ending}").write_text(wrong)
+        with pytest.raises(
+            DataError, match=rf"options\.{ending}: dodge\.stamina: expected one of .*, found 3; correct"
+        ):
+            load(SkillOptions, Where(tmp_path / f"options.{ending}"))
+
+
+def test_lists_are_replaced_whole(tmp_path: Path) -> None:
+    at = written(tmp_path, calm='based_on = "iudex-phase1"\nname = "Calm"\n[aggression]\nwait_s = [8.0, 9.0]')
+    assert load_boss(at("calm")).aggression.wait_s == (8.0, 9.0)
+
+
+def test_scaled_numbers_are_multiplied_down_a_chain(tmp_path: Path) -> None:
+    half = 'name = "Half"\n[scaled.run]\nspeed_m_s = 0.5'
+    at = written(tmp_path, half=f'based_on = "knight"\n{half}', quarter=f'based_on = "half.toml"\n{half}')
+    full_m_s = load_player("knight").run.speed_m_s
+    assert load_player(at("quarter")).run.speed_m_s == pytest.approx(full_m_s / 4)
+
+
+def test_paths_are_relative_to_the_file_they_stand_in(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir(), here.mkdir()
+    at = written(there, boss='based_on = "iudex-phase1"\nname = "Big"\nhp_max = 2000.0')
+    written(there, arena='based_on = "iudex-phase1"\nname = "arena"\nboss = "boss.toml"')
+    at = written(here, again='based_on = "../there/arena.toml"\nname = "again"')
+    assert load_scenario(at("again")).boss_hp_full == 2000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('based_on = "knight"', r"mine\.toml: name: expected a name of its own"),
+        ("based_on = 3", r"mine\.toml: based_on: expected a name or the path of a TOML file, found 3"),
+        ('based_on = "mine.toml"\nname = "x"', r"mine\.toml: based_on: .*found mine -> mine"),
+        ('based_on = "other.toml"\nname = "x"', r"mine\.toml: based_on: .*found mine -> other -> mine"),
+        ('based_on = "nowhere.toml"\nname = "x"', r"nowhere\.toml: .*readable TOML file"),
+        ('based_on = "broken.toml"\nname = "x"', r"broken\.toml: estus_heal: .*found -1"),
+        (
+            'based_on = "knight"\nname = "x"\n[camera]\nyaw_rad = 1.0',
+            r"mine\.toml: camera\.yaw_rad: expected 'yaw_rad_s'",
+        ),
+        ('based_on = "knight"\nname = "x"\nheal = 1', r"mine\.toml: heal: .*an unknown key"),
+        ('based_on = "knight"\nname = "x"\nscaled = 2', r"mine\.toml: scaled: expected a table of factors, found 2"),
+        ('based_on = "knight"\nname = "x"\n[scaled]\ncamera = 2', r"scaled\.camera: expected a table of factors"),
+        ('based_on = "knight"\nname = "x"\n[scaled.camera]\nyaw = 2', r"scaled\.camera\.yaw: .*found 2 for None"),
+        ('based_on = "knight"\nname = "x"\n[scaled]\nname = 2', r"scaled\.name: expected a factor for a number"),
+        ('based_on = "knight"\nname = "x"\n[scaled]\nestus_heal = true', r"scaled\.estus_heal: .*found True"),
+        ('based_on = "knight"\nname = "x"\n[scaled]\nestus_heal = 1e9', r"mine\.toml: estus_heal: .*from 0 to 100000"),
+        ('name = "x"\n[scaled]\nestus_heal = 2', r"mine\.toml: scaled: .*an unknown key"),
+    ],
+)
+def test_bad_derivation_is_told(tmp_path: Path, text: str, told: str) -> None:
+    other = 'based_on = "mine.toml"\nname = "y"'
+    at = written(tmp_path, mine=text, other=other, broken='based_on = "knight"\nname = "z"\nestus_heal = -1')
+    with pytest.raises(DataError, match=told) as caught:
+        load_player(at("mine"))
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_base_suggests_a_known_one(tmp_path: Path) -> None:
+    at = written(tmp_path, mine='based_on = "knigth"\nname = "x"')
+    with pytest.raises(UnknownNameError, match=r"unknown player: .*Did you mean 'knight'"):
+        load_player(at("mine"))
+
+
+def test_every_kind_of_file_tells_a_circle(tmp_path: Path) -> None:
+    at = written(tmp_path, a='based_on = "b.toml"\nname = "a"', b='based_on = "a.toml"\nname = "b"')
+    for load_kind in (load_scenario, load_boss, load_player):
+        with pytest.raises(SoulsGraphError, match="a -> b -> a"):
+            load_kind(at("a"))  # type: ignore[operator]
+
+
+CONTROLS = {
+    "controls-no-shift": (set(), set(), set()),
+    "controls-camera-speed": ({"player"}, {"camera.yaw_rad_s", "camera.pitch_rad_s"}, set()),
+    "controls-lock-range": ({"player"}, {"camera.lock_range_m", "camera.lock_break_m"}, set()),
+    "controls-blows": ({"boss"}, set(), {"damage_factor", "time_factor"}),
+}
+
+
+def test_controls_differ_from_phase_1_in_what_they_say_and_nothing_else() -> None:
+    assert set(CONTROLS) == {name for name in scenario_names() if name.startswith("controls-")}
+    home = load_scenario("iudex-phase1")
+    for name, (of_scenario, of_player, of_boss) in CONTROLS.items():
+        control = load_scenario(name)
+        players = asdict(load_player(control.player)), asdict(load_player(home.player))
+        bosses = asdict(load_boss(control.boss)), asdict(load_boss(home.boss))
+        assert differences(asdict(control), asdict(home)) == {"name"} | of_scenario
+        assert differences(*players) - {"name"} == of_player
+        assert differences(*bosses) - {"name"} == of_boss
+        for changed, pair in ((of_player, players), (of_boss, bosses)):
+            for place in changed:
+                now, before = (value_at(values, place) for values in pair)
+                assert max(now / before, before / now) >= 1.15
+
+
+def value_at(values: dict[str, Any], place: str) -> float:
+    for key in place.split("."):
+        values = values[key]
+    return float(values)  # type: ignore[arg-type]

@@ -1,0 +1,165 @@
+"""Pictures of the skill environments: in arrays, in a window, and the meaning of their colours."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import RecordVideo, RenderCollection
+
+from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
+from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
+
+IDS = ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"]
+LEGEND = Path(__file__).parents[3] / "docs" / "gymnasium.md"
+SIZE = (360, 640, 3)
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Allow windows without a display."""
+    import pygame
+
+    pygame.display.quit()
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    yield
+    pygame.display.quit()
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_gymnasiums_checker_passes_in_every_render_mode(id: str, screen: None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Raw observations are unbounded by design.
+        warnings.filterwarnings("ignore", message=".*infinity.*")
+        check_env(gymnasium.make(id).unwrapped)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_a_wrapper_collects_a_picture_of_every_step(id: str) -> None:
+    env = RenderCollection(gymnasium.make(id, render_mode="rgb_array"))
+    env.reset(seed=1)
+    for action in (0, 1, 0, 1):
+        env.step(action)
+    pictures = env.render()
+    assert {(picture.shape, str(picture.dtype)) for picture in pictures} == {(SIZE, "uint8")}
+    assert len({picture.tobytes() for picture in pictures}) == len(pictures) == 5
+    assert np.array_equal(pictures[-1], env.unwrapped.rollout.combat.game.render(0, SIZE[:2]))
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_gymnasium_records_a_video(id: str, tmp_path: Path) -> None:
+    env = RecordVideo(gymnasium.make(id, render_mode="rgb_array"), str(tmp_path / "videos"))
+    env.reset(seed=1)
+    for action in (0, 1, 0, 1):
+        env.step(action)
+    env.close()
+    assert next((tmp_path / "videos").glob("*.mp4")).stat().st_size > 0
+
+
+def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None) -> None:
+    import pygame
+
+    env, same = SkillEnv("dodge", render_mode="human"), SkillEnv("dodge", render_mode="rgb_array")
+    for each in (env, same):
+        each.reset(seed=2)
+    begun, began_s = env.rollout.combat.ticks[0], time.monotonic()
+    for action in (0, 1):
+        for each in (env, same):
+            each.step(action)
+    ticks = env.rollout.combat.ticks[0] - begun
+    assert ticks == 6
+    # The first one may come at once.
+    assert time.monotonic() - began_s >= (ticks - 1) * 0.09
+    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+    assert np.array_equal(shown, same.render())
+    assert env.render() is None
+    env.close()
+    assert pygame.display.get_surface() is None
+
+
+def test_a_window_opens_again_for_the_environment_that_is_left(screen: None) -> None:
+    import pygame
+
+    env, other = (EndToEndEnv(render_mode="human") for _ in range(2))
+    for each in (env, other):
+        each.reset(seed=0)
+    other.close()
+    env.step(0)
+    assert pygame.display.get_surface().get_size() == (640, 360)
+    env.close()
+
+
+def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, screen: None) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
+    with pytest.raises(GameError, match="expected a display to open a window on, found none"):
+        SkillEnv(render_mode="human")
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(GameError, match="pip install"):
+        SkillEnv(render_mode="human")
+
+
+@pytest.mark.parametrize("make", [SkillEnv, EndToEndEnv, SkillVectorEnv])
+def test_a_mode_that_does_not_exist_is_an_error(make: type) -> None:
+    with pytest.raises(UnknownNameError, match="unknown render mode: expected one of rgb_array"):
+        make(render_mode="ansi")
+    with pytest.raises(UnknownNameError, match="found 'human'"):
+        SkillVectorEnv(render_mode="human")
+
+
+@pytest.mark.parametrize("make", [SkillEnv, EndToEndEnv, SkillVectorEnv])
+def test_there_is_no_picture_before_a_reset_or_without_a_mode(make: type) -> None:
+    with pytest.raises(ResetNeededError):
+        make(render_mode="rgb_array").render()
+    env = make()
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="make the environment with render_mode"):
+        assert env.render() is None
+
+
+def test_the_vector_face_draws_every_lane() -> None:
+    env = gymnasium.make_vec(
+        IDS[0], num_envs=3, vectorization_mode="vector_entry_point", skill="dodge", render_mode="rgb_array"
+    )
+    env.reset(seed=0)
+    env.step(np.zeros(3, np.int64))
+    pictures = env.render()
+    assert [picture.shape for picture in pictures] == [(180, 320, 3)] * 3
+    assert len({picture.tobytes() for picture in pictures}) == 3
+
+
+def test_the_legend_names_the_colours_of_the_pictures() -> None:
+    told = {int(code, 16) for code in re.findall(r"`#([0-9a-f]{6})`", LEGEND.read_text(encoding="utf-8"))}
+    env, seen = SkillEnv("heal_attack"), set()
+    env.reset(seed=2)
+    for step in range(40):
+        _, _, terminated, truncated, _ = env.step(2 if step % 3 else 0)
+        picture = env.rollout.combat.game.render(0, (90, 160)).astype(np.int64)
+        seen |= set(np.unique(picture @ (1 << 16, 1 << 8, 1)).tolist())
+        if terminated or truncated:
+            env.reset()
+    strike, floors = 0xFF3C1E, (0x46423C, 0x4E4A43)
+    assert strike in told
+    # Half of what lies below shows through a strike.
+    assert {_half(strike, floor) for floor in floors} <= seen
+    assert told - {strike} <= seen
+    # All else are rings, whose colours belong to animations: bright ones, with a part of 80 and one of 255.
+    rest = seen - told - {_half(strike, colour) for colour in told}
+    assert rest
+    assert all((min(_parts(colour)), max(_parts(colour))) == (80, 255) for colour in rest)
+
+
+def _parts(colour: int) -> bytes:
+    return colour.to_bytes(3, "big")
+
+
+def _half(one: int, other: int) -> int:
+    return int.from_bytes([(a + b) // 2 for a, b in zip(_parts(one), _parts(other), strict=True)], "big")

@@ -1,0 +1,151 @@
+"""Same seed and same controls give the same bits, whatever the other lanes do."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.testing import play, sample_controls
+
+PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
+_COURSE = """
+import zlib
+import numpy as np
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.testing import play, sample_controls
+course = play(Simulator(2), load_scenario("iudex-phase1"), np.arange(2, dtype=np.uint64), sample_controls(2, 300))
+print(zlib.crc32(course.tobytes()))
+"""
+
+
+_CACHE_HITS = """
+from soulsgraph_envs.simulator.fight import KERNELS
+print(sum(KERNELS.advance.stats.cache_hits.values()))
+"""
+
+
+def run(code: str, environment: dict[str, str] | None = None) -> str:
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return ran.stdout.strip()
+
+
+@settings(max_examples=15)
+@given(lanes=st.integers(1, 9), seed=st.integers(0, 2**63), data=st.data())
+def test_a_lane_is_the_same_alone_and_among_others(lanes: int, seed: int, data: st.DataObject) -> None:
+    lane = data.draw(st.integers(0, lanes - 1))
+    seeds, controls = derive_seeds(np.arange(lanes), seed % 2**62), sample_controls(lanes, 150, seed % 1000)
+    together = play(Simulator(lanes), PHASE_1, seeds, controls)
+    alone = play(Simulator(1), PHASE_1, seeds[lane : lane + 1], controls[:, lane : lane + 1])
+    assert together[:, lane].tobytes() == alone[:, 0].tobytes()
+
+
+def test_different_seeds_give_different_fights() -> None:
+    course = play(Simulator(8), PHASE_1, derive_seeds(np.arange(8), 1), np.zeros((50, 8), np.uint32))
+    assert len({lane.tobytes() for lane in np.moveaxis(course, 1, 0)}) == 8
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sim: pickle.loads(pickle.dumps(sim))], ids=["copy", "pickle"])
+def test_a_copy_fights_on_alike_and_alone(copied: Callable[[Simulator], Simulator]) -> None:
+    sim, controls = Simulator(2), sample_controls(2, 200)
+    play(sim, PHASE_1, derive_seeds(np.arange(2), 3), controls[:100])
+    other = copied(sim)
+    for row in controls[100:]:
+        for one in (sim, other):
+            one.step(row)
+            one.override(1, player_hp=454.0)
+        assert sim.values(1) == other.values(1)
+        assert sim.animation_names(0) == other.animation_names(0)
+    before = sim.values(0)
+    other.step(controls[0])
+    assert sim.values(0) == before != other.values(0)
+
+
+def test_course_is_the_same_in_another_process() -> None:
+    runs = [
+        subprocess.run([sys.executable, "-c", _COURSE], capture_output=True, text=True, check=True) for _ in range(2)
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert runs[0].stdout.strip().isdigit()
+
+
+def test_lanes_may_fight_in_different_scenarios_at_once() -> None:
+    seeds, controls = derive_seeds(np.arange(4), 1), sample_controls(4, 200)
+    mixed = Simulator(4)
+    mixed.reset(np.array([0, 2]), PHASE_1, seeds[[0, 2]])
+    mixed.reset(np.array([1, 3]), PHASE_2, seeds[[1, 3]])
+    course = np.array([mixed.step(tick).copy() for tick in controls])
+    first, second = play(Simulator(4), PHASE_1, seeds, controls), play(Simulator(4), PHASE_2, seeds, controls)
+    assert (course[:, ::2] == first[1:, ::2]).all()
+    assert (course[:, 1::2] == second[1:, 1::2]).all()
+
+
+@pytest.mark.parametrize("practice", [False, True])
+def test_saved_state_continues_bit_for_bit(practice: bool) -> None:
+    controls = sample_controls(5, 400)
+    scenario = replace(PHASE_2, refill=practice, start="scattered" if practice else "mid")
+    sim = Simulator(5)
+    play(sim, scenario, derive_seeds(np.arange(5), 1), controls[:200])
+    saved = sim.get_state()
+    copy = Simulator(5)
+    copy.set_state(saved)
+    for tick in controls[200:]:
+        assert sim.step(tick).tobytes() == copy.step(tick).tobytes()
+    again = [game.reset(np.array([1]), scenario, np.array([7], np.uint64)) for game in (sim, copy)]
+    assert again[0].tobytes() == again[1].tobytes()
+
+
+def test_saved_state_is_not_disturbed_by_going_on() -> None:
+    sim = Simulator(2)
+    play(sim, PHASE_1, derive_seeds(np.arange(2), 1), sample_controls(2, 20))
+    saved = sim.get_state()
+    before = {name: values.copy() for name, values in saved["fights"].items()}
+    play(sim, PHASE_1, derive_seeds(np.arange(2), 2), sample_controls(2, 20))
+    assert all((saved["fights"][name] == values).all() for name, values in before.items())
+
+
+def test_state_of_another_number_of_lanes_is_refused() -> None:
+    sim = Simulator(2)
+    sim.reset(np.arange(2), PHASE_1, np.zeros(2, np.uint64))
+    with pytest.raises(GameError, match="3 lanes, found 2"):
+        Simulator(3).set_state(sim.get_state())
+
+
+def test_standing_lanes_keep_every_bit_and_their_random_stream() -> None:
+    seeds, controls = derive_seeds(np.arange(3), 1), sample_controls(3, 100)
+    straight = play(Simulator(3), PHASE_1, seeds, controls)
+    halting = Simulator(3)
+    halting.reset(np.arange(3), PHASE_1, seeds)
+    active = np.array([True, False, True])
+    for tick in controls:
+        halting.step(tick, active)
+    course = [halting.step(tick, ~active).copy()[1] for tick in controls]
+    assert np.array(course).tobytes() == np.ascontiguousarray(straight[1:, 1]).tobytes()
+
+
+@pytest.mark.slow
+def test_compiled_code_is_cached_on_disk(tmp_path: object) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    code = (
+        _COURSE
+        + "from soulsgraph_envs.simulator.fight import KERNELS\nprint(sum(KERNELS.advance.stats.cache_hits.values()))"
+    )
+    hits = []
+    for _ in range(2):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        hits.append(int(ran.stdout.split()[-1]))
+    assert hits == [0, 1]

@@ -1,0 +1,281 @@
+"""Tables 2 and 3, Eq. 10-14 and Appendix C, against the skills."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph_envs.core.config import Where, read_table
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.core.state import STATE_SIZE, Column
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
+from soulsgraph_envs.skills.camera import CameraReward
+
+PHASE_1 = load_scenario("iudex-phase1")
+
+
+def decisions(before=None, after=None, action=0, died=False, won=False) -> Decisions:
+    rows = np.zeros((2, 1, STATE_SIZE), np.float32)
+    for row, values in zip(rows, (before or {}, after or {}), strict=True):
+        for column, value in values.items():
+            row[0, column] = value
+    return Decisions(rows[0], rows[1], np.array([action]), np.array([died]), np.array([won]))
+
+
+def reward(name: str, options: SkillOptions | None = None, **kwargs) -> float:
+    return float(make_skill(name, options).reward.evaluate(decisions(**kwargs)).sum())
+
+
+def options(**values) -> SkillOptions:
+    return read_table(SkillOptions, values, Where("test"))
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions", "horizon"),
+    [
+        ("camera", 7, 5, 128),
+        ("lock_on", 2, 2, 64),
+        ("movement", 6, 9, 128),
+        ("dodge", 7, 2, 512),
+        ("heal_attack", 11, 3, 1024),
+        ("end_to_end", 25, 16, 2048),
+    ],
+)
+def test_dimensions_and_horizons_of_tables_2_and_3_and_appendix_c(name, observations, actions, horizon):
+    skill = make_skill(name)
+    assert (skill.observation.size, len(skill.actions), skill.horizon) == (observations, actions, horizon)
+
+
+@pytest.mark.parametrize(
+    ("name", "durations"),
+    [
+        ("camera", [1] * 5),
+        ("lock_on", [1] * 2),
+        ("movement", [1] * 9),
+        ("dodge", [5, 1]),
+        ("heal_attack", [2, 3, 1]),
+        ("end_to_end", [1] * 4 + [5] * 4 + [1] * 4 + [1, 2, 3, 1]),
+    ],
+)
+def test_step_durations_of_appendix_c_in_ticks(name, durations):
+    assert [action.ticks for action in make_skill(name).actions] == durations
+
+
+def test_drinking_with_no_flask_left_occupies_half_a_second():
+    empty = [action.ticks_when_empty for action in make_skill("heal_attack").actions]
+    assert empty == [None, 5, None]
+
+
+def test_camera_reward_is_equation_10_with_the_bonus_inside_the_tolerance():
+    assert reward("camera", after={Column.CAMERA_TARGET_ANGLE: 1.5}) == pytest.approx(-1.5)
+    assert reward("camera", after={Column.CAMERA_TARGET_ANGLE: 0.5}) == pytest.approx(1 - 0.5)
+    assert reward("camera", options(camera={"bonus": 0}), after={Column.CAMERA_TARGET_ANGLE: 0.5}) == -0.5
+
+
+def test_lock_on_reward_is_equation_11():
+    assert reward("lock_on", after={Column.LOCKED: 1}) == 1.0
+    assert reward("lock_on", before={Column.LOCKED: 1}, after={Column.LOCKED: 0}) == -1.0
+
+
+def test_movement_reward_is_equation_12_and_circling_is_an_option():
+    near = {Column.DISTANCE: 3.0}
+    circling = options(movement={"circling": 1.0})
+    left, forward = 2, 0
+    assert reward("movement", after=near, action=left) == pytest.approx(-0.3)
+    assert reward("movement", circling, after=near, action=left) == pytest.approx(0.7)
+    assert reward("movement", circling, after=near, action=forward) == pytest.approx(-0.3)
+    assert reward("movement", circling, after={Column.DISTANCE: 9.0}, action=left) == pytest.approx(-0.9)
+
+
+def test_one_dodge_decision_worked_by_hand():
+    # A dodge of five ticks: HP falls from 1.0 to 0.8 and stamina from 1.0 to 0.9. Once, over the whole
+    # decision: 0.02 + 5 x (-0.2) + (-0.1) = -1.08; and 5 less if it ended in death.
+    start = {Column.PLAYER_HP: 1.0, Column.STAMINA: 1.0}
+    end = {Column.PLAYER_HP: 0.8, Column.STAMINA: 0.9}
+    assert reward("dodge", before=start, after=end) == pytest.approx(-1.08, abs=1e-6)
+    assert reward("dodge", before=start, after=end, died=True) == pytest.approx(-6.08, abs=1e-6)
+
+
+def test_dodge_stamina_indicator_of_equation_13_is_an_option():
+    low = {Column.STAMINA: 0.04}
+    indicator = options(dodge={"stamina": "indicator"})
+    assert reward("dodge", indicator, before=low, after=low) == pytest.approx(0.02 - 1)
+    assert reward("dodge", options(dodge={"stamina": "none"}), before=low, after=low) == pytest.approx(0.02)
+
+
+def test_stated_maximum_of_dodge_is_512_alive_bonuses():
+    assert 512 * reward("dodge") == pytest.approx(10.24)
+
+
+def test_heal_attack_reward_is_equation_14_with_boss_hp_over_1037():
+    # A whole won Phase 1 fight without a scratch: 15 x (1037 - 622) / 1037 + 5 = 11.0.
+    start, end = {Column.BOSS_HP: 1.0}, {Column.BOSS_HP: 622 / 1037}
+    assert reward("heal_attack", before=start, after=end, won=True) == pytest.approx(11.003, abs=1e-3)
+    hurt = {Column.PLAYER_HP: 0.5}
+    assert reward("heal_attack", before=hurt, after={Column.PLAYER_HP: 1.0}) == pytest.approx(2.5)
+    assert reward("heal_attack", before=hurt, died=True) == pytest.approx(-2.5 - 5)
+    assert reward("end_to_end", before=hurt, died=True) == reward("heal_attack", before=hurt, died=True)
+
+
+def test_boss_hp_is_observed_in_the_scenario_window_by_default_and_literally_on_request():
+    skill, literal = make_skill("heal_attack"), make_skill("heal_attack", options(hp_window=False))
+    column = skill.observation.columns.index(Column.BOSS_HP)
+    for points, expected in ((1037, 1.0), (829.5, 0.5), (622, 0.0)):
+        rows = np.zeros((1, STATE_SIZE), np.float32)
+        rows[0, Column.BOSS_HP] = points / 1037
+        assert skill.observation(rows, PHASE_1)[0, column] == pytest.approx(expected, abs=1e-6)
+        assert literal.observation(rows, PHASE_1)[0, column] == pytest.approx(points / 1037)
+
+
+@pytest.mark.parametrize("name", [*SKILL_NAMES, "end_to_end"])
+def test_every_skill_observes_what_it_says_and_rewards_by_named_terms(name):
+    skill = make_skill(name)
+    rows = np.random.default_rng(0).uniform(size=(4, STATE_SIZE)).astype(np.float32)
+    assert skill.observation(rows, PHASE_1).shape == (4, skill.observation.size)
+    assert len(set(skill.reward.names)) == len(skill.reward.terms)
+    assert skill.actions[-1].name == "idle"
+    assert skill.longest_ticks == max(
+        [a.ticks for a in skill.actions] + [a.ticks_when_empty or 0 for a in skill.actions]
+    )
+
+
+def test_unknown_skill_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+        make_skill("doge")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[dodge]\nalife = 1.0", "dodge.alife"),
+        ("[doge]\nalive = 1.0", "doge"),
+        ("[dodge]\nalive = 'much'", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = -1.0", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = 1e9", "a number from 0 to 1000000"),
+        ("[dodge]\nalive = inf", "dodge.alive: expected a finite number, found inf"),
+        ("[dodge]\nalive = 1e400", "dodge.alive: expected a finite number, found inf"),
+        (f"[dodge]\nalive = {10**400}", "dodge.alive: expected a whole number of at most 64 bits, found a whole"),
+        (f"[dodge]\nalive = {'9' * 5000}", "readable TOML"),
+        ("dodge = " + "[" * 100_000, "tables or lists within each other"),
+        ("dodge." * 40 + "x = 1", "tables or lists within each other"),
+        ('"line\\nline" = 1', r"'line\nline': expected one of camera"),
+        ("[dodge]\nstamina = 'dense'", "one of change, indicator, none"),
+        ("hp_window = 1", "true or false"),
+        ("dodge = 3", "dodge: expected a table, found 3"),
+    ],
+)
+def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, message):
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"options\.toml") as caught:
+        load_skill_options(path)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 600
+
+
+def _toml(value: object) -> str:
+    """Write a value as TOML; Python's own notation is valid TOML for types not listed."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, bool | str) else str(value)
+
+
+_WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8)
+_VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(10**400), 10**400), st.floats(), _WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
+    max_leaves=5,
+)
+_DODGE = st.sampled_from(["alive", "damage", "stamina", "stamina_threshold", "new"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(["hp_window", "animations", "observations", "camera", "new"]), _VALUES, max_size=2),
+    st.none() | st.dictionaries(_DODGE, _VALUES, max_size=2),
+)
+@settings(max_examples=200)
+def test_any_options_file_is_valid_or_refused_in_one_line(tmp_path_factory, values, dodge):
+    path = tmp_path_factory.mktemp("options") / "options.toml"
+    lines = [f"{key} = {_toml(value)}" for key, value in (values | ({} if dodge is None else {"dodge": dodge})).items()]
+    path.write_text("\n".join(lines))
+    try:
+        options = load_skill_options(path)
+    except SoulsGraphError as error:
+        refused = str(error)
+    else:
+        assert 0.0 <= options.dodge.alive <= 1e6
+        assert options.animations in ("scalar", "one_hot")
+        return
+    assert refused.startswith(str(path))
+    assert len(refused.splitlines()) == 1
+    assert len(refused) < 1_000
+
+
+def test_options_made_in_python_are_checked_like_those_of_a_file():
+    for wrong in (float("inf"), -1.0, "much", 10**400, True):
+        with pytest.raises(DataError, match=r"camera\.bonus: expected a number from 0 to 1000000"):
+            SkillOptions(camera=CameraReward(bonus=wrong))
+
+
+def test_options_file_that_is_missing_or_not_toml_is_refused(tmp_path):
+    with pytest.raises(SoulsGraphError, match="readable TOML"):
+        load_skill_options(tmp_path / "none.toml")
+
+
+def test_animations_become_indicators_and_an_unknown_id_sets_none() -> None:
+    skill = make_skill("heal_attack", options(animations="one_hot"))
+    plain = make_skill("heal_attack")
+    rows = np.random.default_rng(0).random((3, STATE_SIZE)).astype(np.float32)
+    rows[:, Column.BOSS_ANIMATION], rows[:, Column.PLAYER_ANIMATION] = (0, 14, 400), (2, 11, 12)
+    observed = dict(zip(skill.observation.names, skill.observation(rows, PHASE_1).T, strict=True))
+    assert observed["BOSS_ANIMATION=0"].tolist() == [1, 0, 0]
+    assert observed["BOSS_ANIMATION=14"].tolist() == [0, 1, 0]
+    assert observed["PLAYER_ANIMATION=2"].tolist() == [1, 0, 0]
+    indicators = skill.observation(rows, PHASE_1)[:, skill.observation.indicators]
+    assert indicators.sum(axis=1).tolist() == [2, 2, 0]
+    others = [name for name in plain.observation.names if not name.endswith("ANIMATION")]
+    expected = dict(zip(plain.observation.names, plain.observation(rows, PHASE_1).T, strict=True))
+    for name in others:
+        np.testing.assert_array_equal(observed[name], expected[name])
+
+
+def test_the_vocabulary_of_animations_never_grows() -> None:
+    # Every trained one-hot policy has these sizes: data added since may not change them.
+    one_hot = make_skill("heal_attack", options(animations="one_hot")).observation.one_hot
+    assert one_hot == {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
+
+
+def test_there_is_an_indicator_for_all_that_a_boss_does_of_its_own_and_all_the_knight_does() -> None:
+    names = set(make_skill("heal_attack", options(animations="one_hot")).observation.names)
+    for boss in (load_boss(load_scenario(name).boss) for name in scenario_names()):
+        stances = boss.animations
+        ids = [one.id for one in (*boss.moves, stances.idle, stances.approach, stances.back_off, stances.turn)]
+        assert {f"BOSS_ANIMATION={i}" for i in ids} <= names
+    assert {f"PLAYER_ANIMATION={one.id}" for one in load_player("knight").animations.known().values()} <= names
+
+
+def test_decisions_occupy_their_actions_ticks_and_an_empty_flask_more() -> None:
+    skill = make_skill("heal_attack")
+    ticks = [
+        int(skill.ticks(decisions(before={Column.FLASKS: flasks}, action=action))[0])
+        for flasks in (2, 0)
+        for action in range(3)
+    ]
+    assert ticks == [2, 3, 1, 2, 5, 1]
+
+
+def test_the_baseline_observes_the_state_itself_whatever_the_options() -> None:
+    skill = make_skill(END_TO_END, options(animations="one_hot", observations="extended"))
+    assert skill.observation.names == tuple(column.name for column in Column)
+
+
+@pytest.mark.parametrize("values", [{"animations": "onehot"}, {"observations": "all"}, {"animations": True}])
+def test_unknown_way_of_observing_is_told_with_the_known_ones(values) -> None:
+    with pytest.raises(DataError, match=r"one of (scalar, one_hot|paper, extended)"):
+        options(**values)

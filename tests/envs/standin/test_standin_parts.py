@@ -1,0 +1,130 @@
+"""The stand-in's options, misbehaviours and keyboard, without a window or a game."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+
+import pytest
+import tyro
+
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError
+from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
+from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.process import settings_of
+from soulsgraph_envs.standin.program import Misbehaviour, Schedule, parse_misbehaviour
+from soulsgraph_envs.standin.window import Keyboard
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("crash@5", Misbehaviour("crash", 5.0)),
+        ("freeze@1.5+3", Misbehaviour("freeze", 1.5, 3.0)),
+        ("hang@0", Misbehaviour("hang", 0.0, inf)),
+    ],
+)
+def test_misbehaviour_is_read(text: str, meant: Misbehaviour) -> None:
+    assert parse_misbehaviour(text) == meant
+
+
+@pytest.mark.parametrize("text", ["sulk@5", "freeze", "freeze@x", "freeze@1+y", "freeze@-1", "crash@5+3", "hang@inf"])
+def test_misbehaviour_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(SoulsGraphError, match="expected"):
+        parse_misbehaviour(text)
+
+
+def test_schedule_begins_each_once_and_ends_what_lasts() -> None:
+    now = 100.0
+    schedule = Schedule([parse_misbehaviour(text) for text in ("freeze@2+3", "move@1")], lambda: now)
+    assert schedule.due() == []
+    now = 101.5
+    assert [one.kind for one in schedule.due()] == ["move"]
+    now = 102.0
+    assert [one.kind for one in schedule.due()] == ["freeze"]
+    assert schedule.due() == []
+    assert schedule.on("freeze")
+    assert not schedule.on("drop")
+    now = 105.0
+    assert not schedule.on("freeze")
+    schedule.add("drop")
+    assert [one.kind for one in schedule.due()] == ["drop"]
+    now = 1e9
+    assert schedule.on("drop")
+
+
+def test_arguments_mean_the_options_they_are_made_of(tmp_path: Path) -> None:
+    options = StandInOptions(
+        map="stand-in",
+        at="bonfire",
+        speed=2.5,
+        settings=tmp_path / "games.toml",
+        misbehave=("crash@5", "freeze@1+2"),
+        until_eof=True,
+    )
+    assert tyro.cli(StandInOptions, args=options.arguments()) == options
+    assert StandInOptions().arguments() == []
+
+
+@pytest.mark.parametrize("numbers", [{"speed": 0.0}, {"speed": 4.0}, {"seconds": -1.0}])
+def test_numbers_out_of_range_are_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(SoulsGraphError, match="expected a number from"):
+        StandInOptions(**numbers)  # type: ignore[arg-type]
+
+
+def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(tmp_path: Path) -> None:
+    file = tmp_path / "games.toml"
+    options = StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file, misbehave=("crash@5",))
+    save_game(file, settings_of(options, "SOULS STAND-IN"))
+    (game,) = load_games(file)
+    assert (game.map, game.display, game.window, game.speed) == ("stand-in", ":9", "SOULS STAND-IN", 3.0)
+    assert game.launch[1:3] == ("-m", "soulsgraph_envs.standin")
+    again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
+    assert again == StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_games_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(GameError, match="expected a games file that can be written, found No such file"):
+        save_game(tmp_path / "none" / "games.toml", GameSettings())
+
+
+def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.chdir(tmp_path)
+    game = settings_of(StandInOptions(scenario="mine.toml"), "window")
+    again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
+    assert (again.display, again.scenario) == (":7", str(tmp_path / "mine.toml"))
+
+
+def test_tap_counts_once_a_press_and_a_hold_as_long_as_it_lasts() -> None:
+    keyboard = Keyboard(load_bindings("dark-souls-3"))
+    keyboard.press("w")
+    keyboard.press("space")
+    assert keyboard.controls() == Control.FORWARD | Control.ROLL
+    assert keyboard.controls() == Control.FORWARD
+    keyboard.release("space")
+    keyboard.press("space")
+    keyboard.release("w")
+    assert keyboard.controls() == Control.ROLL
+    assert keyboard.controls() == Control.NONE
+
+
+def test_press_shorter_than_a_frame_is_not_lost() -> None:
+    keyboard = Keyboard(load_bindings("dark-souls-3"))
+    for key in ("w", "l"):
+        keyboard.press(key)
+        keyboard.release(key)
+    assert keyboard.controls() == Control.FORWARD | Control.LIGHT_ATTACK
+    assert keyboard.controls() == Control.NONE
+
+
+def test_keys_that_nobody_hears_released_come_up_with_the_focus_lost() -> None:
+    keyboard = Keyboard(load_bindings("dark-souls-3"))
+    keyboard.press("w")
+    keyboard.controls()
+    keyboard.release_all()
+    assert keyboard.controls() == Control.NONE
+    assert keyboard.down == frozenset()

@@ -1,0 +1,12 @@
+"""The reading benchmark against a process of its own."""
+
+from soulsgraph.bench import describe
+from soulsgraph.bench.speed import bench_reading
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
+
+
+def test_reading_is_measured_over_all_fields_of_the_map():
+    result = bench_reading("elden-ring-1.16.1", 50)
+    fields = len(load_address_map("elden-ring-1.16.1").readable())
+    assert f"one reading of {fields} fields" in describe(result)
+    assert 0.0 < result["cpu_ms"]["median"] <= result["cpu_ms"]["highest"]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from soulsgraph.cli.games import check_training, show
+from soulsgraph_envs.drivers.doctor.machine import Check
+from soulsgraph_envs.testing import PATIENCE_S
+
+PAGE = [
+    Check("The game", "window", "ok", "[bold]not markup[/bold]"),
+    Check("The game", "layout", "warn", "fr", "choose English"),
+    Check("Keys", "device", "fail", "none", "plug one in"),
+]
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("soulsgraph")), "doctor", *arguments]
+    screenless = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
+    return subprocess.run(command, capture_output=True, text=True, env=screenless, timeout=PATIENCE_S)
+
+
+def test_training_needs_the_release_of_ray_it_was_built_on() -> None:
+    checks = {check.name: check for check in check_training()}
+    assert list(checks) == ["ray", "torch"]
+    assert checks["ray"].status == "ok"
+    assert checks["torch"].status == "ok"
+
+
+def test_the_page_shows_each_remedy_below_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    show(PAGE, Console(width=100))
+    shown = capsys.readouterr().out
+    assert "[bold]not markup[/bold]" in shown
+    assert shown.index("The game") < shown.index("choose English") < shown.index("Keys") < shown.index("plug one in")
+    assert "something needed is missing: 1 ok, 1 warn, 1 fail, 0 skip" in shown
+
+
+@pytest.mark.slow
+def test_a_machine_that_can_simulate_exits_0() -> None:
+    done = doctor()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "iudex-phase1: ready" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["memory", "siphon"])
+def test_a_machine_without_a_game_exits_1_with_a_remedy_for_every_failure(driver: str) -> None:
+    done = doctor("--driver", driver, "--json")
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert not told["passed"]
+    failed = [check for check in told["checks"] if check["status"] == "fail"]
+    assert failed
+    assert all(check["remedy"] for check in failed)
+
+
+@pytest.mark.slow
+def test_a_games_file_is_examined_table_by_table(tmp_path: Path) -> None:
+    games = tmp_path / "games.toml"
+    games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "elden-ring-1.16.1"\n')
+    done = doctor("--games", str(games), "--json")
+    topics = {check["topic"] for check in json.loads(done.stdout)["checks"]}
+    assert {"Game 1: The game, by dark-souls-3-1.15.2", "Game 2: The game, by elden-ring-1.16.1"} <= topics
+
+
+def test_a_games_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+    done = doctor("--games", str(tmp_path / "none.toml"))
+    assert done.returncode == 2
+    assert "none.toml" in done.stderr

@@ -1,0 +1,47 @@
+"""The message of a stopped command: only remedies that work."""
+
+import signal
+
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph.cli.remedies import stopped
+from soulsgraph.progress import Interrupted, terminable
+
+
+@pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
+def test_a_command_without_resume_does_not_advise_it(command):
+    assert stopped("interrupted", command) == "interrupted; the same command begins anew"
+
+
+@pytest.mark.parametrize("command", ["curriculum", "baseline", "reproduce"])
+def test_a_command_with_resume_advises_it(command):
+    assert stopped("interrupted", command).endswith("with --resume")
+
+
+@pytest.mark.parametrize("command", ["train", "adapt", "recovery"])
+def test_a_command_that_goes_on_by_itself_says_so(command):
+    assert stopped("terminated", command) == "terminated; the same command goes on from the last checkpoint"
+
+
+def test_a_message_with_a_remedy_gets_no_other():
+    found = stopped("stopped. Go on with: `do_units(folder='my runs')`", "reproduce")
+    assert found == "stopped. Go on with: soulsgraph reproduce --resume --out 'my runs'"
+
+
+def test_a_termination_speaks_for_its_command(monkeypatch, capsys):
+    with pytest.raises(Interrupted, match=r"^terminated$"), terminable():
+        signal.raise_signal(signal.SIGTERM)
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "retention"])
+    monkeypatch.setattr("soulsgraph.cli.commands.app.cli", lambda **_: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert (stop.value.code, capsys.readouterr().err) == (130, "terminated; the same command begins anew\n")
+
+
+@pytest.mark.parametrize("command", ["transfer", "retention", "recovery", "curriculum"])
+def test_resume_is_advised_exactly_where_it_is_an_option(command, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", command, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert ("--resume" in stopped("interrupted", command)) == ("--resume" in capsys.readouterr().out)

@@ -1,0 +1,123 @@
+"""Options of the command line come from frozen dataclasses: none has a default of its own, absent is the field's."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import pytest
+import tyro
+
+from soulsgraph.cli import main
+from soulsgraph.cli.commands import app
+from soulsgraph.cli.options import EvaluationOptions, OutputOptions, PlanOptions, SessionOptions, plan_values
+from soulsgraph.cli.reproducing import StudyOptions, study_values
+from soulsgraph.paper.study import Study
+from soulsgraph.plan import Plan
+from soulsgraph.transfer.measures import TransferOptions
+from soulsgraph_envs.drivers.opening import DRIVERS
+from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.siphon.server import Serving
+
+COMMANDS = {name: spec.target for name, spec in app._subcommands.items()}
+SOURCES = (Plan, Study, EvaluationOptions, OutputOptions, SessionOptions, TransferOptions, StandInOptions, Serving)
+#: Options that stand for a field under another name.
+FIELDS = {"first_seed": "seeds"}
+SHOWN = {"overrides": "set"}
+
+
+def _given(hint: Any) -> Mapping[str, Any]:
+    """Return the options, by field, that come as a mapping of those given."""
+    return dict(get_args(hint)[1].constructor_factory().__annotations__)
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _parameters(command: Any) -> list[tuple[Parameter, Any]]:
+    hints = get_type_hints(command, include_extras=True)
+    return [(parameter, hints[name]) for name, parameter in signature(command).parameters.items()]
+
+
+def _options(command: Any) -> set[str]:
+    """Return every option that a command should show."""
+    names: set[str] = set()
+    for parameter, hint in _parameters(command):
+        if is_dataclass(_bare(hint)):
+            names |= {spec.name for spec in fields(_bare(hint))}
+        elif hint in (PlanOptions, StudyOptions):
+            names |= {SHOWN.get(name, name) for name in _given(hint)}
+        elif "Positional" not in str(hint):
+            names.add(parameter.name)
+    return {f"--{name.replace('_', '-')}" for name in names}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_shown_is_a_field_or_the_commands_own(name, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", name, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = set(re.findall(r"^\W{2}(--[a-z][a-z-]*)", capsys.readouterr().out, re.MULTILINE))
+    assert shown == _options(COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_of_a_dataclass_default_to_its_fields(name):
+    for parameter, hint in _parameters(COMMANDS[name]):
+        cls = _bare(hint)
+        if is_dataclass(cls):
+            assert cls in SOURCES
+            assert cls.__dataclass_params__.frozen
+            assert parameter.default == cls()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_own_option_repeats_no_field_with_another_default(name):
+    for parameter, hint in _parameters(COMMANDS[name]):
+        if is_dataclass(_bare(hint)) or hint in (PlanOptions, StudyOptions):
+            continue
+        alike = [spec for cls in SOURCES for spec in fields(cls) if spec.name == parameter.name]
+        defaults = [spec.default for spec in alike if type(spec.default) is type(parameter.default)]
+        assert parameter.default in (None, Parameter.empty) or not defaults or parameter.default in defaults
+
+
+def test_doctor_examines_every_driver():
+    assert get_args(get_type_hints(COMMANDS["doctor"])["driver"]) == DRIVERS
+
+
+@pytest.mark.parametrize(
+    ("options", "cls", "hidden"), [(PlanOptions, Plan, {"graph", "overrides"}), (StudyOptions, Study, set())]
+)
+def test_every_field_of_a_plan_and_a_study_is_an_option_and_every_option_a_field(options, cls, hidden):
+    assert {FIELDS.get(name, name) for name in _given(options)} == {spec.name for spec in fields(cls)} - hidden
+
+
+def test_options_left_out_are_not_among_those_given():
+    assert tyro.cli(PlanOptions, args=[]) == {}
+    assert tyro.cli(StudyOptions, args=[]) == {}
+    assert Plan(**plan_values({})) == Plan()
+    assert Study(**study_values({}, Study.seeds)) == Study()
+
+
+def _arguments(cls: Any) -> list[str]:
+    """Write the default of every field that has one value in the language of the command line."""
+    words: list[str] = []
+    for spec in fields(cls):
+        flag = spec.name.replace("_", "-")
+        if isinstance(spec.default, bool):
+            words.append(f"--{flag}" if spec.default else f"--no-{flag}")
+        elif isinstance(spec.default, str | int | float) and spec.name != "graph":
+            words += [f"--{flag}", str(spec.default)]
+    return words
+
+
+def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp_path):
+    (tmp_path / "none.toml").touch()
+    plan = tyro.cli(PlanOptions, args=[*_arguments(Plan), "--skill-options", str(tmp_path / "none.toml")])
+    assert plan.keys() == _given(PlanOptions).keys() - {"lanes"}
+    assert Plan(**plan_values(plan)) == Plan()
+    study = tyro.cli(StudyOptions, args=[*_arguments(Study), "--seeds", "10", "--first-seed", "400", "--set"])
+    assert study.keys() == _given(StudyOptions).keys()
+    assert Study(**study_values(study, Study.seeds)) == Study()

@@ -1,0 +1,71 @@
+"""Skills train and fight in real programs: stand-in games with windows, keys and memory of their own."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
+from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing.keys import virtual_screen
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads another process's memory as Linux gives it"),
+]
+
+SOULSGRAPH = Path(sys.executable).with_name("soulsgraph")
+
+
+@pytest.fixture
+def two_games(tmp_path):
+    """Two stand-ins, each on a screen of its own, and the games file that names both."""
+    with ExitStack() as stack:
+        files, displays = [], []
+        for index in range(2):
+            displays.append(stack.enter_context(virtual_screen()))
+            files.append(tmp_path / f"{index}.toml")
+            # No faster than real time: on a busy machine a faster clock falters.
+            options = StandInOptions(display=displays[-1], speed=1.0, seed=index, settings=files[-1])
+            stack.enter_context(StandInProcess(options))
+        both = tmp_path / "games.toml"
+        both.write_text("".join(file.read_text() for file in files))
+        yield both, displays
+
+
+def soulsgraph(*words):
+    command = [str(SOULSGRAPH), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False)
+
+
+def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, two_games):
+    games, displays = two_games
+    run = tmp_path / "run"
+    trained = soulsgraph("train", "camera", "--run", run, "--games", games, "--scale", "0.02", "--json")
+    assert trained.returncode == 0, trained.stderr
+    card = json.loads(trained.stdout)
+    assert card["training"]["steps"] == card["training"]["budget"]
+    rows = parquet.read_table(run / "results" / "training.parquet").to_pylist()
+    assert rows[-1]["step"] == card["training"]["steps"]
+    assert {row["env_runners"] for row in rows} == {2}
+    assert sum(row["episodes"] for row in rows) >= 1
+    for display in displays:
+        device = XTestDevice(display)
+        assert not device.down()
+        device.close()
+
+
+def test_a_game_that_cannot_be_opened_ends_a_stage_with_one_line(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    games = tmp_path / "games.toml"
+    games.write_text('[[games]]\ndriver = "memory"\n')
+    failed = soulsgraph("train", "camera", "--run", tmp_path / "run", "--games", games)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith("error: X display: expected one named by DISPLAY")

@@ -1,0 +1,64 @@
+import pytest
+
+from soulsgraph.paper.bands import BOTH
+from soulsgraph.paper.records import holm
+from soulsgraph.paper.report import write_report
+from soulsgraph.paper.testing import write_synthetic_records
+from soulsgraph.tables import read_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    root = tmp_path_factory.mktemp("earlier")
+    write_report([write_synthetic_records(root / "paper", seeds=range(300, 310))], root / "report")
+    return root / "report"
+
+
+def _compared(tmp_path, earlier, lift):
+    folder = write_synthetic_records(tmp_path / "paper", seeds=range(310, 330), lift=lift)
+    text = write_report([folder], tmp_path / "report", earlier=earlier).read_text()
+    rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
+    return text, {row["label"]: row for row in rows}
+
+
+def test_other_seeds_of_the_same_agents_agree(tmp_path, earlier):
+    # The records scatter by a fixed generator: 8 rows, false alarms in 5 % of all generators.
+    text, rows = _compared(tmp_path, earlier, lift=0.0)
+    assert all(row["agree"] for row in rows.values())
+    assert (rows[BOTH]["seeds"], rows[BOTH]["earlier_seeds"]) == (20, 10)
+    assert rows[BOTH]["low"] <= rows[BOTH]["median"] <= rows[BOTH]["high"]
+    assert text.index("## Beside earlier seeds") < text.index("## Table 1")
+
+
+def test_seeds_of_better_agents_differ(tmp_path, earlier):
+    text, rows = _compared(tmp_path, earlier, lift=30.0)
+    assert not rows[BOTH]["agree"]
+    assert "**differ**" in text
+
+
+def test_a_shared_seed_is_refused(tmp_path, earlier):
+    folder = write_synthetic_records(tmp_path / "paper", seeds=range(309, 312))
+    with pytest.raises(SoulsGraphError, match="found 309 in both"):
+        write_report([folder], tmp_path / "report", earlier=earlier)
+
+
+def test_a_folder_without_a_report_is_refused(tmp_path, earlier):
+    folder = write_synthetic_records(tmp_path / "paper", seeds=(400,))
+    with pytest.raises(SoulsGraphError, match=r"seeds\.parquet"):
+        write_report([folder], tmp_path / "report", earlier=tmp_path)
+
+
+def test_holm_adjusts_for_the_number_of_tests():
+    # By hand: 0.01 x 3, 0.02 x 2, and the largest is never below the one before.
+    assert holm([0.02, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_rows_outside_their_range_are_named_first(tmp_path):
+    folder = write_synthetic_records(tmp_path / "paper", seeds=range(300, 304), lift=40.0)
+    text = write_report([folder], tmp_path / "report").read_text()
+    opening = text[: text.index("## Table 1")]
+    assert "- preset paper: " in opening
+    assert f"{BOTH} (" in opening

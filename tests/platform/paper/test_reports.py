@@ -1,0 +1,162 @@
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from soulsgraph.files import read_parquet
+from soulsgraph.progress import MEASURES, Board, stage_progress
+from soulsgraph.tables import GrowingTable, WinRate, WinRateTable, read_rows, write_episodes, write_rows
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.state import STATE_SIZE, Column
+from soulsgraph_policies.atomic import WriteError
+
+_TABLE = WinRateTable("Table 1 (a)", (WinRate("both trained", 11, 25, 44.0), WinRate("no dodge", 0, 400)))
+
+
+def _printed(table):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table.to_rich())
+    return console.file.getvalue()
+
+
+def test_a_table_tells_the_same_in_each_form():
+    terminal, markdown = _printed(_TABLE), _TABLE.to_markdown().splitlines()
+    assert markdown[:3] == ["**Table 1 (a)**", "", "| setting | wins | win rate | 95 % interval | paper |"]
+    assert markdown[3] == "| --- | ---: | ---: | ---: | ---: |"
+    assert markdown[4] == "| both trained | 11/25 | 44.0 % | 26.7-62.9 % | 44.0 % |"
+    assert markdown[5] == "| no dodge | 0/400 | 0.0 % | 0.0-1.0 % |  |"
+    for row in _TABLE.rows:
+        assert all(cell in terminal for cell in row.cells)
+    values = _TABLE.to_dict()["rows"][0]
+    assert (values["rate"], values["paper_percent"]) == (0.44, 44.0)
+    assert (values["low"], values["high"]) == pytest.approx((0.266657, 0.629326), abs=2e-6)
+
+
+def test_rows_may_differ_in_their_names(tmp_path):
+    rows = [{"a": 1}, {"a": 2.5, "b": "x"}, {"b": None}]
+    write_rows(tmp_path / "rows.parquet", rows)
+    assert read_rows(tmp_path / "rows.parquet") == [
+        {"a": 1.0, "b": None}, {"a": 2.5, "b": "x"}, {"a": None, "b": None},
+    ]  # fmt: skip
+
+
+def test_episodes_keep_each_reward_term(tmp_path):
+    rows = np.zeros((2, STATE_SIZE), np.float32)
+    rows[:, Column.BOSS_HP] = [0.5, 0.75]
+    rows[:, Column.PLAYER_HP] = [1.0, 0.0]
+    episodes = Episodes(
+        lanes=np.array([3, 0]),
+        lengths=np.array([10, 20]),
+        seconds=np.array([5.0, 7.0]),
+        won=np.array([True, False]),
+        died=np.array([False, True]),
+        rows=rows,
+        terms=np.array([[1.0, -2.0], [0.5, 0.25]], np.float32),
+    )
+    seeds = np.array([3, 2**63 + 1], np.uint64)
+    write_episodes(tmp_path / "episodes.parquet", {"trained": episodes, "random": episodes}, ("alive", "damage"), seeds)
+    columns = read_parquet(tmp_path / "episodes.parquet")
+    assert columns["setting"] == ["trained"] * 2 + ["random"] * 2
+    assert columns["seed"] == [3, 2**63 + 1] * 2
+    assert columns["return"][:2] == [-1.0, 0.75]
+    assert columns["term/damage"][:2] == [-2.0, 0.25]
+    assert columns["won"][:2] == [True, False]
+    assert (columns["boss_hp"][:2], columns["player_hp"][:2]) == ([0.5, 0.75], [1.0, 0.0])
+    assert "lanes" not in columns
+
+
+def test_a_growing_table_goes_on_where_the_checkpoint_was(tmp_path):
+    table = GrowingTable(tmp_path / "training.parquet")
+    for stage, step in (("camera", 900), ("dodge", 500), ("dodge", 1000)):
+        table.add({"stage": stage, "step": step})
+    table.flush()
+    resumed = GrowingTable(tmp_path / "training.parquet")
+    resumed.forget("dodge", after_step=600)
+    resumed.add({"stage": "dodge", "step": 700})
+    resumed.flush()
+    assert [row["step"] for row in read_rows(tmp_path / "training.parquet")] == [900, 500, 700]
+
+
+def _read_events(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(folder)).Reload()
+
+
+def test_the_board_shows_each_skill_over_its_own_steps(tmp_path):
+    with Board(tmp_path, ("camera", "dodge")) as board:
+        board.log("camera", 20_000, {"return": 1.0})
+        board.log("dodge", 1_000, {"return": 0.5, "reward/alive": 0.25})
+        board.log("dodge", 2_000, {"return": 0.75, "reward/alive": 0.5})
+        board.text("table", _TABLE.to_markdown())
+        board.hyperparameters({"preset": "fast", "learning_rate": 3e-4}, {"win_rate": 0.44})
+    events = _read_events(tmp_path)
+    assert [(event.step, event.value) for event in events.Scalars("dodge/return")] == [(1_000, 0.5), (2_000, 0.75)]
+    assert [event.step for event in events.Scalars("camera/return")] == [20_000]
+    assert "dodge/reward/alive" in events.Tags()["scalars"]
+    assert b"both trained" in events.Tensors("table/text_summary")[0].tensor_proto.string_val[0]
+    assert events.SummaryMetadata("_hparams_/experiment").plugin_data.plugin_name == "hparams"
+    assert events.Scalars("win_rate")[0].value == pytest.approx(0.44)
+
+
+def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
+    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+
+    skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+    Board(tmp_path, skills).close()
+    (event,) = _read_events(tmp_path).Tensors("custom_scalars__config__")
+    layout = Layout.FromString(event.tensor_proto.string_val[0])
+    titles = [category.title for category in layout.category]
+    assert titles == ["greedy return at checkpoints", *MEASURES, "reward terms"]
+    for category in layout.category:
+        assert [chart.title for chart in category.chart] == list(skills)
+    assert list(layout.category[0].chart[3].multiline.tag) == ["dodge/evaluation/return"]
+    assert list(layout.category[1].chart[3].multiline.tag) == ["dodge/return"]
+
+
+def test_a_board_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="file/tensorboard: expected a place to write to"):
+        Board(tmp_path / "file" / "tensorboard", ("camera",))
+
+
+class _Clock:
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def _lines(terminal=False, display="auto", resumed_at=0):
+    clock, console = _Clock(), Console(file=io.StringIO(), width=140, force_terminal=terminal)
+    with stage_progress("dodge", 80_000, display, done=resumed_at, console=console, clock=clock) as progress:
+        for second in range(1, 26):
+            clock.now_s += 1.0
+            progress.update(resumed_at + 1_000 * second, mean_return=second / 2)
+    return console.file.getvalue()
+
+
+def test_a_log_gets_a_line_every_ten_seconds_and_a_last_one():
+    assert _lines().splitlines() == [
+        "dodge: 10,000/80,000 steps  1,000 steps/s  return 5.00  left 0:01:10",
+        "dodge: 20,000/80,000 steps  1,000 steps/s  return 10.00  left 0:01:00",
+        "dodge: 25,000/80,000 steps  1,000 steps/s  return 12.50  left 0:00:55",
+    ]
+
+
+def test_steps_done_before_a_resume_do_not_count_as_speed():
+    assert "60,000/80,000 steps  1,000 steps/s  return 5.00  left 0:00:20" in _lines(resumed_at=50_000)
+
+
+def test_a_terminal_gets_a_bar_and_a_machine_nothing():
+    assert "25,000/80,000 steps" in _lines(terminal=True)
+    assert _lines(display="silent") == ""
+
+
+def test_a_stage_that_never_moves_has_no_time_left():
+    console = Console(file=io.StringIO(), width=140)
+    with stage_progress("dodge", 10, console=console, clock=_Clock()) as progress:
+        progress.update(0)
+    assert "0 steps/s  left -:--:--" in console.file.getvalue()

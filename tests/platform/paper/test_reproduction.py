@@ -1,0 +1,271 @@
+"""Reproductions: the study, its folder, what is recorded, and how units report."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from soulsgraph.evaluate import EVALUATION_SEED
+from soulsgraph.files import source_commit
+from soulsgraph.paper.rows import REFERENCES, evaluate_references, seed_tables
+from soulsgraph.paper.study import (
+    CALIBRATION,
+    CHOOSING,
+    CONFIRMING,
+    REPORTING,
+    ReproductionFolder,
+    Study,
+    Unit,
+    evaluation_seed,
+)
+from soulsgraph.paper.unit import BINS, curve_rows, training_rows
+from soulsgraph.paper.work import Noticeboard, Standing, units_display
+from soulsgraph.plan import Stage
+from soulsgraph.tables import read_rows, write_rows
+from soulsgraph_envs.core.config import Where, read_table, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import END_TO_END
+
+SMALL = Study(seeds=(100, 101), episodes=20, scale=0.01)
+PLAN = Where("reproduction.json", "plan", saved=True)
+SKILLS, BASELINE = Unit(100, "skills"), Unit(100, "end_to_end")
+
+
+@pytest.fixture
+def folder(tmp_path) -> ReproductionFolder:
+    return ReproductionFolder.create(tmp_path / "out", SMALL)
+
+
+def row(seed: int, wins: int) -> dict[str, object]:
+    place = {"part": "a", "label": "heal-attack trained, dodge trained", "scenario": "iudex-phase1", "start": "mid"}
+    outcome = {
+        "paper_percent": 44.0,
+        "wins": wins,
+        "episodes": 20,
+        "mean_return": -1.0,
+        "mean_length": 100.0,
+        "mean_seconds": 20.0,
+    }
+    return {"seed": seed, **place, **outcome}
+
+
+def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
+    assert len({*CALIBRATION, *CHOOSING, *REPORTING}) == len(CALIBRATION) + len(CHOOSING) + len(REPORTING)
+    assert Study().seeds == tuple(REPORTING[:10])
+
+
+@pytest.mark.parametrize("seeds", [range(195, 205), range(395, 405), range(499, 501), (100, 450)])
+def test_seeds_of_several_purposes_are_refused_together(seeds):
+    with pytest.raises(SoulsGraphError, match=rf"confirming 500-599\).*found {min(seeds)} to {max(seeds)}"):
+        Study(seeds=tuple(seeds))
+
+
+@pytest.mark.parametrize("seeds", [REPORTING, CALIBRATION, CHOOSING, CONFIRMING, range(300, 400), range(600, 605)])
+def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
+    assert Study(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
+
+
+def test_units_are_every_part_of_every_seed():
+    assert [unit.name for unit in SMALL.units()] == [
+        "100 skills", "100 end_to_end", "101 skills", "101 end_to_end"
+    ]  # fmt: skip
+    only = Study(seeds=(100,), baseline=False, long_baseline=True)
+    assert [unit.part for unit in only.units()] == ["end_to_end_long", "skills"]
+
+
+def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
+    study = Study(preset="paper", seeds=(100,), long_baseline=True)
+    budgets = {unit.part: sum(stage.budget for stage in study.plan(unit).stages()) for unit in study.units()}
+    assert budgets == {"skills": 230_000, "end_to_end": 250_000, "end_to_end_long": 500_000}
+
+
+def test_overrides_change_how_every_unit_learns_and_observes():
+    plan = Study(seeds=(100,), overrides={"double": True, "animations": "one_hot"}).plan(SKILLS)
+    assert plan.method.learning["double"] is True
+    assert plan.options.animations == "one_hot"
+    assert not Study(seeds=(100,)).plan(SKILLS).method.learning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"preset": "slow"},
+        {"seeds": ()},
+        {"seeds": (1, 1)},
+        {"seeds": (1, 2.5)},
+        {"scale": 0.0},
+        {"episodes": 0},
+        {"learner": "keras"},
+        {"overrides": {"doubel": True}},
+        {"overrides": {"double": 2}},
+        {"skills": False, "baseline": False},
+    ],
+)
+def test_a_study_that_does_not_hold_is_refused(change):
+    with pytest.raises(SoulsGraphError):
+        Study(**change)
+
+
+def test_a_study_survives_json():
+    study = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"n_step": 3})
+    assert read_table(Study, json.loads(json.dumps(to_table(study))), PLAN) == study
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": 5}, "plan.seeds: expected a list of whole numbers, found 5"),
+        ({"seeds": [True]}, r"plan.seeds\[0\]: expected a whole number from 0 to 2147483647, found True"),
+        ({"overrides": "ab"}, "plan.overrides: expected a table"),
+        ({"overrides": {"double": 2}}, "plan: option double: expected true or false, found 2"),
+        ({"scale": "much"}, "plan.scale: expected a number from 0.001 to 100"),
+        ({"episodes": 1.5}, "plan.episodes: expected a whole number"),
+        ({"preset": 5}, "plan.preset: expected a text, found 5"),
+        ({"preset": "slow"}, "plan: unknown preset"),
+        ({"learner": "keras"}, "plan.learner: expected one of soulsgraph, stable-baselines3, found 'keras'"),
+        ({"baseline": 1}, "plan.baseline: expected true or false"),
+        ({"speed": 1}, "plan.speed: expected .*an unknown key"),
+    ],
+)
+def test_a_plan_of_something_else_is_refused_with_file_and_key(change, message):
+    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: {message}"):
+        read_table(Study, to_table(SMALL) | change, PLAN)
+
+
+@pytest.mark.parametrize("key", to_table(SMALL))
+def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
+    rest = {name: value for name, value in to_table(SMALL).items() if name != key}
+    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: plan\.{key}: .*no such key"):
+        read_table(Study, rest, PLAN)
+
+
+def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
+    again = ReproductionFolder.open(folder.path)
+    assert again.study == SMALL
+    with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
+        ReproductionFolder.create(folder.path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scenarios": {"iudex-phase1": "of another boss"}}, "begun with, found that they changed"),
+        ({"wall_time_s": "long"}, "wall_time_s: expected a number"),
+        ({"started": None}, "started: expected a text"),
+        ({"plan": []}, "plan: expected a table"),
+        ({"sessions": {}}, "sessions: expected a list"),
+        ({"sessions": [5]}, r"sessions\[0\]: expected a table, found 5"),
+        ({"sessions": [{}]}, r"sessions\[0\]\.wall_time_s: expected a number"),
+        ({"scenarios": 3}, "scenarios: expected a table"),
+        ({"speed": 3}, "speed: expected .*an unknown key"),
+    ],
+)
+def test_a_description_that_does_not_hold_is_refused(folder, change, message):
+    folder.begin_session()
+    folder.add_wall_time(1.0)
+    assert ReproductionFolder.open(folder.path).study == SMALL
+    file = folder.path / "reproduction.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(SoulsGraphError, match=message):
+        ReproductionFolder.open(folder.path)
+
+
+def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
+    folder.begin_session()
+    folder.add_wall_time(2.0)
+    described = json.loads((folder.path / "reproduction.json").read_text())
+    described["sessions"][0]["versions"]["torch"] = "0.1"
+    (folder.path / "reproduction.json").write_text(json.dumps(described))
+    again = ReproductionFolder.open(folder.path)
+    again.begin_session()
+    again.add_wall_time(3.5)
+    described = json.loads((folder.path / "reproduction.json").read_text())
+    first, second = described["sessions"]
+    assert {"python", "ray", "torch"} <= second["versions"].keys()
+    assert second["commit"] == source_commit()
+    assert second["versions"]["torch"] != first["versions"]["torch"] == "0.1"
+    assert min(session["machine"]["cores"] for session in (first, second)) >= 1
+    assert (first["wall_time_s"], second["wall_time_s"], described["wall_time_s"]) == (2.0, 3.5, 5.5)
+    assert described["started"] <= first["started"] <= second["started"]
+
+
+def test_a_piece_is_recorded_once_and_assembled(folder):
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 20)]})
+    folder.record(Unit(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
+    folder.record_references(lambda: {"rows": [{**row(1, 20), "part": "reference", "label": "scripted oracle"}]})
+    folder.assemble()
+    rows = read_rows(folder.path / "records" / "rows.parquet")
+    assert {(row["seed"], row["wins"], row["preset"]) for row in rows} == {
+        (100, 9, "fast"),
+        (101, 8, "fast"),
+        (1, 20, "fast"),
+    }
+    (table,) = (table.to_dict() for table in seed_tables([folder.path]))
+    assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"rows": 5}', '{"rows": [{}]}', '{"rows": ["a"]}'])
+def test_a_damaged_piece_is_named(folder, text):
+    folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
+    (piece,) = (folder.path / "seeds" / "100" / "pieces").glob("*.json")
+    piece.write_text(text)
+    with pytest.raises(SoulsGraphError, match=r"skills-rows\.json"):
+        folder.assemble()
+
+
+def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
+    run = folder.run(BASELINE)
+    stage = Stage(END_TO_END, "iudex-phase1", budget=10 * BINS, seed=0)
+    values = [(1, 2, 0.0), (10, 1, 3.0), (11, 1, 7.0), (12, 0, None)]
+    rows = [
+        {"stage": END_TO_END, "step": step, "episodes": n, "return": r, "length": r, "seconds": r, "win_rate": r}
+        for step, n, r in values
+    ]
+    write_rows(run.results("training"), [*rows, {**rows[0], "stage": "another", "return": 9.0}])
+    told = training_rows(run, BASELINE, (stage,))
+    assert [(part["step"], part["episode_return"]) for part in told] == [(10, 1.0), (11, 7.0)]
+    assert {part["unit"] for part in told} == {"end_to_end"}
+    assert curve_rows(run, BASELINE, (stage,)) == [], "nothing was played"
+
+
+def test_references_are_both_oracles_in_every_fight():
+    rows = evaluate_references(20)
+    assert len(rows) == REFERENCES
+    assert {(row["scenario"], row["start"]) for row in rows} == {
+        ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")
+    }  # fmt: skip
+    assert sum("16 actions" in row["label"] for row in rows) == 3
+    assert all(row["wins"] >= 12 for row in rows)
+
+
+def test_the_noticeboard_keeps_who_is_at_work_and_tells_them_to_stop():
+    board = Noticeboard()
+    assert board.tell("100 skills", Standing("dodge", 10, 80)) is False
+    board.tell("101 skills", Standing("camera", 1, 20))
+    board.tell("101 skills", None)
+    assert board.read() == {"100 skills": Standing("dodge", 10, 80)}
+    board.stop()
+    assert board.tell("100 skills", Standing("dodge", 20, 80)) is True
+
+
+def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
+    now = [0.0]
+    with (tmp_path / "log").open("w") as file, units_display(Console(file=file, width=200), lambda: now[0]) as display:
+        display.show({"100 skills": Standing("dodge", 0, 80_000)})
+        now[0] = 10.0
+        display.show(
+            {"100 skills": Standing("dodge", 20_000, 80_000, -4.5), "100 end_to_end": Standing("begins", 0, 1)}
+        )
+        display.ended("100 skills", "done")
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "100 end_to_end: begins  0/1  0/s  left -:--:--",
+        "100 skills: dodge  20,000/80,000  2,000/s  return -4.50  left 0:00:30",
+        "100 skills: done",
+    ]
+
+
+def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
+    evaluated = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, CONFIRMING, range(5))}
+    assert len(evaluated) == 5
+    assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

@@ -1,0 +1,153 @@
+"""stable-baselines3's DQN as a learner: its skills are ordinary artifacts that play as the model does."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from soulsgraph.curves import checkpoint_files, evaluate_checkpoints, load_checkpoint
+from soulsgraph.domains import adaptation_stages
+from soulsgraph.evaluate import evaluate_rows
+from soulsgraph.paper.stable_baselines import build_model, export, train_with_stable_baselines
+from soulsgraph.paper.study import Study
+from soulsgraph.plan import Plan
+from soulsgraph.progress import Interrupted
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage import StageSetup
+from soulsgraph.tables import read_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.gym.skill_env import SkillVectorEnv
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.inference import FusedNetworks
+
+#: 400 to 1,800 decisions a skill: enough to update some hundred times.
+SCALE = 0.02
+
+
+def begin(folder: Path, graph: str = "paper") -> RunFolder:
+    return RunFolder.create(folder, Plan(preset="paper", scale=SCALE, graph=graph, seed=5))
+
+
+@pytest.fixture(scope="module")
+def with_camera(tmp_path_factory) -> RunFolder:
+    run = begin(tmp_path_factory.mktemp("skills") / "run")
+    train_with_stable_baselines(run, run.plan.stage("camera"))
+    return run
+
+
+@pytest.mark.parametrize("graph", ["paper", "end-to-end"])
+def test_exported_network_plays_as_the_model_does(tmp_path, graph):
+    run = begin(tmp_path / "run", graph)
+    setup = StageSetup.of(run, run.plan.stages()[0])
+    model = build_model(setup)
+    model.learn(1_000)
+    network = export(setup, model).network(setup.skills[-1], setup.scenario)
+    env = SkillVectorEnv(64, setup.stage.skill, setup.scenario)
+    observations, _ = env.reset(seed=1)
+    random = np.random.default_rng(1)
+    played = FusedNetworks([network], [0])
+    actions, seen = np.zeros((64, 1), np.int64), set()
+    for _ in range(100):
+        played.act(env.rollout.combat.rows, np.ones((64, 1), np.bool_), actions)
+        predicted, _ = model.predict(model.get_vec_normalize_env().normalize_obs(observations), deterministic=True)
+        np.testing.assert_array_equal(actions[:, 0], predicted)
+        seen |= set(predicted.tolist())
+        observations, *_ = env.step(random.integers(len(setup.skills[-1].actions), size=64))
+    assert len(seen) > 1, "a model that always does the same thing proves little"
+
+
+def test_artifact_says_which_learner_made_it(with_camera):
+    card = with_camera.library.card("camera", 1)
+    assert card.training.packages["stable-baselines3"]
+    assert (card.training.steps, card.layer_sizes[1:-1]) == (400, (64, 64))
+    assert card.normalizer.count > 400
+
+
+def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_camera):
+    parent = with_camera.library.load("camera")
+    stage = with_camera.plan.stage("camera", "iudex-phase2", parent=1)
+    model = build_model(StageSetup.of(with_camera, stage))
+    exported = export(StageSetup.of(with_camera, stage), model)
+    assert exported.parameters.keys() == parent.parameters.keys()
+    for name, values in parent.parameters.items():
+        np.testing.assert_array_equal(exported.parameters[name], values)
+    assert exported.card.normalizer == parent.card.normalizer
+    assert model.exploration_initial_eps == 0.3
+    assert model.replay_buffer.size() == 0
+    online, target = model.q_net.state_dict(), model.q_net_target.state_dict()
+    assert all((online[name] == target[name]).all() for name in online)
+
+
+def test_a_stopped_stage_leaves_no_version(tmp_path):
+    run = begin(tmp_path / "run", "end-to-end")
+    with pytest.raises(Interrupted, match="after 1000 of 5000 steps"):
+        train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
+    assert run.library.versions("end_to_end") == []
+
+
+def test_a_learner_that_is_not_installed_is_refused_at_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    with pytest.raises(SoulsGraphError, match="no such package"):
+        Study(learner="stable-baselines3")
+
+
+def test_options_that_it_does_not_have_are_refused_at_once(tmp_path):
+    with pytest.raises(SoulsGraphError, match="vanilla DQN, found 'paper' with double"):
+        Study(preset="paper", learner="stable-baselines3", overrides={"double": True})
+    run = RunFolder.create(tmp_path / "run", Plan(preset="paper", overrides={"double": True}))
+    with pytest.raises(SoulsGraphError, match="vanilla DQN"):
+        train_with_stable_baselines(run, run.plan.stage("camera"))
+
+
+def test_training_records_every_episode_that_ended(tmp_path):
+    run = begin(tmp_path / "run", "end-to-end")
+    with pytest.raises(Interrupted):
+        train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
+    train_with_stable_baselines(run, run.plan.stages()[0])
+    rows = read_rows(run.results("training"))
+    assert [row["step"] for row in rows] == [1_000, 2_000, 3_000, 4_000, 5_000], "nothing of the stopped stage is left"
+    played = sum(row["episodes"] * row["length"] for row in rows if row["episodes"])
+    assert 4_000 < played <= 5_000, "only the last episode is unfinished"
+    assert all(-15 < row["return"] < 15 and 0 <= row["win_rate"] <= 1 for row in rows if row["episodes"])
+
+
+def test_the_same_seed_learns_the_same(with_camera, tmp_path):
+    again = begin(tmp_path / "run")
+    card = train_with_stable_baselines(again, again.plan.stage("camera"))
+    assert card.sha256 == with_camera.library.card("camera", 1).sha256
+
+
+@pytest.mark.slow
+def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
+    run = begin(tmp_path / "skills")
+    for stage in run.plan.stages():
+        train_with_stable_baselines(run, stage)
+    for stage in adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack")):
+        train_with_stable_baselines(run, stage)
+    baseline = begin(tmp_path / "baseline", "end-to-end")
+    train_with_stable_baselines(baseline, baseline.plan.stages()[0])
+    rows = {row.label: len(episodes) for part in (run, baseline) for row, episodes in evaluate_rows(part, 5).items()}
+    assert len(rows) == 8, "every row of Table 1"
+    assert set(rows.values()) == {5}
+    versions = {name: run.library.versions(name) for name in SKILL_NAMES}
+    assert versions == {"camera": [1], "lock_on": [1], "movement": [1], "dodge": [1, 2], "heal_attack": [1, 2]}
+    upstream = {artifact.skill: artifact.version for artifact in run.library.card("heal_attack", 2).upstream}
+    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
+
+
+def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(tmp_path):
+    run = begin(tmp_path / "run", "end-to-end")
+    stage = run.plan.stages()[0]
+    train_with_stable_baselines(run, stage)
+    training, curve = (read_rows(run.results(name)) for name in ("training", "curves"))
+    steps = list(range(1_000, stage.budget + 1, 1_000))
+    assert [row["step"] for row in curve] == [row["step"] for row in training] == steps
+    assert {(row["stage"], row["skill"]) for row in curve} == {(stage.name, "end_to_end")}
+    kept = load_checkpoint(checkpoint_files(run.path / "curves" / stage.name)[stage.budget])
+    setup = StageSetup.of(run, stage)
+    clip = setup.hyperparameters.observation_clip
+    (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
+    assert {name: curve[-1][name] for name in last.figures} == last.figures
+    for name, values in run.library.load("end_to_end").playing.items():
+        np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")

@@ -1,0 +1,131 @@
+"""Units as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import ray
+
+from soulsgraph.paper.study import ReproductionFolder, Study
+from soulsgraph.paper.work import (
+    Ending,
+    RemoteSupervisor,
+    Standing,
+    check_endings,
+    do_references,
+    follow,
+    open_noticeboard,
+)
+from soulsgraph.progress import Interrupted
+from soulsgraph_clusters.session import connect
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+
+class Told:
+    """A display that remembers how units ended."""
+
+    def __init__(self) -> None:
+        self.endings: dict[str, str] = {}
+
+    def show(self, standings) -> None:
+        self.standings = dict(standings)
+
+    def ended(self, unit: str, how: str) -> None:
+        self.endings[unit] = how
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _session() -> Iterator[None]:
+    with connect("local", num_cpus=1):
+        yield
+
+
+def succeed() -> Ending:
+    return Ending()
+
+
+def break_down() -> Ending:
+    raise LookupError("a defect of this unit")
+
+
+def die() -> Ending:
+    import os
+
+    os._exit(3)
+
+
+def work_until_told(noticeboard, name: str) -> Ending:
+    supervisor = RemoteSupervisor(noticeboard, name)
+    while not supervisor.stop_requested():
+        supervisor.report(Standing("dodge", 1, 10))
+        time.sleep(0.05)
+    return Ending("stopped in stage dodge", stopped=True)
+
+
+def work_a_while(noticeboard, name: str) -> Ending:
+    supervisor = RemoteSupervisor(noticeboard, name)
+    for done in range(12):
+        supervisor.report(Standing("dodge", done, 12))
+        supervisor.stop_requested()
+        time.sleep(0.1)
+    supervisor.report(None)
+    return Ending()
+
+
+def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
+    noticeboard, told = open_noticeboard(), Told()
+    tasks = {"first": succeed, "broken": break_down, "dead": die, "last": succeed}
+    units = {name: ray.remote(num_cpus=1, max_retries=0)(task).remote for name, task in tasks.items()}
+    endings = dict(follow(units, noticeboard, told, lambda: False))
+    assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
+    assert "its process died" in endings["dead"].failure
+    with pytest.raises(ExceptionGroup, match=r"2 of 4 units failed: .*broken: met a defect") as caught:
+        check_endings(Path("out"), endings)
+    (defect,) = caught.value.exceptions
+    assert isinstance(defect, LookupError)
+    assert "in break_down" in str(defect)
+
+
+def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
+    noticeboard, told = open_noticeboard(), Told()
+    task = ray.remote(num_cpus=1)(work_until_told)
+    units = {name: partial(task.remote, noticeboard, name) for name in ("at work", "next", "later")}
+    endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
+    assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
+    with pytest.raises(Interrupted, match=r"Go on with: `do_units.folder='out'"):
+        check_endings(Path("out"), endings)
+
+
+def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
+    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
+    noticeboard, told = open_noticeboard(), Told()
+    units = {"references": partial(ray.remote(num_cpus=1)(do_references).remote, folder.path, noticeboard)}
+    endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))
+    assert told.endings == {"references": "stopped during the evaluation; it is done anew."}
+    assert endings["references"].stopped
+    assert not (folder.path / "references.json").exists()
+    assert not ray.get(noticeboard.read.remote())
+
+
+def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
+    check_endings(Path("out"), {"a": Ending(), "b": Ending()})
+    with pytest.raises(SoulsGraphError, match="1 of 2 units failed: a: disk full"):
+        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
+
+
+def test_no_more_units_are_at_work_than_there_are_processors():
+    noticeboard, told, most = open_noticeboard(), Told(), 0
+
+    def look() -> bool:
+        nonlocal most
+        most = max(most, len(ray.get(noticeboard.read.remote())))
+        return False
+
+    task = ray.remote(num_cpus=1)(work_a_while)
+    endings = dict(
+        follow({f"{i}": partial(task.remote, noticeboard, f"{i}") for i in range(3)}, noticeboard, told, look)
+    )
+    assert most == 1
+    assert [ending.failure for ending in endings.values()] == ["", "", ""]

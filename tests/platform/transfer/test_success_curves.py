@@ -1,0 +1,106 @@
+"""The whole agent's success while it trains, and the transfer from earlier training."""
+
+import numpy as np
+import pytest
+
+from soulsgraph.curves import checkpoint_files, save_checkpoint
+from soulsgraph.domains import adaptation_stages
+from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.paper.testing import pretend_run, pretend_training
+from soulsgraph.plan import Plan
+from soulsgraph.transfer.recovery import (
+    POINT_EPISODES,
+    SCRATCH,
+    SuccessCurve,
+    TrainingTransfer,
+    arm_path,
+    domain_cards,
+    success_curve,
+    training_forward_transfer,
+    training_transfer,
+    win_rates,
+)
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.inference import NETWORK, FrozenNetwork
+
+HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    stages = adaptation_stages(run, SECOND, ("dodge", "heal_attack"))
+    pretend_training(run, stages)
+    return run
+
+
+def test_the_area_is_the_mean_success_over_the_steps():
+    curve = SuccessCurve(np.array([0.0, 100.0, 200.0]), np.array([0.0, 1.0, 1.0]))
+    assert curve.area == pytest.approx(0.75)
+
+
+def test_forward_transfer_is_the_share_of_what_training_from_scratch_left_to_gain():
+    assert training_forward_transfer(0.75, 0.5) == pytest.approx(0.5)
+    assert training_forward_transfer(0.4, 0.4) == 0.0
+    assert training_forward_transfer(0.25, 0.5) == pytest.approx(-0.5)
+    assert training_forward_transfer(1.0, 1.0) is None
+
+
+def test_a_curve_goes_from_the_agent_that_came_in_to_the_one_that_was_made(run):
+    curve = success_curve(run, SECOND, SEED)
+    assert [card.skill for card in domain_cards(run, SECOND)] == ["dodge", "heal_attack"]
+    assert curve.steps.tolist() == [0.0, 400.0, 800.0]
+    for point, after in ((0, HOME), (-1, SECOND)):
+        assert curve.rates[point] == evaluate(run, Setting(SECOND, after), POINT_EPISODES, SEED).episodes.won.mean()
+
+
+def test_checkpoints_are_points_and_play_their_own_weights(run):
+    (dodge, _) = domain_cards(run, SECOND)
+    before = success_curve(run, SECOND, SEED)
+    folder = run.path / "curves" / f"dodge@{SECOND}"
+    for step, version in ((100, 1), (300, dodge.version), (900, 1)):
+        save_checkpoint(folder, step, run.library.load("dodge", version).playing)
+    curve = success_curve(run, SECOND, SEED)
+    assert curve.steps.tolist() == [0.0, 100.0, 300.0, 400.0, 800.0], "beyond the stage's end nothing counts"
+    assert [curve.rates[1], curve.rates[2]] == [before.rates[0], before.rates[1]]
+    assert [*checkpoint_files(folder)] == [100, 300, 900]
+    assert checkpoint_files(folder / "none") == {}
+
+
+def test_without_an_arm_from_scratch_the_command_that_makes_it_is_named(run):
+    found = training_transfer(run, SECOND, SEED)
+    assert found.forward_transfer is None
+    assert found.line().endswith(f"`recover(run='{run.path}', scenario='{SECOND}', budget=800)`")
+    assert found.to_dict()["missing"] == found.remedy
+
+
+def test_the_arm_from_scratch_of_the_same_budget_is_the_baseline(run):
+    pretend_run(arm_path(run, SECOND, 800, SCRATCH), Plan(scenario=SECOND, scale=800 / 230_000))
+    found = training_transfer(run, SECOND, SEED)
+    assert found.alone.steps[-1] == pytest.approx(800, abs=len(SKILL_NAMES))
+    assert found.alone.steps.size == 1 + len(SKILL_NAMES)
+    assert found.forward_transfer == training_forward_transfer(found.curve.area, found.alone.area)
+    flat = [SuccessCurve(np.array([0.0, 1.0]), np.full(2, rate)) for rate in (0.75, 0.5)]
+    assert "+0.500" in TrainingTransfer(SECOND, *flat, remedy="").line()
+
+
+def test_every_agent_of_a_batch_plays_its_own_networks(tmp_path):
+    path = tmp_path / "one-blow.toml"
+    path.write_text('based_on = "iudex-phase1"\nname = "one-blow"\nboss_hp = [1037.0, 1036.0]\n')
+    scenario, skills = load_scenario(str(path)), tuple(make_skill(name) for name in SKILL_NAMES)
+    attacking, idling = (always(skills[-1], scenario, action) for action in ("light_attack", "idle"))
+    agent = Agent(scenario, skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
+    rates = win_rates(agent.playing({"heal_attack": [idling, attacking, idling]}), SEED, variants=3)
+    assert rates[0] == rates[2] == 0.0
+    assert rates[1] > 0.0
+    assert win_rates(agent.playing({"heal_attack": attacking}), SEED) == [rates[1]], "whoever else plays in the batch"
+
+
+def always(skill, scenario, action) -> FrozenNetwork:
+    size, choice = skill.observation.size, [found.name for found in skill.actions].index(action)
+    weights = {"observation_mean": np.zeros(size), "observation_deviation": np.ones(size)}
+    weights[f"{NETWORK}.0.weight"] = np.zeros((len(skill.actions), size), np.float32)
+    weights[f"{NETWORK}.0.bias"] = np.eye(len(skill.actions), dtype=np.float32)[choice]
+    return FrozenNetwork.of(skill, scenario, weights, clip=10.0)
