@@ -48,6 +48,7 @@ from soulsgraph_policies.artifact import (
 from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.training_state import read_training_state
 
 #: Decisions between two checkpoints to resume from.
 SAVE_INTERVAL = 10_000
@@ -223,14 +224,19 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
 
     Raises:
         LibraryError: if an upstream skill is missing or damaged.
+        TrainingStateError: if the latest checkpoint is damaged or of another format.
         Interrupted: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
     setup = StageSetup.of(place.run, stage)
     checkpoints = StageCheckpoints(place.run.checkpoints(stage.checkpoint_name))
+    latest = checkpoints.latest()
+    if latest is not None:
+        read_training_state(latest)  # A checkpoint that cannot be used is refused before anything starts.
     algorithm = setup.build(place.session, place.games)
     try:
-        _resume(algorithm, checkpoints)
+        if latest is not None:
+            algorithm.load_checkpoint(str(latest))
         records = StageRecords(setup, place.board, algorithm.decisions, beside=place.supervisor is None)
         with place.watched(stage, algorithm.decisions) as (progress, interrupted):
             algorithm.stop_requested = interrupted
@@ -258,12 +264,6 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         return cards
     finally:
         algorithm.stop()
-
-
-def _resume(algorithm: SkillDQN, checkpoints: StageCheckpoints) -> None:
-    latest = checkpoints.latest()
-    if latest is not None:
-        algorithm.load_checkpoint(str(latest))
 
 
 def _trained_part(setup: StageSetup, part: Stage, algorithm: SkillDQN, cards: Sequence[SkillCard]) -> Artifact:

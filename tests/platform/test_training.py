@@ -106,8 +106,10 @@ def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same
     shutil.copytree(first.checkpoints("camera"), second.checkpoints("camera"))
     latest = second.checkpoints("camera") / kept[-1]
     (latest / FILE_NAME).write_bytes(b"nothing of the kind")
-    with pytest.raises(TrainingStateError, match=f"remove the folder {latest} to go on from the checkpoint before"):
-        _train(second, "camera", session)
+    with monkeypatch.context() as patched:
+        patched.setattr(StageSetup, "build", lambda *_: pytest.fail("something was started"))
+        with pytest.raises(TrainingStateError, match=f"remove the folder {latest} to go on from the checkpoint before"):
+            _train(second, "camera", session)
     shutil.rmtree(latest)
     assert _train(second, "camera", session).sha256 == wanted
 

@@ -181,5 +181,5 @@ def test_oracle_refuses_a_game_that_cannot_tell_its_future() -> None:
     combat = Combat(FakeGame(), [make_skill("dodge")], PHASE_1, Horizon("dodge", 10))
     combat.begin(np.arange(1), np.zeros(1, np.uint64))
     combat.due[:] = True
-    with pytest.raises(GameError, match="cannot tell its future"):
+    with pytest.raises(GameError, match="does not know its future"):
         ScriptedPlay({"dodge": OracleDodge()}).act(combat, np.zeros((1, 1), np.int64))

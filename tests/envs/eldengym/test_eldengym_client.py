@@ -100,7 +100,7 @@ def test_the_client_starts_a_fight_by_the_way_of_the_original() -> None:
 def test_a_mouse_is_refused_where_there_is_none() -> None:
     env = make()
     env.reset(seed=0)
-    with pytest.raises(GameError, match="the mouse, which it has not"):
+    with pytest.raises(GameError, match="expected keys, found a move of the mouse"):
         env.client.move_mouse(10, 0)
 
 
