@@ -246,8 +246,8 @@ class LocalCluster:
         return job
 
     def stop_job(self, job: Job) -> None:
-        """Ask a job to stop and wait until it has."""
-        stop = ["job", "stop", self._jobs_address, job.submission_id]
+        """Ask a job to stop; `job.wait()` waits until it has."""
+        stop = ["job", "stop", "--no-wait", self._jobs_address, job.submission_id]
         self._start(_Program, f"{job.submission_id}-stop", stop, {}).wait()
 
     @property

@@ -122,27 +122,28 @@ class SkillDQN(DQN):
 
     def training_step(self) -> None:
         """Run a round, and without remote runners all rounds of the iteration."""
-        before = self.decisions
         if self.config.num_env_runners:
-            self._round(self._sample())
+            received = self._round(self._sample())
         else:
             # RLlib's bookkeeping between two training steps would take longer than a short round.
-            self._round(self._runner.sample())
-            while self.decisions < self._iteration_end:
-                self._round(self._runner.sample())
-        received = self.decisions - before
+            left = self._iteration_end - self.decisions
+            received = self._round(self._runner.sample())
+            while received < left:
+                received += self._round(self._runner.sample())
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
         # Without remote runners an iteration is short, and where it ends shows in the records.
         if self.config.num_env_runners and self.stop_requested():
             self._set_iteration(0)
 
-    def _round(self, chunks: Sequence[Chunk]) -> None:
-        """Remember what was sampled, learn, and hand out the new weights."""
+    def _round(self, chunks: Sequence[Chunk]) -> int:
+        """Store what was sampled, learn, and send out the new weights; return the count of decisions received."""
         learning = [one for one in self.training.values() if not one.finished]
-        if self._receive(chunks) and learning:
+        received = self._receive(chunks)
+        if received and learning:
             self._learn()
             self._send_weights([one.name for one in learning])
             self._log_figures(learning)
+        return received
 
     def _log_figures(self, learning: Sequence[ModuleTraining]) -> None:
         for one in learning:
@@ -193,21 +194,22 @@ class SkillDQN(DQN):
                 raise SoulsGraphError(chunk.failure)
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
-        """Take over chunks, each module's up to its budget; return the count."""
-        before = self.decisions
+        """Store chunks, each module's up to its budget; return the count of decisions received."""
+        received, watched = 0, 0
         for chunk in chunks:
             self._require_size(chunk)
             for name, transitions in chunk.transitions.items():
                 if name in self.training:
-                    self.training[name].receive(transitions)
+                    received += self.training[name].receive(transitions)
                 else:
-                    self._watched += len(transitions)
+                    watched += len(transitions)
             for skill, episodes in chunk.episodes.items():
                 if len(episodes):
                     self._episodes.setdefault(skill, []).append(episodes)
         for one in self.training.values():
             self._module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
-        return self.decisions - before
+        self._watched += watched
+        return received if self.training else watched
 
     def _require_size(self, chunk: Chunk) -> None:
         counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_sample
@@ -218,24 +220,23 @@ class SkillDQN(DQN):
             )
 
     def _learn(self) -> None:
-        owing = {name: one for name, one in self.training.items() if one.owed}
-        if not owing:
+        owed = {name: updates for name, one in self.training.items() if (updates := one.owed)}
+        if not owed:
             return
-        counts = {name: one.decisions for name, one in self.training.items()}
         (figures,) = self.learner_group.update(
-            batch=as_multi_agent_batch({name: one.draw() for name, one in owing.items()}),
-            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts},
+            batch=as_multi_agent_batch({name: self.training[name].draw(updates) for name, updates in owed.items()}),
+            timesteps=self._counts(),
         )
-        for name, one in owing.items():
-            one.learned(figures[name])
+        for name, updates in owed.items():
+            self.training[name].learned(figures[name], updates)
+
+    def _counts(self) -> dict[str, Any]:
+        """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
+        counts = {name: one.decisions for name, one in self.training.items()}
+        return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
 
     def _send_weights(self, modules: Sequence[str]) -> None:
-        weights = {name: self._playing(name) for name in modules}
-        state = {
-            COMPONENT_RL_MODULE: weights,
-            NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions,
-            NUM_MODULE_STEPS_SAMPLED_LIFETIME: {name: one.decisions for name, one in self.training.items()},
-        }
+        state = {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
         self._runner.set_state(state)
         if self.env_runner_group.num_remote_env_runners():
             self.env_runner_group.foreach_env_runner(

@@ -14,7 +14,7 @@ from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.transitions import Transitions
 from soulsgraph_policies.update_kernel import UpdateFigures
 
-#: Loss and Q-values are averaged over so many updates before they are logged.
+#: Updates over which loss and Q-values are averaged before they are logged.
 UPDATES_PER_LOG = 125
 
 
@@ -70,23 +70,22 @@ class ModuleTraining:
         return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
 
     def receive(self, transitions: Transitions) -> int:
-        """Take over transitions up to the budget, the surplus dropped; return the count."""
+        """Store transitions up to the budget, drop the surplus, and return the count."""
         received = transitions.first(self.hyperparameters.budget - self.decisions)
         self.normalizer.update(received.observations)
         self.replay.add(received)
         self.decisions += len(received)
         return len(received)
 
-    def draw(self) -> Batch:
-        """Sample what the updates owed learn from."""
-        count = self.owed * self.hyperparameters.batch_size
+    def draw(self, updates: int) -> Batch:
+        """Sample the transitions of this number of updates."""
+        count = updates * self.hyperparameters.batch_size
         return self.replay.sample(count, self._generator, self.normalizer, self.decisions)
 
-    def learned(self, figures: UpdateFigures) -> None:
-        """Count the updates owed as taken."""
-        owed = self.owed
-        self.updates += owed
-        self._figures.add(figures, owed)
+    def learned(self, figures: UpdateFigures, updates: int) -> None:
+        """Count updates that were taken, with what the learner reports of them."""
+        self.updates += updates
+        self._figures.add(figures, updates)
         self.replay.learned(figures.errors)
 
     def figures(self) -> dict[str, float] | None:
