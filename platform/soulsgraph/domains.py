@@ -153,8 +153,14 @@ def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
     A version of another budget, on top of other upstream versions than play now, or trained with other skills in the
     same fights, is another stage's.
     """
-    cards = [_finished(run, part, jointly_with(stage)) for part in stage.parts]
-    return [card for card in cards if card is not None] if None not in cards else []
+    cards = finished_parts(run, stage)
+    return list(cards.values()) if len(cards) == len(stage.parts) else []
+
+
+def finished_parts(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
+    """Return the cards of the stage's skills that were saved, by skill: not all if it was killed between two saves."""
+    cards = {part.skill: _finished(run, part, jointly_with(stage)) for part in stage.parts}
+    return {skill: card for skill, card in cards.items() if card is not None}
 
 
 def jointly_with(stage: Stage) -> tuple[str, ...]:
@@ -245,13 +251,26 @@ def adaptation_stages(
         if skill not in order:
             raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))
     stages = tuple(_stage(run, scenario, skill, budget, source) for skill in order if skill in skills)
-    return (replace(stages[-1], jointly=stages[:-1]),) if jointly else stages
+    if jointly:
+        stages = (replace(stages[-1], jointly=stages[:-1]),)
+    return tuple(_named_apart(run, stage) for stage in stages)
 
 
 def _stage(run: RunFolder, scenario: str, skill: str, budget: int | None, after: str) -> Stage:
     stage = replace(run.plan.stage(skill, scenario, version_in_play(run, skill, after)), after=after)
-    usual, versions = stage.budget, run.library.versions(skill)
-    stage = stage if budget is None else replace(stage, budget=budget)
-    further = any(run.library.card(skill, number).training.scenario == scenario for number in versions)
-    # A checkpoint of another budget or version must not be taken for this stage's.
-    return replace(stage, suffix=f"-v{versions[-1] + 1}-{stage.budget}") if further or stage.budget != usual else stage
+    return stage if budget is None else replace(stage, budget=budget)
+
+
+def _named_apart(run: RunFolder, stage: Stage) -> Stage:
+    """Return the stage with its suffixes: a checkpoint of another budget or version must not be taken for its own."""
+    saved = finished_parts(run, stage)
+    return replace(_suffixed(run, stage, saved), jointly=tuple(_suffixed(run, part, saved) for part in stage.jointly))
+
+
+def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard]) -> Stage:
+    card, versions = saved.get(part.skill), run.library.versions(part.skill)
+    # Where the stage saved this skill already, it is named by what it began with.
+    before = [number for number in versions if card is None or number < card.version]
+    further = any(run.library.card(part.skill, number).training.scenario == part.scenario for number in before)
+    usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
+    return replace(part, suffix=f"-v{before[-1] + 1}-{part.budget}") if further or part.budget != usual else part

@@ -39,7 +39,7 @@ class Row:
     paper_percent: float
     start: str = "mid"
     randomize: tuple[str, ...] = ()
-    #: The scenario whose skill versions play; another one than `scenario` is zero-shot transfer.
+    #: The scenario whose skill versions play; where it is not `scenario`, that is zero-shot transfer.
     trained_on: str = "iudex-phase1"
     skill: str = "heal_attack"
     #: Skills that must have been adapted to `trained_on` for the row to mean what it says.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Plan, scenario_digest
@@ -19,7 +20,7 @@ from soulsgraph_policies.atomic import check_writable, writing
 from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
-_PLAN, _LOCK = "plan.json", ".lock"
+_LOCK = ".lock"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 
@@ -49,43 +50,48 @@ class _Begun:
     plan: Plan
 
 
-class RunFolder:
-    """Paths of a run and its plan; make one with `create`, `open`, or `planned` and later `begin`.
+P = TypeVar("P")
 
-    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `tensorboard/`,
-    `results/<name>.parquet`.
+
+class PlannedFolder(ABC, Generic[P]):
+    """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `begin`.
+
+    A subclass names its `kind`, the file that holds the plan, and the method that opens it.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    kind: ClassVar[str]
+    plan_file: ClassVar[str]
+    opening: ClassVar[str]
+
+    def __init__(self, path: Path, plan: P) -> None:
         self.path, self.plan = path, plan
-        self.library = SkillLibrary(path / "library", plan.skill_graph)
-        self.tensorboard = path / "tensorboard"
 
     @classmethod
-    def create(cls, path: Path, plan: Plan) -> RunFolder:
-        """Begin a run in a folder; raises as `planned` and `begin` do."""
-        run = cls.planned(path, plan)
-        run.begin()
-        return run
+    def create(cls, path: Path, plan: P) -> Self:
+        """Begin a folder; raises as `planned` and `begin` do."""
+        folder = cls.planned(path, plan)
+        folder.begin()
+        return folder
 
     @classmethod
-    def planned(cls, path: Path, plan: Plan) -> RunFolder:
-        """Return a run to `begin` in a folder that is empty or does not exist yet; nothing is written before.
+    def planned(cls, path: Path, plan: P) -> Self:
+        """Return a folder to `begin`, which is empty or does not exist yet; nothing is written before.
 
         Raises:
             RunFolderError: if something is in the folder already.
             WriteError: if it cannot be written.
             DataError: if the plan needs more memory than this machine may spare.
         """
-        require_empty(path, "run", _PLAN, "RunFolder.open")
+        folder = cls(path, plan)
+        folder._require_empty()
         check_writable(path)
-        plan.check_memory()
-        return cls(path, plan)
+        folder.check_memory()
+        return folder
 
     @property
     def begun(self) -> bool:
         """Whether the plan is in the folder."""
-        return (self.path / _PLAN).is_file()
+        return (self.path / self.plan_file).is_file()
 
     def begin(self) -> None:
         """Write the plan.
@@ -94,11 +100,58 @@ class RunFolder:
             RunFolderError: if something came into the folder since it was planned.
             WriteError: if it cannot be written.
         """
-        require_empty(self.path, "run", _PLAN, "RunFolder.open")
+        self._require_empty()
+        write_json(self.path / self.plan_file, to_table(self.description()))
+
+    @abstractmethod
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+
+    @abstractmethod
+    def description(self) -> object:
+        """Return the dataclass that the plan's file holds when the folder is begun."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process from writing this folder; the lock dies with its process.
+
+        Raises:
+            RunFolderError: if another process holds it.
+            WriteError: if the folder cannot be written.
+        """
+        return _locked(self.path)
+
+    def _require_empty(self) -> None:
+        path = self.path
+        with reading(path):
+            if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
+                go_on = f"go on with `{self.opening}`"
+                found, first = (f"a {self.kind}", go_on) if self.begun else ("other files", "remove them")
+                raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
+
+
+class RunFolder(PlannedFolder[Plan]):
+    """Paths of a run and its plan.
+
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `tensorboard/`,
+    `results/<name>.parquet`.
+    """
+
+    kind, plan_file, opening = "run", "plan.json", "RunFolder.open"
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        super().__init__(path, plan)
+        self.library = SkillLibrary(path / "library", plan.skill_graph)
+        self.tensorboard = path / "tensorboard"
+
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+        self.plan.check_memory()
+
+    def description(self) -> _Begun:
+        """Return what `plan.json` holds."""
         plan, now = self.plan, datetime.now(UTC).isoformat()
         graph = _Graph(plan.graph, plan.skill_graph.digest)
-        begun = _Begun(_FORMAT, _FORMAT_VERSION, now, graph, scenario_digest(plan.scenario), plan)
-        write_json(self.path / _PLAN, to_table(begun))
+        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, scenario_digest(plan.scenario), plan)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -109,7 +162,7 @@ class RunFolder:
             ReadError: if it cannot be read.
             SoulsGraphError: if its plan does not hold.
         """
-        file = path / _PLAN
+        file = path / cls.plan_file
         _require_plan(file)
         where = Where(file, remedy=_REMEDY, saved=True)
         values = read_file(where)
@@ -139,31 +192,6 @@ class RunFolder:
     def results(self, name: str) -> Path:
         """Return the Parquet file of results of that name."""
         return self.path / "results" / f"{name}.parquet"
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process from writing this run; the lock dies with its process.
-
-        Raises:
-            RunFolderError: if another process holds it.
-            WriteError: if the folder cannot be written.
-        """
-        return locked(self.path)
-
-
-def require_empty(path: Path, kind: str, plan: str, opening: str) -> None:
-    """Check that a folder for a new run or reproduction is empty or does not exist yet.
-
-    `plan` is the file that such a folder holds, `opening` the name of the method that opens it.
-
-    Raises:
-        RunFolderError: if something is in it already.
-        ReadError: if it cannot be read.
-    """
-    with reading(path):
-        if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
-            begun = (path / plan).exists()
-            found, first = (f"a {kind}", f"go on with `{opening}`") if begun else ("other files", "remove them")
-            raise RunFolderError(path, f"an empty folder for a new {kind}", found, f"{first} or {_ANOTHER}")
 
 
 def _require_plan(file: Path) -> None:
@@ -199,8 +227,8 @@ def _in_force(plan: object, name: str) -> Any:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep every other process from writing a folder; raises as `RunFolder.locked` does."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep every other process from writing a folder; raises as `PlannedFolder.locked` does."""
     with writing(folder):
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, chdtri, stdtrit
-from scipy.stats import trim_mean
+import scipy  # its parts load when they are first used, in up to a second
 
 
 class Interval(NamedTuple):
@@ -46,8 +45,8 @@ def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Inter
 def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
     """Return the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
     tail = (1.0 - confidence) / 2.0
-    low = float(betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
-    high = float(betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
+    low = float(scipy.special.betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
+    high = float(scipy.special.betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
     return Interval(low, high)
 
 
@@ -57,7 +56,7 @@ def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     if sample.size < 2:
         return Interval(-math.inf, math.inf)
     error = float(sample.std(ddof=1)) / math.sqrt(sample.size)
-    half = float(stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
+    half = float(scipy.special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
 
 
@@ -72,7 +71,7 @@ def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Inter
     freedom, tail = sample.size - 1, (1.0 - confidence) / 2.0
     squares = float(((sample - sample.mean()) ** 2).sum())
     # `chdtri` inverts the upper tail, so a small probability gives the large quantile.
-    low, high = (math.sqrt(squares / float(chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
+    low, high = (math.sqrt(squares / float(scipy.special.chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
     return Interval(low, high)
 
 
@@ -83,7 +82,7 @@ Values = npt.NDArray[np.float64]
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
     """Return the mean of the middle half of all scores (Agarwal et al. 2021, rliable)."""
-    return float(trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
+    return float(scipy.stats.trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
 
 
 def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
@@ -100,7 +99,7 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
     drawn = generator.integers(len(table), size=(RESAMPLES, *table.shape))
     resampled = np.take_along_axis(table[None], drawn, axis=1).reshape(RESAMPLES, -1)
     tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
+    low, high = np.percentile(scipy.stats.trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
     return Interval(float(low), float(high))
 
 

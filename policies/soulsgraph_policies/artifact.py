@@ -149,7 +149,7 @@ def _sha256(values: Mapping[str, Any]) -> str:
 class Artifact:
     """A skill's card, and its parameters by the names and in the layout of `QNetworkModule.weights`.
 
-    `parameters` holds the layers that play, float32, and those of the head that was trained, if it is another one.
+    `parameters` holds the layers that play, float32, and those of the head that was trained, if that is another head.
     """
 
     card: SkillCard

@@ -217,7 +217,7 @@ class ModuleUpdates:
         return CpuUpdater(memory, (network[0].shape[1], outputs[0], outputs[1], outputs[2]), self._hyperparameters)
 
     def learn(self, batch: Batch, decisions: int | None = None) -> UpdateFigures:
-        """Take one update for every `batch_size` rows, after so many decisions received (by default none more)."""
+        """Take one update for every `batch_size` rows, at a count of decisions received (by default the last one)."""
         reached = self._decisions if decisions is None else decisions
         figures = self._learn(batch, reached)
         if self._hyperparameters.averages(reached):

@@ -1,6 +1,6 @@
 """Sample a real-time game in a thread of its own, which never waits on learning.
 
-The thread plays on while the learner learns; an env runner takes what it collected. New networks
+The thread keeps playing while the learner learns; an env runner takes what it collected. New networks
 replace those that play between two decisions, so that none is played half old and half new. The last
 transitions of a lost game are dropped before anything learns from them.
 """
@@ -55,7 +55,7 @@ class RealTimeSampling:
         self._thread = threading.Thread(target=self._run, name="real-time sampling", daemon=True)
 
     def receive(self, decisions: Mapping[str, int]) -> None:
-        """Take over the counts of decisions that drive the exploration: the thread counts on from there."""
+        """Set the counts of decisions that drive the exploration: the thread counts on from there."""
         self._decisions = dict(decisions)
         if self._sampler is not None:
             self._sampler.receive(decisions)

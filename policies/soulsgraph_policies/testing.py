@@ -24,7 +24,7 @@ _DEATH, _HORIZON = 0.02, 50
 class LinearRunner(ChunkRunner):
     """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
 
-    A module named in `env_config["paces"]` decides only once in so many rounds. It demands what a real runner
+    A module named in `env_config["paces"]` decides only once in that number of rounds. It demands what a real runner
     relies on: counts of decisions never fall, frozen modules keep their weights, and so do those at their budget.
     """
 

@@ -179,7 +179,7 @@ def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: flo
 
 
 def taken(learner: SkillDQNLearner, updates: int) -> None:
-    """Make the learner believe that so many updates were taken."""
+    """Make the learner believe that this number of updates was taken."""
     for state in trained(learner).optimizer.state.values():
         state["step"].fill_(updates)
 

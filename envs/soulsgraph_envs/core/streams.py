@@ -11,7 +11,7 @@ from operator import index
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import njit
 
 from soulsgraph_envs.core.errors import SeedError, shown
 
@@ -24,9 +24,9 @@ _S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
 _UNIT = 1.0 / (1 << 53)
 
 
-@njit(uint64(uint64), cache=True, inline="always")
+@njit(cache=True, inline="always")
 def mix(state: np.uint64) -> np.uint64:
-    """Scramble one 64-bit word."""
+    """Scramble one 64-bit word, a `numpy.uint64`."""
     word = (state ^ (state >> _S30)) * _MIX_1
     word = (word ^ (word >> _S27)) * _MIX_2
     return word ^ (word >> _S31)

@@ -35,7 +35,7 @@ class LockOnFailure(SoulsGymException):
 
 
 class InjectionFailure(SoulsGymException):
-    """The game's speed could not be taken over; no driver injects anything into a game."""
+    """The game's speed could not be set; no driver injects anything into a game."""
 
 
 class InvalidGameSettings(SoulsGymException):

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds, derive_seeds
 from soulsgraph_envs.simulator.driver import Simulator
 
-#: Opens a game with so many lanes.
+#: Opens a game with this number of lanes.
 MakeGame = Callable[[int], Game]
 
 #: How long a test waits for what an idle machine does in seconds at most: a busy one may take as much longer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from soulsgraph.cli.options import (
     print_json,
     ray_session,
 )
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import Study
 from soulsgraph.plan import check_range
 from soulsgraph.run_folder import check_given
@@ -131,7 +133,7 @@ def _work(folder: ReproductionFolder, session: SessionOptions, console: Console)
 
     with ray_session(folder, session):
         console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
-        do_units(folder, console)
+        do_units(folder, console, partial(in_commands, command="reproduce"))
 
 
 def _report(

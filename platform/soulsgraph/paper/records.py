@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import mannwhitneyu
+import scipy
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import api_call
@@ -343,4 +343,4 @@ def _p_value(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) ->
     """Return the two-sided p value; 1 where every seed of both groups has the same rate."""
     if np.unique(np.concatenate([first, second])).size == 1:
         return 1.0
-    return float(mannwhitneyu(first, second, alternative="two-sided").pvalue)
+    return float(scipy.stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)

@@ -165,8 +165,8 @@ def ablation(variants: Sequence[Reproduction]) -> str:
 
 def description(reproduction: Reproduction) -> str:
     """Return seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
-    told = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
-    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(told)]
+    facts = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
+    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(facts)]
     before: Mapping[str, Any] = {}
     for index, session in enumerate(reproduction.description.get("sessions", ()), 1):
         changed = {name: value for name, value in session.items() if value != before.get(name)}

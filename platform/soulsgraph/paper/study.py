@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -14,11 +13,10 @@ from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import api_call, describe_origin, write_json
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
 from soulsgraph.plan import Plan, scenario_digest
-from soulsgraph.run_folder import RunFolder, locked, require_empty
+from soulsgraph.run_folder import PlannedFolder, RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import check_writable
 from soulsgraph_policies.hyperparameters import Preset
 
 Part = Literal["skills", "end_to_end", "end_to_end_long"]
@@ -171,9 +169,8 @@ def check_stable_baselines(preset: Preset) -> None:
 
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
-_OPENING = "ReproductionFolder.open"
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
-_AGAIN = f"remove it and go on with `{_OPENING}`"
+_AGAIN = "remove it and go on with `ReproductionFolder.open`"
 
 
 @dataclass(frozen=True)
@@ -193,53 +190,28 @@ class _Begun:
 Tables = Mapping[str, Records]
 
 
-class ReproductionFolder:
-    """Paths of a reproduction; make one with `create`, `open`, or `planned` and later `begin`.
+class ReproductionFolder(PlannedFolder[Study]):
+    """Paths of a reproduction.
 
     Layout: `reproduction.json`, `seeds/<seed>/<part>/` (a run folder), `seeds/<seed>/pieces/<part>-<piece>.json`,
     `references.json` and `records/<table>.parquet`.
     """
 
+    kind, plan_file, opening = "reproduction", DESCRIPTION, "ReproductionFolder.open"
+
     def __init__(self, path: Path, study: Study) -> None:
-        self.path, self.study = path, study
+        super().__init__(path, study)
+        self.study = study
 
-    @classmethod
-    def create(cls, path: Path, study: Study) -> ReproductionFolder:
-        """Begin a reproduction in a folder; raises as `planned` and `begin` do."""
-        folder = cls.planned(path, study)
-        folder.begin()
-        return folder
+    def check_memory(self) -> None:
+        """Refuse a study whose replay would fill more than half of this machine's memory; raises DataError."""
+        for unit in self.study.units():
+            if unit.seed == self.study.seeds[0]:
+                self.study.plan(unit).check_memory()
 
-    @classmethod
-    def planned(cls, path: Path, study: Study) -> ReproductionFolder:
-        """Return a reproduction to `begin` in a folder that is empty or does not exist yet; nothing is written before.
-
-        Raises:
-            RunFolderError: if something is in the folder already.
-            SoulsGraphError: if a replay would fill more than half of this machine's memory.
-            WriteError: if it cannot be written.
-        """
-        for unit in study.units():
-            if unit.seed == study.seeds[0]:
-                study.plan(unit).check_memory()
-        require_empty(path, "reproduction", DESCRIPTION, _OPENING)
-        check_writable(path)
-        return cls(path, study)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the plan is in the folder."""
-        return (self.path / DESCRIPTION).is_file()
-
-    def begin(self) -> None:
-        """Write the plan.
-
-        Raises:
-            RunFolderError: if something came into the folder since it was planned.
-            WriteError: if it cannot be written.
-        """
-        require_empty(self.path, "reproduction", DESCRIPTION, _OPENING)
-        self._describe(_Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), []))
+    def description(self) -> _Begun:
+        """Return what `reproduction.json` holds when it is begun."""
+        return _Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), [])
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -257,15 +229,6 @@ class ReproductionFolder:
         begun = _read_begun(file)
         _require_same_fights(begun.scenarios, file)
         return cls(path, begun.plan)
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process from working on this reproduction; the lock dies with its process.
-
-        Raises:
-            RunFolderError: if another process holds it.
-            WriteError: if the folder cannot be written.
-        """
-        return locked(self.path)
 
     def run(self, unit: Unit) -> RunFolder:
         """Open the unit's run folder, begun if it is not there."""

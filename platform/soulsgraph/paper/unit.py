@@ -54,11 +54,11 @@ def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
 
 def _stages(run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str) -> list[tuple[dict[str, Any], Rows]]:
     path = run.results(table)
-    told = read_rows(path) if path.exists() else []
+    recorded = read_rows(path) if path.exists() else []
     return [
         (
             {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario},
-            [row for row in told if row["stage"] == stage.name],
+            [row for row in recorded if row["stage"] == stage.name],
         )
         for stage in stages
     ]

@@ -45,7 +45,7 @@ class Noticeboard:
         self._standings: dict[str, Standing] = {}
         self._stopping = False
 
-    def tell(self, unit: str, standing: Standing | None) -> bool:
+    def record(self, unit: str, standing: Standing | None) -> bool:
         """Record a unit's progress, None once it has ended; return whether it is to stop."""
         if standing is None:
             self._standings.pop(unit, None)
@@ -88,7 +88,7 @@ class RemoteSupervisor:
         if standing is not None and time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + REPORT_EVERY_S
-        self._stopping = bool(ray.get(self._noticeboard.tell.remote(self._unit, standing)))
+        self._stopping = bool(ray.get(self._noticeboard.record.remote(self._unit, standing)))
 
 
 class RemoteProgress:
@@ -135,9 +135,13 @@ class Paces:
         return f"{standing.stage}  {standing.done:,}/{standing.total:,}  {rate:,.0f}/s{shown}  left {left}"
 
 
+#: Words an error's message for the reader.
+Words = Callable[[str], str]
+
+
 class _Bars:
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._paces = progress, Paces()
+    def __init__(self, progress: Progress, words: Words) -> None:
+        self._progress, self._words, self._paces = progress, words, Paces()
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, standings: Mapping[str, Standing]) -> None:
@@ -150,12 +154,12 @@ class _Bars:
     def ended(self, unit: str, how: str) -> None:
         if unit in self._tasks:
             self._progress.remove_task(self._tasks.pop(unit))
-        self._progress.console.print(f"{unit}: {how}", highlight=False, soft_wrap=True)
+        self._progress.console.print(f"{unit}: {self._words(how)}", highlight=False, soft_wrap=True)
 
 
 class _Lines:
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
-        self._console, self._clock, self._paces = console, clock, Paces(clock)
+    def __init__(self, console: Console, clock: Callable[[], float], words: Words) -> None:
+        self._console, self._clock, self._words, self._paces = console, clock, words, Paces(clock)
         self._next_s = clock() + LINES_EVERY_S
 
     def show(self, standings: Mapping[str, Standing]) -> None:
@@ -165,14 +169,16 @@ class _Lines:
             self._console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
     def ended(self, unit: str, how: str) -> None:
-        self._console.print(f"{unit}: {how}", highlight=False, soft_wrap=True)
+        self._console.print(f"{unit}: {self._words(how)}", highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def units_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[UnitsDisplay]:
+def units_display(
+    console: Console, clock: Callable[[], float] = time.monotonic, words: Words = str
+) -> Iterator[UnitsDisplay]:
     """Return a console's display of units; a quiet console shows nothing."""
     if not console.is_terminal or console.quiet:
-        yield _Lines(console, clock)
+        yield _Lines(console, clock, words)
         return
     columns = (
         TextColumn("{task.description:<16}"),
@@ -181,7 +187,7 @@ def units_display(console: Console, clock: Callable[[], float] = time.monotonic)
         TextColumn("{task.fields[text]}"),
     )
     with Progress(*columns, console=console) as progress:
-        yield _Bars(progress)
+        yield _Bars(progress, words)
 
 
 #: Submits a unit and returns Ray's reference to its ending.
@@ -242,10 +248,11 @@ def _supervised(
     return Ending()
 
 
-def do_units(folder: ReproductionFolder, console: Console) -> None:
+def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
     """Do the rest of every unit, assemble the records after each, and show the progress.
 
-    Needs a Ray session whose nodes all see the folder under the same path.
+    Needs a Ray session whose nodes all see the folder under the same path. `words` changes the text of a unit's
+    error before it is shown.
 
     Raises:
         Interrupted: if a stop was asked for; every running unit has saved a checkpoint.
@@ -257,7 +264,7 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
     noticeboard = open_noticeboard()
     endings: dict[str, Ending] = {}
     try:
-        with interruptible() as interrupted, units_display(console) as display:
+        with interruptible() as interrupted, units_display(console, words=words) as display:
             for name, ending in follow(_beginnings(folder, noticeboard), noticeboard, display, interrupted):
                 endings[name] = ending
                 folder.assemble()
@@ -290,21 +297,21 @@ def follow(
         for name in [*waiting] if stopping else [*waiting][: max(_processors() - len(at_work), 0)]:
             begin = waiting.pop(name)
             if stopping:
-                yield name, _told(display, name, Ending("not begun", stopped=True))
+                yield name, _shown(display, name, Ending("not begun", stopped=True))
             else:
                 at_work[begin()] = name
         ended = ray.wait(list(at_work), num_returns=1, timeout=_LOOK_EVERY_S)[0] if at_work else []
         display.show(ray.get(noticeboard.read.remote()))
         for reference in ended:
             name = at_work.pop(reference)
-            yield name, _told(display, name, _ending(reference))
+            yield name, _shown(display, name, _ending(reference))
 
 
 def _processors() -> int:
     return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
 
-def _told(display: UnitsDisplay, name: str, ending: Ending) -> Ending:
+def _shown(display: UnitsDisplay, name: str, ending: Ending) -> Ending:
     display.ended(name, ending.failure or "done")
     return ending
 

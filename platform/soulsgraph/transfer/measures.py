@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import ks_2samp
+import scipy
 
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
 from soulsgraph.files import api_call
@@ -292,7 +292,7 @@ def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
     """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
     pairs = zip(np.asarray(first, np.float64).T, np.asarray(second, np.float64).T, strict=True)
     # The p-value, which is not used, is cheapest so.
-    return np.array([ks_2samp(*pair, method="asymp").statistic for pair in pairs])
+    return np.array([scipy.stats.ks_2samp(*pair, method="asymp").statistic for pair in pairs])
 
 
 def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

@@ -9,7 +9,7 @@ def test_splitmix64_gives_the_published_first_outputs_for_seed_1234567():
     # Reference outputs of splitmix64 for the seed 1234567 (the generator's usual test vector).
     golden = 0x9E3779B97F4A7C15
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert [int(mix((1234567 + golden * (i + 1)) % 2**64)) for i in range(3)] == expected
+    assert [int(mix(np.uint64((1234567 + golden * (i + 1)) % 2**64))) for i in range(3)] == expected
 
 
 def test_streams_advance_only_where_drawn():

@@ -1,10 +1,12 @@
 """Reproductions: the study, its folder, what is recorded, and how units report."""
 
 import json
+from functools import partial
 
 import pytest
 from rich.console import Console
 
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import source_commit
 from soulsgraph.paper.rows import REFERENCES, evaluate_references, seed_tables
@@ -239,14 +241,14 @@ def test_references_are_both_oracles_in_every_fight():
     assert all(row["wins"] >= 12 for row in rows)
 
 
-def test_the_noticeboard_keeps_who_is_at_work_and_tells_them_to_stop():
+def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
     board = Noticeboard()
-    assert board.tell("100 skills", Standing("dodge", 10, 80)) is False
-    board.tell("101 skills", Standing("camera", 1, 20))
-    board.tell("101 skills", None)
+    assert board.record("100 skills", Standing("dodge", 10, 80)) is False
+    board.record("101 skills", Standing("camera", 1, 20))
+    board.record("101 skills", None)
     assert board.read() == {"100 skills": Standing("dodge", 10, 80)}
     board.stop()
-    assert board.tell("100 skills", Standing("dodge", 20, 80)) is True
+    assert board.record("100 skills", Standing("dodge", 20, 80)) is True
 
 
 def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
@@ -263,6 +265,18 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
         "100 skills: dodge  20,000/80,000  2,000/s  return -4.50  left 0:00:30",
         "100 skills: done",
     ]
+
+
+def test_the_words_of_a_units_error_are_the_readers(tmp_path):
+    died = "its process died (killed); the unit goes on from its last checkpoint with `ReproductionFolder.open`"
+    words = partial(in_commands, command="reproduce")
+    for terminal in (False, True):
+        with (tmp_path / "log").open("w") as file:
+            console = Console(file=file, width=200, force_terminal=terminal)
+            with units_display(console, words=words) as display:
+                display.ended("100 skills", died)
+        assert "100 skills: its process died (killed)" in (tmp_path / "log").read_text()
+        assert "from its last checkpoint with --resume" in (tmp_path / "log").read_text()
 
 
 def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:

@@ -18,13 +18,19 @@ def paper(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def report(paper, tmp_path_factory):
+    """The file of the report that tests only read."""
+    return write_report([paper], tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
 def fast(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "fast"
     return write_synthetic_records(folder, "fast", seeds=range(301, 305), lift=60.0)
 
 
-def test_a_report_holds_every_row_with_every_seeds_counts(paper, tmp_path):
-    text = write_report([paper], tmp_path).read_text()
+def test_a_report_holds_every_row_with_every_seeds_counts(paper, report):
+    text = report.read_text()
     rows = read_rows(paper / "records" / "rows.parquet")
     for row in TABLE_1:
         assert f"| {row.label} | {row.paper_percent:.1f} (" in text
@@ -36,7 +42,7 @@ def test_a_report_holds_every_row_with_every_seeds_counts(paper, tmp_path):
         assert heading in text
 
 
-def test_missing_seeds_are_told_and_how_many_each_row_has(paper, tmp_path):
+def test_missing_seeds_are_told_and_how_many_each_row_has(report, tmp_path):
     folder = write_synthetic_records(tmp_path / "begun", seeds=range(300, 303))
     description = json.loads((folder / "reproduction.json").read_text())
     description["plan"]["seeds"] = list(range(300, 310))
@@ -45,11 +51,11 @@ def test_missing_seeds_are_told_and_how_many_each_row_has(paper, tmp_path):
     assert "### Table 1, preset paper: win rates in %, unfinished: 3 of 10 seeds" in text
     (row,) = (line for line in text.splitlines() if line.startswith(f"| {FINE_TUNED} | 52.0 ("))
     assert row.split(" | ")[2] == "3"
-    assert "win rates in %, 4 seeds" in write_report([paper], tmp_path / "whole").read_text()
+    assert "win rates in %, 4 seeds" in report.read_text()
 
 
-def test_a_later_session_is_told_by_what_changed(paper, tmp_path):
-    lines = write_report([paper], tmp_path).read_text().splitlines()
+def test_a_later_session_is_told_by_what_changed(report):
+    lines = report.read_text().splitlines()
     told = [line for line in lines if line.startswith("| session")]
     assert "| session 1 machine processor | a processor |" in told
     assert [line for line in told if "session 2" in line] == [
@@ -78,26 +84,25 @@ def test_a_damaged_description_is_refused_with_file_and_key(description, message
         load_reproductions([folder])
 
 
-def test_machines_read_the_same(paper, tmp_path):
-    write_report([paper], tmp_path)
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["reproductions"]["paper"]["plan"]["seeds"] == [300, 301, 302, 303]
-    seeds = read_rows(tmp_path / "tables" / "seeds.parquet")
+def test_machines_read_the_same(paper, report):
+    described = json.loads(report.with_name("report.json").read_text())
+    assert described["reproductions"]["paper"]["plan"]["seeds"] == [300, 301, 302, 303]
+    seeds = read_rows(report.parent / "tables" / "seeds.parquet")
     assert len(seeds) == len(read_rows(paper / "records" / "rows.parquet"))
     for kept in seeds:
         assert kept["percent"] == 100.0 * kept["wins"] / kept["episodes"]
         assert kept["low"] <= kept["percent"] <= kept["high"]
-    assert set(report["tables"]) == {"settings", "seeds", "aims", "measures", "differences"}
+    assert set(described["tables"]) == {"settings", "seeds", "aims", "measures", "differences"}
 
 
-def test_every_figure_is_shown_and_on_the_board(paper, tmp_path):
+def test_every_figure_is_shown_and_on_the_board(report):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    text = write_report([paper], tmp_path).read_text()
-    files = sorted(file.name for file in (tmp_path / "figures").iterdir())
+    text = report.read_text()
+    files = sorted(file.name for file in (report.parent / "figures").iterdir())
     assert files == ["figure-5-paper.png", "figure-6-paper.png", "figures-2-3-paper.png", "table-1.png"]
     assert all(f"](figures/{name})" in text for name in files)
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    events = EventAccumulator(str(report.parent / "tensorboard")).Reload()
     assert sorted(events.Tags()["images"]) == [name.removesuffix(".png") for name in files]
 
 

@@ -6,8 +6,8 @@ import sys
 
 from soulsgraph_envs.drivers.keyboard.device import Layout, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import GuardedDevice
-from soulsgraph_envs.drivers.keyboard.user32 import DirectInputDevice
-from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
+from soulsgraph_envs.drivers.keyboard.user32 import DirectInputDevice, find_user32_window, user32_layout
+from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice, find_x11_window, x11_layout
 
 
 def open_key_device(display: str = "") -> GuardedDevice:
@@ -28,11 +28,7 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
         GameError: if there is none, or more than one; the message names the titles found.
     """
     if sys.platform == "win32":
-        from soulsgraph_envs.drivers.keyboard.user32 import find_user32_window
-
         return find_user32_window(title, pid)
-    from soulsgraph_envs.drivers.keyboard.x11 import find_x11_window
-
     return find_x11_window(title, pid, display)
 
 
@@ -43,9 +39,5 @@ def keyboard_layout(display: str = "") -> Layout:
         GameError: if the display cannot be reached.
     """
     if sys.platform == "win32":
-        from soulsgraph_envs.drivers.keyboard.user32 import user32_layout
-
         return user32_layout()
-    from soulsgraph_envs.drivers.keyboard.x11 import x11_layout
-
     return x11_layout(display)

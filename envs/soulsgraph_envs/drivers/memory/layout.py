@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from soulsgraph_envs.drivers.memory.address_map import FORMATS, Entry, decode_text
 from soulsgraph_envs.drivers.memory.reader import BadAddressError, Reader
 
-#: Neighbours with at most so many bytes between them are read in one piece.
+#: Most bytes between two neighbours that are read in one piece.
 _GAP = 256
 _POINTER = "Q"
 

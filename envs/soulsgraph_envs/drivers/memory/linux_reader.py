@@ -20,13 +20,13 @@ from soulsgraph_envs.drivers.memory.reader import (
 )
 from soulsgraph_envs.drivers.realtime.link import LinkError, RefusedError
 
-#: The kernel keeps so many characters of a process's name.
+#: Characters of a process's name that the kernel keeps.
 _COMM = 15
 _REMEDY = "run as the game's user with ptrace_scope 0 (sysctl kernel.yama.ptrace_scope=0), or grant CAP_SYS_PTRACE"
 
 
 _LIBC = ctypes.CDLL(None)
-#: The kernel takes so many at once.
+#: Most pieces that the kernel takes at once.
 _MOST_SPANS = 1024
 
 

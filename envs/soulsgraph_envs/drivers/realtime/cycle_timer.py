@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 
-#: Percentiles are of so many latest ticks: 2 hours at 10 Hz.
+#: Latest ticks of which percentiles are taken: 2 hours at 10 Hz.
 _KEPT = 72_000
 #: Windows wakes a sleeper up to this much late; Linux by a tenth of a millisecond.
 _SPIN_S = 0.002 if sys.platform == "win32" else 0.0
