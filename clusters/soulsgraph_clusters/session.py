@@ -22,7 +22,6 @@ import torch  # noqa: F401
 from ray._private import ray_constants
 from ray._private.authentication.authentication_token_setup import _enable_token_auth
 from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.local_ray import SessionError, local_ray
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -45,7 +44,7 @@ class ClusterError(SoulsGraphError):
 
 @dataclass(frozen=True)
 class Session:
-    """Where Ray runs."""
+    """Where Ray runs, or would run if it were needed."""
 
     local: bool
 
@@ -57,7 +56,10 @@ class Session:
 
 @contextmanager
 def connect(
-    address: str | None = None, num_cpus: int | None = None, resources: Mapping[str, float] | None = None
+    address: str | None = None,
+    num_cpus: int | None = None,
+    resources: Mapping[str, float] | None = None,
+    needed: bool = True,
 ) -> Iterator[Session]:
     """Join or start Ray, and leave or stop it at the end.
 
@@ -66,6 +68,7 @@ def connect(
             does None unless RAY_ADDRESS names a cluster, as it does inside a Ray job.
         num_cpus: Processors the local session offers; a cluster knows its own.
         resources: Further resources of the local session, such as `game_pc`.
+        needed: Whether a private session is started: training without remote env runners works without Ray.
 
     Raises:
         ClusterError: as `check_session`.
@@ -76,6 +79,9 @@ def connect(
         return
     check_session(address)
     chosen = chosen_address(address)
+    if chosen == LOCAL and not needed:
+        yield Session(local=True)
+        return
     with _local(num_cpus, resources) if chosen == LOCAL else _driver(chosen):
         yield Session(local=chosen == LOCAL)
 
@@ -274,9 +280,3 @@ def _answer(one: Mapping[str, float], count: int) -> bool:
 def _describe(resources: Mapping[str, float]) -> str:
     shown = {name: amount for name, amount in resources.items() if name in (GAME_PC, *_PROCESSOR)}
     return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
-
-
-def beside_driver() -> dict[str, Any]:
-    """Return the options of a Ray task for the driver: it runs on the driver's node, so that game PCs only play."""
-    node = ray.get_runtime_context().get_node_id()
-    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}

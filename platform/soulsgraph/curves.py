@@ -1,7 +1,7 @@
 """Learning curves as in Figures 2 and 3: every checkpoint evaluated over a few episodes while training goes on.
 
-Training drops the trained skill's weights as small files about every 1,000 decisions; Ray tasks
-play many of them in one batch of lanes, each lane with its own weights, while training goes on.
+Training drops the trained skill's weights as small files about every 1,000 decisions; a process beside it
+plays many of them in one batch of lanes, each lane with its own weights, while training goes on.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import ray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.statistics import mean_interval
-from soulsgraph_clusters.session import beside_driver
+from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.agent import Agent
@@ -56,7 +54,11 @@ class CurvePoint:
         return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
 
 
-def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Sequence[tuple[int, Weights]]) -> list[CurvePoint]:
+#: Weights of some steps.
+Checkpoints = Sequence[tuple[int, Weights]]
+
+
+def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) -> list[CurvePoint]:
     """Play every checkpoint (step, weights) greedily, all in one batch of lanes.
 
     The weights are those of the agent's last skill and of any that learned beside it (`checkpoint_weights`); `clip`
@@ -105,19 +107,17 @@ def _by_skill(last: str, weights: Weights) -> dict[str, Weights]:
 
 
 class CurveEvaluator:
-    """Keep a stage's checkpoints on disk and evaluate them, in Ray tasks if `beside` training.
+    """Keep a stage's checkpoints on disk and evaluate them, by a `worker` while training goes on.
 
     A stage that is itself one of many tasks evaluates them in its own process, as the other cores are busy.
     Pass the steps whose points are known to `take_up`: a resumed stage evaluates only the others.
     """
 
-    def __init__(self, folder: Path, agent: Agent, clip: float, beside: bool = True) -> None:
-        self._folder, self._agent, self._clip, self._beside = folder, agent, clip, beside
-        if beside:
-            self._shared_agent = ray.put(agent)
-            self._evaluate = ray.remote(**beside_driver())(evaluate_checkpoints)
+    def __init__(self, folder: Path, agent: Agent, clip: float, worker: WorkerProcess | None = None) -> None:
+        self._folder, self._agent, self._clip, self._worker = folder, agent, clip, worker
         self._waiting: list[tuple[int, Weights]] = []
-        self._running: list[Any] = []
+        #: Batches that the worker has not answered yet.
+        self._running: list[Checkpoints] = []
         self._ready: list[CurvePoint] = []
 
     def take_up(self, known: set[int], reached: int) -> None:
@@ -141,32 +141,43 @@ class CurveEvaluator:
         kept = {name: np.array(values) for name, values in weights.items()}
         save_checkpoint(self._folder, step, kept)
         self._waiting.append((step, kept))
+        if self._worker is not None:
+            self._worker.start()
         if len(self._waiting) >= _BATCH and not self._running:
             self._submit()
 
     def collect(self) -> list[CurvePoint]:
         """Return the points that are ready, without waiting."""
+        if self._running and self._worker is not None and self._worker.answered:
+            self._receive(self._worker)
         points, self._ready = self._ready, []
-        if not self._running:
-            return points
-        done, self._running = ray.wait(self._running, num_returns=len(self._running), timeout=0)
-        return [*points, *(point for batch in ray.get(done) for point in batch)]
+        return points
 
     def finish(self) -> list[CurvePoint]:
         """Wait for every outstanding point and return them."""
         if self._waiting:
             self._submit()
-        if self._running:  # ray.get would start a Ray of its own otherwise
-            self._ready += [point for batch in ray.get(self._running) for point in batch]
-        points, self._ready, self._running = self._ready, [], []
+        while self._running and self._worker is not None:
+            self._receive(self._worker)
+        points, self._ready = self._ready, []
         return points
 
     def _submit(self) -> None:
         checkpoints, self._waiting = self._waiting, []
-        if self._beside:
-            self._running.append(self._evaluate.remote(self._shared_agent, self._clip, checkpoints))
-        else:
+        if self._worker is None:
             self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
+        else:
+            self._worker.submit(evaluate_checkpoints, self._agent, self._clip, checkpoints)
+            self._running.append(checkpoints)
+
+    def _receive(self, worker: WorkerProcess) -> None:
+        try:
+            self._ready += worker.result()
+            del self._running[0]
+        except WorkerLostError:
+            lost, self._running = self._running, []
+            for checkpoints in lost:
+                self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:

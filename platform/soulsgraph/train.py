@@ -16,7 +16,7 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
-from soulsgraph.domains import finished_versions, jointly_with, save_version
+from soulsgraph.domains import finished_parts, finished_versions, jointly_with, save_version
 from soulsgraph.evaluate import (
     EVALUATION_SEED,
     allowed_rows,
@@ -31,6 +31,7 @@ from soulsgraph.progress import Board, Counting, Display, Interrupted, StageProg
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage import StageSetup
 from soulsgraph.tables import GrowingTable, WinRateTable, write_episodes, write_rows
+from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.drivers.realtime.link import GameSettings
@@ -90,10 +91,10 @@ class StageCheckpoints:
 class StageRecords:
     """Write a stage's metrics as they come; `reached` is the step that a resumed stage continues from.
 
-    The learning curve is evaluated `beside` training, in parallel, or between iterations.
+    The learning curve is evaluated by a `worker` while training goes on, or between iterations.
     """
 
-    def __init__(self, setup: StageSetup, board: Board, reached: int, beside: bool = True) -> None:
+    def __init__(self, setup: StageSetup, board: Board, reached: int, worker: WorkerProcess | None = None) -> None:
         self._setup, self._board = setup, board
         self._offset = setup.steps_before
         self._training = GrowingTable(setup.run.results("training"))
@@ -102,7 +103,7 @@ class StageRecords:
             table.forget(setup.stage.name, reached)
         known = {int(row["step"] or 0) for row in self._curve.rows if row["stage"] == setup.stage.name}
         folder: Path = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, beside)
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         self._evaluator.take_up(known, reached)
         self._last_checkpoint = reached
         self._clock = (time.monotonic(), reached)
@@ -207,6 +208,8 @@ class Workplace:
     supervisor: Supervisor | None = None
     #: Real-time games to sample; the simulator if there are none.
     games: tuple[GameSettings, ...] = ()
+    #: Evaluates the learning curve while training goes on.
+    worker: WorkerProcess | None = None
 
     @contextmanager
     def watched(self, stage: Stage, done: int) -> Iterator[tuple[StageProgress, Callable[[], bool]]]:
@@ -237,7 +240,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))
-        records = StageRecords(setup, place.board, algorithm.decisions, beside=place.supervisor is None)
+        records = StageRecords(setup, place.board, algorithm.decisions, place.worker)
         with place.watched(stage, algorithm.decisions) as (progress, interrupted):
             algorithm.stop_requested = interrupted
             while not algorithm.finished:
@@ -254,14 +257,14 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        cards: list[SkillCard] = []
-        for part in stage.parts:
-            artifact = _trained_part(setup, part, algorithm, cards)
+        saved = finished_parts(place.run, stage) if stage.jointly else {}
+        for part in (part for part in stage.parts if part.skill not in saved):
+            artifact = _trained_part(setup, part, algorithm, tuple(saved.values()))
             artifact = replace(artifact, card=replace(artifact.card, results=records.results))
-            cards.append(save_version(place.run, part, artifact))
+            saved[part.skill] = save_version(place.run, part, artifact)
         if stopped:
             raise Interrupted(f"stopped after stage {stage.name}")
-        return cards
+        return [saved[skill] for skill in stage.skills]
     finally:
         algorithm.stop()
 
@@ -281,9 +284,9 @@ def trained_artifact(
     part: Stage | None = None,
     beside: Sequence[SkillCard] = (),
 ) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included, after so many decisions.
+    """Make the artifact of a stage's skill from its module's weights, head included.
 
-    `part` is the stage of the skill, where it is another one than the last that learns; `beside` are the cards of
+    `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
     those that learned in the same fights and are already saved.
     """
     stage, plan = part or setup.stage, setup.run.plan

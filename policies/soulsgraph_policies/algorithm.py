@@ -21,7 +21,7 @@ from ray.rllib.utils.metrics import (
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.chunk_runner import ChunkRunner
+from soulsgraph_policies.chunk_runner import ChunkRunner, LocalRunnerGroup
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
@@ -42,10 +42,10 @@ class SkillDQN(DQN):
     """Train the modules of `policies_to_train`, each on a budget of its decisions.
 
     In one round every runner returns a chunk, what was received goes into the modules' replays, the updates owed
-    are taken in one call of the learner group, and the runners get the new weights. A module at its budget plays on
-    greedily and learns no more; the stage ends when all are there. `decisions` counts what was received, `updates`
-    what was learned, summed over modules. A training step is one round with remote runners; without them it goes on
-    to the end of the iteration. Where no module learns, an iteration samples the last skill's module.
+    are taken in one call of the learner group, and the runners get the new weights. A module at its budget keeps
+    playing greedily and learns no more; the stage ends when all are there. `decisions` counts what was received,
+    `updates` what was learned, summed over modules. A training step is one round with remote runners; without them
+    it goes on to the end of the iteration. Where no module learns, an iteration samples the last skill's module.
     """
 
     config: SkillDQNConfig
@@ -67,12 +67,30 @@ class SkillDQN(DQN):
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
         self._last_note, self._played = "", False
         self._live_runners = int(config.num_env_runners)
-        super().setup(config)
+        if config.num_env_runners:
+            super().setup(config)
+        else:
+            self._setup_without_ray()
         trained = config.trained_modules
         for place, name in enumerate(trained):
             self.training[name] = ModuleTraining(config, name, len(trained) - 1 - place)
         self._title = " + ".join(trained) or "nothing learns"
         self._send_weights(list(config.module_spaces()))
+
+    def _setup_without_ray(self) -> None:
+        """Set up with a group of runners of our own: RLlib makes none where nothing is to be sampled."""
+        self.config = self._online(False)
+        super().setup(self.config)
+        self.config = self._online(True)
+        self.env_runner_group = LocalRunnerGroup(self.config, self.logdir)
+        self.spaces = self.env_runner_group.get_spaces()
+        self._module_is_stateful = False
+
+    def _online(self, online: bool) -> SkillDQNConfig:
+        config: SkillDQNConfig = self.config.copy(copy_frozen=False)
+        config._is_online = online
+        config.freeze()
+        return config
 
     def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> None:
         # RLlib's buffers keep episodes, not columns: every module that learns has a replay of its own.
@@ -158,8 +176,8 @@ class SkillDQN(DQN):
         )
         chunks = [chunk for gathered in sampled for chunk in gathered]
         now = time.monotonic()
-        self._tell_of_runners()
-        self._tell_of_games(chunks)
+        self._log_runners()
+        self._log_problems(chunks)
         if any(chunk.env_steps() for chunk in chunks):
             self._last_chunk_s, self._played, self._last_note = now, True, ""
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
@@ -176,14 +194,14 @@ class SkillDQN(DQN):
         """How many remote runners took part in the last round."""
         return self._live_runners
 
-    def _tell_of_runners(self) -> None:
+    def _log_runners(self) -> None:
         live = self.env_runner_group.num_healthy_remote_workers()
         if live != self._live_runners:
-            told = "an env runner was lost" if live < self._live_runners else "an env runner is back"
-            _logger.warning("%s: %s, %d of %d play", self._title, told, live, self.config.num_env_runners)
+            change = "an env runner was lost" if live < self._live_runners else "an env runner is back"
+            _logger.warning("%s: %s, %d of %d play", self._title, change, live, self.config.num_env_runners)
         self._live_runners = live
 
-    def _tell_of_games(self, chunks: Sequence[Chunk]) -> None:
+    def _log_problems(self, chunks: Sequence[Chunk]) -> None:
         """Log problems of real-time games; one that cannot be opened ends a stage that has not played yet."""
         for chunk in chunks:
             for note in (*chunk.notes, chunk.failure):
@@ -277,7 +295,7 @@ class SkillDQN(DQN):
         return {name: values.copy() for name, values in self.learner.learning[module].playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
-        """Put trained weights in, module by module: frozen ones, or those to go on from.
+        """Put trained weights in, module by module: frozen ones, or those to continue from.
 
         Raises:
             SoulsGraphError: if a name or shape does not match.
@@ -287,7 +305,7 @@ class SkillDQN(DQN):
         self._send_weights(list(weights))
 
     def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
-        """Go on from a module's running statistics (`RunningNormalizer.get_state`)."""
+        """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
         normalizer = self.training[module].normalizer
         normalizer.set_state(state)
         self._module(module).set_normalizer(normalizer.mean, normalizer.deviation)

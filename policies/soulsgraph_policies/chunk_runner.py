@@ -10,6 +10,8 @@ import gymnasium
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
@@ -108,7 +110,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over weights (all or some modules) and the counts of decisions."""
+        """Set weights (all or some modules) and the counts of decisions."""
         self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
         given = state.get(COMPONENT_RL_MODULE, {})
         for module, weights in given.items():
@@ -125,3 +127,19 @@ class ChunkRunner(EnvRunner, Checkpointable):
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """Return the parts that RLlib checkpoints by themselves."""
         return [(COMPONENT_RL_MODULE, self.module)]
+
+
+class LocalRunnerGroup(EnvRunnerGroup):
+    """One runner in the driver's process, and no Ray.
+
+    RLlib's own constructor puts the configuration into Ray's object store for remote runners, even if there are none.
+    """
+
+    def __init__(self, config: SkillDQNConfig, logdir: str) -> None:
+        self.env_runner_cls = config.env_runner_cls
+        self._remote_config = config
+        self._worker_manager = FaultTolerantActorManager(init_id=1)
+        self._ignore_ray_errors_on_env_runners = False
+        self._num_env_runners_dropped_lifetime = 0
+        self._local_config = config.copy(copy_frozen=False)
+        self._local_env_runner = config.env_runner_cls(config=self._local_config, worker_index=0, log_dir=logdir)

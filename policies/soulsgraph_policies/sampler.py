@@ -15,7 +15,6 @@ from soulsgraph_envs.combat.rollout import Rollout, SkillLog
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.streams import Seeds, episode_seeds
-from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
 from soulsgraph_policies.transitions import Chunk, Transitions
 
@@ -39,21 +38,22 @@ class _Explorer:
     def __init__(self, sampled: Sampled, combat: Combat, entropy: Sequence[int]) -> None:
         self.sampled, self.decisions, self.finished = sampled, 0, False
         self.random = np.random.default_rng(entropy)
-        self._places = [(combat.position(skill), len(_skill(combat, skill).actions)) for skill in sampled.skills]
+        places = [combat.position(skill) for skill in sampled.skills]
+        self._played = [(place, combat.due[:, place], len(combat.skills[place].actions)) for place in places]
 
     def receive(self, decisions: int) -> None:
-        """Take over the count of what the learner received; at its budget the module plays greedily."""
+        """Set the count of what the learner received; at its budget the module plays greedily."""
         self.decisions, self.finished = decisions, decisions >= self.sampled.budget
 
-    def act(self, combat: Combat, actions: Actions) -> None:
+    def act(self, actions: Actions) -> None:
         """Write drawn actions over a share of those of the skills that are due."""
-        for position, count in self._places:
-            due = combat.due[:, position].nonzero()[0]
-            if due.size:
-                explores, choices = self.random.random((2, len(due)))
+        for place, due, count in self._played:
+            lanes = due.nonzero()[0]
+            if lanes.size:
+                explores, choices = self.random.random((2, len(lanes)))
                 chosen = explores < self.sampled.exploration(self.decisions)
                 if chosen.any():
-                    actions[due[chosen], position] = choices[chosen] * count
+                    actions[lanes[chosen], place] = choices[chosen] * count
 
 
 class ExploringController:
@@ -72,7 +72,7 @@ class ExploringController:
         self.networks.act(combat.rows, combat.due, actions)
         for explorer in self._explorers:
             if not explorer.finished:
-                explorer.act(combat, actions)
+                explorer.act(actions)
 
 
 class _Collecting:
@@ -80,7 +80,9 @@ class _Collecting:
 
     def __init__(self, explorer: _Explorer, logs: Sequence[SkillLog], first_lane: int) -> None:
         self.explorer, self.logs = explorer, logs
-        self._first_lane, self._count = first_lane, 0
+        self._first_lane = first_lane
+        #: Decisions logged since `reserve`.
+        self.count = 0
         #: The most decisions that can end with one tick.
         self.most_a_tick = len(logs) * logs[0].combat.lanes
         self._observe = [log.skill.observation.bind(log.combat.scenario) for log in logs]
@@ -88,18 +90,19 @@ class _Collecting:
 
     def reserve(self, decisions: int) -> None:
         """Begin to collect at most this number of decisions."""
-        self._parts, self._count = [], 0
+        self._parts, self.count = [], 0
         for log in self.logs:
             log.reserve(max(decisions, log.combat.lanes))
 
     def log(self) -> int:
-        """Log what ended with the last tick; return the count since `reserve`."""
+        """Log what ended with the last tick; return how many decisions those are."""
         over = 0
         for log in self.logs:
             over += log.log()
-        self._count += over
-        self.explorer.decisions += over
-        return self._count
+        if over:
+            self.count += over
+            self.explorer.decisions += over
+        return over
 
     def collect(self, episodes: npt.NDArray[np.int64]) -> None:
         """Make transitions of what is logged, in lanes that play `episodes` (lanes,)."""
@@ -126,10 +129,6 @@ class _Collecting:
     def take(self) -> Transitions | None:
         """Return the transitions made since `reserve`; None if there are none."""
         return Transitions.join(self._parts) if self._parts else None
-
-
-def _skill(combat: Combat, name: str) -> Skill:
-    return combat.skills[combat.position(name)]
 
 
 class Sampler:
@@ -166,7 +165,7 @@ class Sampler:
         return {explorer.sampled.module: explorer.decisions for explorer in self._explorers}
 
     def receive(self, decisions: Mapping[str, int]) -> None:
-        """Take over the counts of what the learner has received; a module at its budget plays greedily from now on."""
+        """Set the counts of what the learner has received; a module at its budget plays greedily from now on."""
         for explorer in self._explorers:
             explorer.receive(decisions.get(explorer.sampled.module, explorer.decisions))
 
@@ -210,23 +209,25 @@ class Sampler:
         if not self._began:
             self._begin(np.arange(lanes))
             self._began = True
-        count, full = 0, False
-        while not (full and (count or not collecting)):
+        logged = not collecting
+        full = logged or any(one.most_a_tick > max_transitions for one in collecting)
+        while True:
             rollout.tick()
-            count, full = 0, not collecting
             for one in collecting:
-                collected = one.log()
-                count += collected
-                full = full or collected + one.most_a_tick > max_transitions
+                if one.log():
+                    logged = True
+                    full = full or one.count + one.most_a_tick > max_transitions
             ended = self._combat.ended.nonzero()[0]
             if ended.size:
                 self._close(ended, collecting)
                 try:
                     self._begin(ended)
                 except GameError as failure:
-                    # What was gathered is handed over first: the next call raises.
+                    # What was gathered is returned first: the next call raises.
                     self._failure = failure
                     break
+            if full and logged:
+                break
         for one in collecting:
             one.collect(self._episodes)
         return self._chunk(collecting, (rollout.ticks - before) * lanes)

@@ -21,7 +21,7 @@ from soulsgraph_policies.module import QNetworkModule
 #: Observation and action space.
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 
-#: One `train()` call goes on to the next multiple of so many decisions.
+#: One `train()` call ends at the next multiple of this number of decisions.
 DECISIONS_PER_ITERATION = 1000
 
 
@@ -46,7 +46,7 @@ class SkillDQNConfig(DQNConfig):
         self.decisions_per_round = 1
         self.update_path: str | None = None
         self.mirrors: dict[str, Mirror] = {}
-        # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself hands out the weights.
+        # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
         self._dont_auto_sync_env_runner_states = True
         self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
         self.learners(num_learners=0, learner_class=SkillDQNLearner)
@@ -226,6 +226,12 @@ class SkillDQNConfig(DQNConfig):
     def module_spaces(self) -> dict[str, Spaces]:
         """Return the observation and action space of every module, in the order of the skills they play."""
         return {module: spaces for module, (spaces, _) in self._described().items()}
+
+    def get_multi_rl_module_spec(
+        self, *, spaces: Mapping[str, Spaces] | None = None, **kwargs: Any
+    ) -> MultiRLModuleSpec:
+        """Return RLlib's specification of the modules, whose spaces are known without a runner to ask."""
+        return super().get_multi_rl_module_spec(spaces={**self.module_spaces(), **(spaces or {})}, **kwargs)
 
     def _described(self) -> dict[str, tuple[Spaces, int]]:
         """Return each module's spaces, and the place of the first skill that it plays."""

@@ -14,9 +14,12 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 
 from soulsgraph.cli.commands import baseline, curriculum, train
 from soulsgraph.cli.reproducing import reproduce
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.tables import read_rows
 from soulsgraph_clusters import local_ray as module
 from soulsgraph_clusters.local_ray import SessionError, local_ray
 from soulsgraph_envs.testing import PATIENCE_S, until
@@ -150,9 +153,9 @@ def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
     monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     begin = {
-        "curriculum": lambda: curriculum({}, run=tmp_path / "run"),
-        "train": lambda: train("camera", {}, run=tmp_path / "run"),
-        "baseline": lambda: baseline({}, run=tmp_path / "run"),
+        "curriculum": lambda: curriculum({"env_runners": 1}, run=tmp_path / "run"),
+        "train": lambda: train("camera", {"env_runners": 1}, run=tmp_path / "run"),
+        "baseline": lambda: baseline({"env_runners": 1}, run=tmp_path / "run"),
         "reproduce": lambda: reproduce({}, out=tmp_path / "run"),
     }
     before = set(psutil.Process().children(recursive=True))
@@ -161,6 +164,18 @@ def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not list(folder.iterdir())
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_training_in_one_process_starts_no_ray(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    before = set(psutil.Process().children(recursive=True))
+    train("camera", {"scale": 0.06}, run=tmp_path / "run")
+    assert not ray.is_initialized()
+    assert not list(folder.iterdir())
+    assert set(psutil.Process().children(recursive=True)) <= before, "the process of the curve ended too"
+    assert len(read_rows(RunFolder.open(tmp_path / "run").results("curves"))) == 1
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 import ray
 
 from soulsgraph_clusters import session as placement
-from soulsgraph_clusters.session import ClusterError, Session, beside_driver, connect, place_env_runners
+from soulsgraph_clusters.session import ClusterError, Session, connect, place_env_runners
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +46,3 @@ def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
         place_env_runners(2, game_pcs)
     ray.kill(first)
     ray.kill(second)
-
-
-def test_what_helps_the_driver_takes_no_place(game_pcs):
-    where = ray.remote(**beside_driver())(lambda: ray.get_runtime_context().get_node_id())
-    assert ray.get(where.remote()) == ray.get_runtime_context().get_node_id()
-    assert beside_driver()["num_cpus"] == 0

@@ -146,3 +146,10 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, sess
     assert max(row["step"] for row in rows) == 1_200
     (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == stage.name)
     assert point["step"] >= 1_000
+    shutil.rmtree(run.path / "library" / "heal_attack" / "v2")  # as if killed between the two saves
+    (again,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
+    assert again == stage
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        assert train_stage(Workplace(run, session, board, "silent"), again)[0] == dodge
+    assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
+    assert run.library.card("heal_attack", 2).digest == heal.digest

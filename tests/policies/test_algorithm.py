@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 import torch
 
-from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
@@ -35,9 +35,10 @@ EVERYTHING = COMPILED | {"dueling": True, "quantiles": 5}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _ray() -> Iterator[None]:
-    with connect("local", num_cpus=1):
-        yield
+def _no_ray() -> Iterator[None]:
+    """Training in one process neither needs a Ray nor starts one."""
+    yield
+    assert not ray.is_initialized()
 
 
 def make_stage(

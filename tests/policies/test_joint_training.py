@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
-from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill
@@ -26,9 +26,10 @@ BOTH = {"dodge": DODGE, "heal_attack": HEAL}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _ray() -> Iterator[None]:
-    with connect("local", num_cpus=1):
-        yield
+def _no_ray() -> Iterator[None]:
+    """Training in one process neither needs a Ray nor starts one."""
+    yield
+    assert not ray.is_initialized()
 
 
 def configured(

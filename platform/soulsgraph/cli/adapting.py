@@ -136,6 +136,7 @@ def recovery(
     from soulsgraph.domains import check_target
     from soulsgraph.transfer.over_seeds import open_seeds, recovery_over_seeds
     from soulsgraph.transfer.recovery import JOINTLY, Comparison, Target, recover, recovery_table, results_name
+    from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import connect
 
     runs, console = open_seeds(folders), make_console(session)
@@ -146,10 +147,13 @@ def recovery(
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
     results = {}
-    with connect(session.address) as joined:
+    with (
+        connect(session.address, needed=any(run.plan.env_runners for run in runs.values())) as joined,
+        WorkerProcess() as worker,
+    ):
         for seed, run in runs.items():
             with run.locked():
-                comparison = Comparison(run, target, joined, display_of(session))
+                comparison = Comparison(run, target, joined, display_of(session), worker)
                 results[seed] = recover(comparison, arms[seed], console)
     printing = Printing(console, session, out)
     together = printing.together({results_name(target): recovery_over_seeds(target, results)}, shown=len(runs) > 1)

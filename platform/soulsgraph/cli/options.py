@@ -132,7 +132,7 @@ class SessionOptions(OutputOptions):
     """Where Ray runs and how results are printed."""
 
     address: str | None = None
-    """Ray cluster to join, as HOST:PORT or auto; a local Ray is started if not given."""
+    """Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started where the work needs one."""
     games: Path | None = None
     """TOML file of real-time games to train in, an env runner each; the simulator if not given."""
 
@@ -216,7 +216,7 @@ def begin_or_resume(path: Path, given: Given, resume: bool, graph: str) -> RunFo
 
 @contextmanager
 def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
-    """Check the games, open a `ray_session` of the run, and open the TensorBoard.
+    """Check the games, lock the run, join or start Ray where env runners need it, and open the TensorBoard.
 
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
@@ -224,6 +224,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     # Imported here: evaluation needs neither, and both take seconds.
     from soulsgraph.progress import Board
     from soulsgraph.train import Workplace
+    from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import LOCAL, chosen_address
 
     silence_advice()
@@ -231,21 +232,27 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     if chosen_address(session.address) == LOCAL:
         check_games(games)
     with (
-        ray_session(run, session) as joined,
+        ray_session(run, session, needed=bool(games or run.plan.env_runners)) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
+        WorkerProcess() as worker,
     ):
-        yield Workplace(run, joined, board, display_of(session), games=games)
+        yield Workplace(run, joined, board, display_of(session), games=games, worker=worker)
 
 
 @contextmanager
-def ray_session(folder: RunFolder | ReproductionFolder, options: SessionOptions) -> Iterator[Session]:
-    """Join or start Ray, and lock a folder meanwhile; a planned run or reproduction is begun once Ray runs."""
+def ray_session(
+    folder: RunFolder | ReproductionFolder, options: SessionOptions, needed: bool = True
+) -> Iterator[Session]:
+    """Join or start Ray, and lock a folder meanwhile; a planned run or reproduction is begun once Ray runs.
+
+    A private Ray is started only if `needed`.
+    """
     from soulsgraph_clusters.session import connect
 
     with ExitStack() as stack:
         if folder.begun:
             stack.enter_context(folder.locked())
-        joined = stack.enter_context(connect(options.address))
+        joined = stack.enter_context(connect(options.address, needed=needed))
         if not folder.begun:
             folder.begin()
             stack.enter_context(folder.locked())

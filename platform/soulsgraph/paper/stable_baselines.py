@@ -172,7 +172,7 @@ class _Watch(BaseCallback):
         self._setup, self._stage, self._go_on = setup, setup.stage, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         folder = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, beside=False)
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip)
         # A stage that was stopped begins anew.
         for table in (self._table, self._curve):
             table.forget(setup.stage.name, after_step=0)

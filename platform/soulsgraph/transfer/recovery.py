@@ -26,6 +26,7 @@ from soulsgraph.tables import WinRate, write_rows
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph.transfer.report import text_table
+from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.scenario import load_scenario
@@ -62,12 +63,18 @@ class Target(TransferOptions):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run, the target of its recovery, and the Ray session its arms are trained in."""
+    """A run, the target of its recovery, and the session its arms are trained in."""
 
     run: RunFolder
     target: Target
     session: Session
     display: Display = "auto"
+    #: Evaluates learning curves while training goes on.
+    worker: WorkerProcess | None = None
+
+    def workplace(self, folder: RunFolder, board: Board) -> Workplace:
+        """Return the workplace of an arm that is trained in a folder of its own."""
+        return Workplace(folder, self.session, board, self.display, worker=self.worker)
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
         folder = _arm_folder(run, target, after, arm)
         stages = _stages(folder, target, after, arm)
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
-            cards = train_stages(Workplace(folder, comparison.session, board, comparison.display), stages, console)
+            cards = train_stages(comparison.workplace(folder, board), stages, console)
         evaluated = _judged(folder, Setting(target.scenario, target.scenario), target)
         steps = sum(card.training.steps for card in cards)
         results.append(ArmResult(arm.label, arm.skills, steps, evaluated, before))

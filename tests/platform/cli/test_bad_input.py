@@ -295,7 +295,7 @@ def test_a_foreign_table_in_a_run_is_named(tmp_path):
 def test_a_damaged_checkpoint_of_a_curve_is_named(tmp_path):
     agent = Agent(load_scenario("iudex-phase1"), (make_skill("camera"),), replaced={"camera": "random"})
     (tmp_path / "step-000001000.safetensors").write_bytes(b"nothing of the kind")
-    evaluator = CurveEvaluator(tmp_path, agent, clip=10.0, beside=False)
+    evaluator = CurveEvaluator(tmp_path, agent, clip=10.0)
     with pytest.raises(SoulsGraphError, match="step-000001000"):
         evaluator.take_up(set(), 2_000)
 

@@ -1,0 +1,109 @@
+"""A process of this machine that does work while training goes on; it needs neither Ray nor torch."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+
+_SERVE = "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
+
+
+class WorkerLostError(Exception):
+    """The process ended before it answered."""
+
+
+class WorkerProcess:
+    """Call functions in a process of its own, one after another; it ends on leaving."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the process if it does not run: it takes seconds to load, which a first call need not wait for."""
+        if self._connection is not None:
+            return
+        self._connection, theirs = Pipe()
+        with theirs:
+            number = theirs.fileno()
+            # -P: what lies in the present folder is none of our modules.
+            self._process = subprocess.Popen([sys.executable, "-P", "-c", _SERVE.format(number)], pass_fds=[number])
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function of a module; `result` returns the answers in this order."""
+        self.start()
+        try:
+            # Skills hold functions made at run time, which plain pickle refuses.
+            self._connected.send_bytes(cloudpickle.dumps((function, arguments)))
+        except OSError:  # It died: so says `result`.
+            return
+
+    @property
+    def answered(self) -> bool:
+        """Whether `result` returns at once."""
+        return self._connection is not None and self._connection.poll()
+
+    def result(self) -> Any:
+        """Wait for the next answer and return it, or raise what the function raised.
+
+        Raises:
+            WorkerLostError: if the process ended; what was submitted is lost, and the next call starts another.
+        """
+        try:
+            answer = self._connected.recv()
+        except (EOFError, OSError) as error:
+            self.close()
+            raise WorkerLostError from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._connection is not None and self._process is not None:
+            self._connection.close()
+            self._process.kill()
+            self._process.wait()
+        self._connection = self._process = None
+
+    @property
+    def _connected(self) -> Connection:
+        assert self._connection is not None, "submit comes before result"
+        return self._connection
+
+
+def serve(descriptor: int) -> None:
+    """Answer calls until the other process ends or hangs up."""
+    # An interrupt from the keyboard reaches both processes; the other one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                function, arguments = pickle.loads(connection.recv_bytes())
+                connection.send(_answer(function, arguments))
+            except (EOFError, OSError):
+                return
+
+
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error

@@ -1,0 +1,91 @@
+"""The process beside training: it answers in order, survives nobody, and its loss loses no work."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from soulsgraph.curves import CurveEvaluator
+from soulsgraph.paper.testing import pretend_training
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage import StageSetup
+from soulsgraph.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph_envs.testing import until
+
+
+def test_it_answers_in_order_and_raises_what_was_raised():
+    with WorkerProcess() as worker:
+        assert not worker.answered
+        worker.submit(divmod, 7, 2)
+        worker.submit(divmod, 1, 0)
+        worker.submit(os.getpid)
+        assert worker.result() == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            worker.result()
+        until(lambda: worker.answered, "the third answer")
+        pid = worker.result()
+        assert pid != os.getpid()
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+def test_an_interrupt_from_the_keyboard_leaves_it_to_the_other_process():
+    with WorkerProcess() as worker:
+        worker.submit(os.getpid)
+        os.kill(worker.result(), signal.SIGINT)
+        worker.submit(divmod, 7, 2)
+        assert worker.result() == (3, 1)
+
+
+def test_a_killed_one_is_noticed_and_the_next_call_starts_another():
+    with WorkerProcess() as worker:
+        worker.submit(os.getpid)
+        os.kill(worker.result(), signal.SIGKILL)
+        worker.submit(os.getpid)
+        with pytest.raises(WorkerLostError):
+            worker.result()
+        worker.submit(divmod, 7, 2)
+        assert worker.result() == (3, 1)
+
+
+def test_it_ends_with_the_process_that_started_it():
+    code = (
+        "import os, time; from soulsgraph.worker_process import WorkerProcess; worker = WorkerProcess();"
+        "worker.submit(os.getpid); print(worker.result(), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
+        pid = int(owner.stdout.readline())
+        owner.kill()
+    until(lambda: not psutil.pid_exists(pid), "the end of the worker")
+
+
+def test_it_loads_neither_torch_nor_ray():
+    with WorkerProcess() as worker:
+        for module in ("soulsgraph.curves", "torch", "ray"):
+            worker.submit(eval, f"{module!r} in __import__('sys').modules")
+        assert [worker.result() for _ in range(3)] == [True, False, False]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tmp_path, killed):
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    stage = run.plan.stage("camera")
+    pretend_training(run, [replace(stage, budget=budget) for budget in (1, 2, 3)])
+    checkpoints = {1_000 * version: run.library.load("camera", version).playing for version in (1, 2, 3)}
+    agent = StageSetup.of(run, stage).agent
+    with WorkerProcess() as worker:
+        points = []
+        for beside in (None, worker):
+            evaluator = CurveEvaluator(tmp_path, agent, clip=10.0, worker=beside)
+            for step, weights in checkpoints.items():
+                evaluator.add(step, weights)
+            if killed and beside:
+                beside._process.kill()
+            points.append(evaluator.finish())
+    assert points[0] == points[1]
+    assert [point.step for point in points[1]] == [1_000, 2_000, 3_000]
