@@ -116,6 +116,8 @@ class CurveEvaluator:
     def __init__(self, folder: Path, agent: Agent, clip: float, worker: WorkerProcess | None = None) -> None:
         self._folder, self._agent, self._clip, self._worker = folder, agent, clip, worker
         self._waiting: list[tuple[int, Weights]] = []
+        if worker is not None:
+            worker.forget()
         #: Batches that the worker has not answered yet.
         self._running: list[Checkpoints] = []
         self._ready: list[CurvePoint] = []

@@ -153,14 +153,17 @@ def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
     A version of another budget, on top of other upstream versions than play now, or trained with other skills in the
     same fights, is another stage's.
     """
-    cards = finished_parts(run, stage)
-    return list(cards.values()) if len(cards) == len(stage.parts) else []
+    cards = [_finished(run, part, jointly_with(stage)) for part in stage.parts]
+    return [card for card in cards if card is not None] if None not in cards else []
 
 
-def finished_parts(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
-    """Return the cards of the stage's skills that were saved, by skill: not all if it was killed between two saves."""
-    cards = {part.skill: _finished(run, part, jointly_with(stage)) for part in stage.parts}
-    return {skill: card for skill, card in cards.items() if card is not None}
+def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
+    """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
+    lasts = [run.library.card(stage.skill, number) for number in run.library.versions(stage.skill)]
+    together = [card for card in lasts if card.training.jointly == stage.skills]
+    followed = {(artifact.skill, artifact.version) for card in together for artifact in card.upstream}
+    cards = {part.skill: _finished(run, part, stage.skills) for part in stage.jointly}
+    return {skill: card for skill, card in cards.items() if card and (skill, card.version) not in followed}
 
 
 def jointly_with(stage: Stage) -> tuple[str, ...]:
@@ -263,7 +266,7 @@ def _stage(run: RunFolder, scenario: str, skill: str, budget: int | None, after:
 
 def _named_apart(run: RunFolder, stage: Stage) -> Stage:
     """Return the stage with its suffixes: a checkpoint of another budget or version must not be taken for its own."""
-    saved = finished_parts(run, stage)
+    saved = half_saved(run, stage)
     return replace(_suffixed(run, stage, saved), jointly=tuple(_suffixed(run, part, saved) for part in stage.jointly))
 
 

@@ -87,7 +87,7 @@ class StageSetup:
         return sum(card.training.steps for card in lineage)
 
     def build(self, session: Session, games: Sequence[GameSettings] = ()) -> SkillDQN:
-        """Build the algorithm in a Ray session; real-time `games` are played by remote env runners, one at least.
+        """Build the algorithm; remote env runners need a Ray session, and play real-time `games` if there are any.
 
         Raises:
             ClusterError: if the plan has remote env runners and the session no place for one.

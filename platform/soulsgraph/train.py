@@ -16,7 +16,7 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
-from soulsgraph.domains import finished_parts, finished_versions, jointly_with, save_version
+from soulsgraph.domains import finished_versions, half_saved, jointly_with, save_version
 from soulsgraph.evaluate import (
     EVALUATION_SEED,
     allowed_rows,
@@ -196,9 +196,9 @@ class Supervisor(Protocol):
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where stages are trained: a run, a Ray session, a TensorBoard, a way to show progress.
+    """Where stages are trained: a run, a session, a TensorBoard, a way to show progress.
 
-    With a `supervisor` nothing is shown, and learning curves are played in the stage's own process.
+    With a `supervisor` nothing is shown. Without a `worker` learning curves are played in the stage's own process.
     """
 
     run: RunFolder
@@ -208,7 +208,7 @@ class Workplace:
     supervisor: Supervisor | None = None
     #: Real-time games to sample; the simulator if there are none.
     games: tuple[GameSettings, ...] = ()
-    #: Evaluates the learning curve while training goes on.
+    #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
 
     @contextmanager
@@ -257,7 +257,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        saved = finished_parts(place.run, stage) if stage.jointly else {}
+        saved = half_saved(place.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
             artifact = _trained_part(setup, part, algorithm, tuple(saved.values()))
             artifact = replace(artifact, card=replace(artifact.card, results=records.results))

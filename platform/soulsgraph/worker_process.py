@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -14,7 +14,11 @@ from typing import Any
 
 import cloudpickle
 
-_SERVE = "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
+#: An interrupt from the keyboard reaches both processes; the other one decides, from the first moment on.
+_SERVE = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
+)
 
 
 class WorkerLostError(Exception):
@@ -27,6 +31,8 @@ class WorkerProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
+        #: Calls without an answer so far.
+        self._open = 0
 
     def __enter__(self) -> WorkerProcess:
         return self
@@ -40,25 +46,31 @@ class WorkerProcess:
         """Start the process if it does not run: it takes seconds to load, which a first call need not wait for."""
         if self._connection is not None:
             return
-        self._connection, theirs = Pipe()
+        ours, theirs = Pipe()
         with theirs:
             number = theirs.fileno()
             # -P: what lies in the present folder is none of our modules.
-            self._process = subprocess.Popen([sys.executable, "-P", "-c", _SERVE.format(number)], pass_fds=[number])
+            command = [sys.executable, "-P", "-c", _SERVE.format(number)]
+            try:
+                self._process = subprocess.Popen(command, pass_fds=[number])
+            except OSError:  # There is no memory for it: `result` says that it is lost.
+                ours.close()
+                return
+        self._connection = ours
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function of a module; `result` returns the answers in this order."""
         self.start()
-        try:
-            # Skills hold functions made at run time, which plain pickle refuses.
-            self._connected.send_bytes(cloudpickle.dumps((function, arguments)))
-        except OSError:  # It died: so says `result`.
-            return
+        self._open += 1
+        if self._connection is not None:
+            # It may have died: so says `result`. Skills hold functions made at run time, which plain pickle refuses.
+            with suppress(OSError):
+                self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
 
     @property
     def answered(self) -> bool:
         """Whether `result` returns at once."""
-        return self._connection is not None and self._connection.poll()
+        return self._open > 0 and (self._connection is None or self._connection.poll())
 
     def result(self) -> Any:
         """Wait for the next answer and return it, or raise what the function raised.
@@ -67,13 +79,21 @@ class WorkerProcess:
             WorkerLostError: if the process ended; what was submitted is lost, and the next call starts another.
         """
         try:
-            answer = self._connected.recv()
+            if self._connection is None:
+                raise EOFError
+            answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self.close()
             raise WorkerLostError from error
+        self._open -= 1
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def forget(self) -> None:
+        """End the process if it owes answers: whoever asked is gone."""
+        if self._open:
+            self.close()
 
     def close(self) -> None:
         """End the process, whatever it does."""
@@ -81,18 +101,11 @@ class WorkerProcess:
             self._connection.close()
             self._process.kill()
             self._process.wait()
-        self._connection = self._process = None
-
-    @property
-    def _connected(self) -> Connection:
-        assert self._connection is not None, "submit comes before result"
-        return self._connection
+        self._connection, self._process, self._open = None, None, 0
 
 
 def serve(descriptor: int) -> None:
     """Answer calls until the other process ends or hangs up."""
-    # An interrupt from the keyboard reaches both processes; the other one decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(descriptor) as connection:
         while True:
             try:

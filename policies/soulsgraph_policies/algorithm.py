@@ -82,9 +82,7 @@ class SkillDQN(DQN):
         self.config = self._online(False)
         super().setup(self.config)
         self.config = self._online(True)
-        self.env_runner_group = LocalRunnerGroup(self.config, self.logdir)
-        self.spaces = self.env_runner_group.get_spaces()
-        self._module_is_stateful = False
+        self.env_runner_group = LocalRunnerGroup(self.config)
 
     def _online(self, online: bool) -> SkillDQNConfig:
         config: SkillDQNConfig = self.config.copy(copy_frozen=False)

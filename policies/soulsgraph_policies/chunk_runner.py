@@ -36,9 +36,8 @@ class ChunkRunner(EnvRunner, Checkpointable):
         self.modules: Mapping[str, str] = self.config.modules_of_skills()
         #: Decisions of each sampled module that the learner has received from all runners.
         self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
-        spaces = self.get_spaces()
-        self._without_weights = set(spaces)
-        spec = self.config.get_multi_rl_module_spec(spaces=spaces, inference_only=True)
+        self._without_weights = set(self.get_spaces())
+        spec = self.config.get_multi_rl_module_spec(inference_only=True)
         # RLlib asks for the light modules only where it makes the specs of single modules itself.
         spec.inference_only = True
         self.module: MultiRLModule = spec.build()
@@ -135,11 +134,10 @@ class LocalRunnerGroup(EnvRunnerGroup):
     RLlib's own constructor puts the configuration into Ray's object store for remote runners, even if there are none.
     """
 
-    def __init__(self, config: SkillDQNConfig, logdir: str) -> None:
+    def __init__(self, config: SkillDQNConfig) -> None:
         self.env_runner_cls = config.env_runner_cls
         self._remote_config = config
         self._worker_manager = FaultTolerantActorManager(init_id=1)
         self._ignore_ray_errors_on_env_runners = False
         self._num_env_runners_dropped_lifetime = 0
-        self._local_config = config.copy(copy_frozen=False)
-        self._local_env_runner = config.env_runner_cls(config=self._local_config, worker_index=0, log_dir=logdir)
+        self._local_env_runner = config.env_runner_cls(config=config, worker_index=0)

@@ -14,6 +14,7 @@ from soulsgraph.domains import (
     continued_domain,
     domain_chain,
     finished_versions,
+    half_saved,
     named_skills,
     predecessors,
     version_in_play,
@@ -223,6 +224,22 @@ def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_aft
     (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
     assert not finished_versions(run, again)
     assert again.checkpoint_name != stage.checkpoint_name
+
+
+def test_a_stage_whose_upstream_adapts_first_has_checkpoints_of_its_own(run):
+    (alone,) = adaptation_stages(run, SECOND, ("heal_attack",))
+    pretend_training(run, [alone])
+    _, again = adaptation_stages(run, SECOND, BOTH)  # named before dodge adapts, which it is to learn on top of
+    assert again.checkpoint_name != alone.checkpoint_name
+
+
+def test_a_joint_stage_is_named_apart_from_one_that_was_finished(run):
+    (first,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    pretend_training(run, [first])
+    pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
+    (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    assert not half_saved(run, again), "the first one's dodge belongs to the first one's heal-attack"
+    assert again.checkpoint_name != first.checkpoint_name
 
 
 def test_a_card_of_a_skill_that_learned_alone_says_nothing_of_others(run):

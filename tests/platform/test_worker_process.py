@@ -1,5 +1,6 @@
 """The process beside training: it answers in order, survives nobody, and its loss loses no work."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -51,6 +52,28 @@ def test_a_killed_one_is_noticed_and_the_next_call_starts_another():
             worker.result()
         worker.submit(divmod, 7, 2)
         assert worker.result() == (3, 1)
+
+
+def test_answers_that_nobody_waits_for_reach_nobody_else():
+    with WorkerProcess() as worker:
+        worker.submit(divmod, 7, 2)
+        worker.forget()
+        worker.submit(divmod, 9, 2)
+        assert worker.result() == (4, 1)
+
+
+def test_where_no_process_can_be_started_the_call_is_lost(monkeypatch):
+    with WorkerProcess() as worker, monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", raise_no_memory)
+        worker.submit(divmod, 7, 2)
+        assert worker.answered
+        with pytest.raises(WorkerLostError):
+            worker.result()
+        assert not worker.answered
+
+
+def raise_no_memory(*_, **__):
+    raise OSError(errno.ENOMEM, "no memory")
 
 
 def test_it_ends_with_the_process_that_started_it():
