@@ -57,7 +57,6 @@ def ppo() -> PPOConfig:
 
 
 # RLlib registers the environment for each of its runners and warns of the second.
-@pytest.mark.filterwarnings("ignore:.*Overriding environment rllib-multi-agent-env-v0:UserWarning")
 @pytest.mark.parametrize("make", [with_our_modules, dqn, ppo])
 def test_one_iteration_changes_the_listed_skills_weights_and_no_others(make) -> None:
     algorithm = make().build_algo()
