@@ -79,6 +79,7 @@ class PlannedFolder(ABC, Generic[P]):
 
         Raises:
             RunFolderError: if something is in the folder already.
+            ReadError: if it cannot be read.
             WriteError: if it cannot be written.
             DataError: if the plan needs more memory than this machine may spare.
         """

@@ -14,11 +14,7 @@ from typing import Any
 
 import cloudpickle
 
-#: An interrupt from the keyboard reaches both processes; the other one decides, from the first moment on.
-_SERVE = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
-)
+_SERVE = "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
 
 
 class WorkerLostError(Exception):
@@ -52,7 +48,8 @@ class WorkerProcess:
             # -P: what lies in the present folder is none of our modules.
             command = [sys.executable, "-P", "-c", _SERVE.format(number)]
             try:
-                self._process = subprocess.Popen(command, pass_fds=[number])
+                # A session of its own: an interrupt from the keyboard is for the process that trains.
+                self._process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
             except OSError:  # There is no memory for it: `result` says that it is lost.
                 ours.close()
                 return

@@ -56,7 +56,6 @@ def ppo() -> PPOConfig:
     return on_the_graph(PPOConfig()).training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
 
 
-# RLlib registers the environment for each of its runners and warns of the second.
 @pytest.mark.parametrize("make", [with_our_modules, dqn, ppo])
 def test_one_iteration_changes_the_listed_skills_weights_and_no_others(make) -> None:
     algorithm = make().build_algo()
