@@ -41,7 +41,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         lanes: int = sampled["lanes"]
         games: tuple[GameSettings, ...] = sampled.get("games", ())
         horizon = Horizon(skills[-1].name, skills[-1].horizon)
-        seed = int(derive_seeds(np.uint64(self.config.seed or 0), index)[0])
+        seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
 
         def sampler(game: Game) -> Sampler:
             return Sampler(Combat(game, skills, self._scenario, horizon), seed, learning, index * lanes)

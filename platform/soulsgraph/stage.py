@@ -94,10 +94,11 @@ class StageSetup:
         """
         plan = self.run.plan
         preset = plan.method
-        config = SkillDQN.get_default_config().debugging(seed=self.stage.seed, log_level="ERROR")
+        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
         numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
-        config = config.stage(self.skills, numbers, preset.decisions_per_round, mirror=mirrors)
+        # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
+        config = config.stage(self.skills, numbers, preset.decisions_per_round, mirror=mirrors, seed=self.stage.seed)
         runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
         config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
         lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)

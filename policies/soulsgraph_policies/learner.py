@@ -7,6 +7,7 @@ holds whole minibatches, already normalised by its replay.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,13 @@ def _flatten(tensors: Sequence[Tensor]) -> Tensor:
     return flat
 
 
+class _Adam(torch.optim.Adam):
+    # torch wraps these in a decorator that loads its compiler, which takes as long as loading torch itself.
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+
+
 class SkillDQNLearner(DQNTorchLearner):
     """Train the modules of `policies_to_train`; no other module has an optimizer or ever changes."""
 
@@ -108,7 +116,7 @@ class SkillDQNLearner(DQNTorchLearner):
             return
         parameters = list(self._q_module(module_id).q_network.parameters())
         rate = self.config.hyperparameters_of(module_id).learning_rate
-        optimizer = torch.optim.Adam(parameters, lr=rate)
+        optimizer = _Adam(parameters, lr=rate)
         # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
         for parameter in parameters:
             optimizer.state[parameter] = {"step": torch.tensor(0.0)} | {

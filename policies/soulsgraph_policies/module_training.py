@@ -50,7 +50,8 @@ class ModuleTraining:
         self.replay = ReplayRing(self.hyperparameters, observation.size, config.mirror_of(name))
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         # numpy pads with zeros: of place 0 the seed alone is left.
-        self._generator = np.random.Generator(np.random.PCG64(None if config.seed is None else [config.seed, place]))
+        seed = config.stage_seed
+        self._generator = np.random.Generator(np.random.PCG64(None if seed is None else [seed, place]))
         self.decisions, self.updates = 0, 0
         self._figures = _Figures()
 

@@ -63,8 +63,8 @@ def _add(
     size = before.shape[1]
     for i in range(before.shape[0]):
         row = rows[(first + i) % rows.shape[0]]
-        row[:size] = before[i]
-        row[size : 2 * size] = after[i]
+        for column in range(size):
+            row[column], row[size + column] = before[i, column], after[i, column]
         row[2 * size + _REWARD] = rewards[i]
         row[2 * size + _DISCOUNT] = discounts[i]
         row[2 * size + _ACTION] = actions[i]

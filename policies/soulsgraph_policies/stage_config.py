@@ -46,6 +46,7 @@ class SkillDQNConfig(DQNConfig):
         self.decisions_per_round = 1
         self.update_path: str | None = None
         self.mirrors: dict[str, Mirror] = {}
+        self._own_seed: int | None = None
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
         self._dont_auto_sync_env_runner_states = True
         self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
@@ -65,13 +66,14 @@ class SkillDQNConfig(DQNConfig):
         decisions_per_round: int,
         update_path: str | None = None,
         mirror: Mirror | Mapping[str, Mirror] | None = None,
+        seed: int | None = None,
     ) -> Self:
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
-        At most `decisions_per_round` of a skill lie between updates. Call `debugging(seed=...)` first: the initial
-        weights come from the seed. Without an update path the compiled one is taken wherever it can. `mirror` is the
-        last skill's, or each one's by name, for mirrored transitions. A module of another name than a skill's learns
-        by the last trained skill's hyperparameters.
+        At most `decisions_per_round` of a skill lie between updates. Without an update path the compiled one is taken
+        wherever it can. `mirror` is the last skill's, or each one's by name, for mirrored transitions. A module of
+        another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
+        `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator.
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
@@ -88,7 +90,7 @@ class SkillDQNConfig(DQNConfig):
         if not trained:
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
-        self.update_path, self.decisions_per_round = update_path, decisions_per_round
+        self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         self._describe_dqn()
         return self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
@@ -136,10 +138,15 @@ class SkillDQNConfig(DQNConfig):
 
     def _network_config(self, module: str, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters_of(module)
-        seed = int(np.random.SeedSequence([self.seed or 0, index]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
         config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
         trained = module in self.trained_modules
         return config | {"head": (numbers.quantiles, numbers.dueling)} if trained else config
+
+    @property
+    def stage_seed(self) -> int | None:
+        """Return what initial weights and every generator of the stage start from; None draws entropy."""
+        return self.seed if self._own_seed is None else self._own_seed
 
     def module_of(self, skill: str) -> str:
         """Ask `policy_mapping_fn` which module plays a skill.

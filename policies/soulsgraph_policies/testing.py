@@ -93,12 +93,12 @@ class _Lanes:
         config = runner.config
         observation, action = config.module_spaces()[module]
         size, choices = observation.shape[0], int(action.n)  # type: ignore[index, attr-defined]
-        fixed = np.random.default_rng(config.seed)
+        fixed = np.random.default_rng(config.stage_seed)
         self._drift = (0.9 * np.linalg.qr(fixed.standard_normal((size, size)))[0]).astype(np.float32)
         self._push = fixed.standard_normal((choices, size)).astype(np.float32)
         self._scale = np.geomspace(1.0, _SPREAD, size).astype(np.float32)
         self._index = runner.worker_index or 0
-        self._random = np.random.default_rng([config.seed or 0, self._index])
+        self._random = np.random.default_rng([config.stage_seed or 0, self._index])
         self.count = int(config.env_config["lanes"])
         self._states = self._draw(self.count)
         self._lengths = np.zeros(self.count, np.int64)

@@ -17,7 +17,7 @@ SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 
 def make_runner(index: int) -> SkillGraphEnvRunner:
     scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
-    config = SkillDQN.get_default_config().debugging(seed=3).stage(SKILLS, skill_hyperparameters(1_000), 128)
+    config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
     config = config.environment(env_config={"scenario": scenario, "lanes": 8})
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=2)
     return SkillGraphEnvRunner(config=config, worker_index=index)
@@ -65,8 +65,8 @@ def test_runners_have_random_streams_of_their_own(state):
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
     camera, scenario = SKILLS[0], practice_ground(load_scenario("iudex-phase1"), SKILLS[0])
     numbers = replace(skill_hyperparameters(1_000), replay_capacity=1_000)
-    config = SkillDQN.get_default_config().debugging(seed=3)
-    config = config.stage([camera, replace(camera, name="twin")], numbers, 128)
+    config = SkillDQN.get_default_config()
+    config = config.stage([camera, replace(camera, name="twin")], numbers, 128, seed=3)
     config = config.multi_agent(policies={"eye"}, policy_mapping_fn=lambda *_: "eye", policies_to_train=["eye"])
     config = config.environment(env_config={"scenario": scenario, "lanes": 8})
     with connect("local", num_cpus=1):
@@ -91,7 +91,7 @@ def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
 
 def test_the_runner_asks_the_mapping_which_module_plays():
     swapped = {"first": "camera", "second": "lock_on"}
-    config = SkillDQN.get_default_config().debugging(seed=3).stage(SKILLS, skill_hyperparameters(1_000), 128)
+    config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
     config = config.multi_agent(
         policies=set(swapped),
         policy_mapping_fn=lambda agent, *_: next(module for module, skill in swapped.items() if skill == agent),

@@ -22,8 +22,8 @@ def _session():
 
 
 def make_stage(budget):
-    config = SkillDQN.get_default_config().debugging(seed=1, log_level="CRITICAL")
-    config = config.stage([make_skill("camera")], skill_hyperparameters(budget), 128)
+    config = SkillDQN.get_default_config().debugging(log_level="CRITICAL")
+    config = config.stage([make_skill("camera")], skill_hyperparameters(budget), 128, seed=1)
     config = config.environment(env_config={"lanes": 8})
     return config.env_runners(env_runner_cls=LinearRunner, num_env_runners=2, num_cpus_per_env_runner=1).build_algo()
 

@@ -46,9 +46,9 @@ def make_stage(
 ) -> SkillDQN:
     method = options.pop("method", {})
     numbers = DQNHyperparameters(budget=budget, replay_capacity=budget // 3, **{"target_period": 1_000, **method})
-    config = SkillDQN.get_default_config().debugging(seed=seed)
+    config = SkillDQN.get_default_config()
     config.env_runners(env_runner_cls=LinearRunner, **options).environment(env_config={"lanes": lanes})
-    config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path, Mirror.of(SKILLS[-1], SCENARIO))
+    config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path, Mirror.of(SKILLS[-1], SCENARIO), seed)
     stage = config.build_algo()
     assert isinstance(stage, SkillDQN)
     return stage
@@ -234,7 +234,7 @@ def test_damaged_training_state_is_told_by_its_file(damage: str, tmp_path: Path)
 def test_checkpoint_of_another_stage_is_refused(tmp_path: Path) -> None:
     stage = make_stage(budget=500)
     stage.save_checkpoint(str(tmp_path))
-    config = SkillDQN.get_default_config().debugging(seed=1)
+    config = SkillDQN.get_default_config()
     config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
     other = config.stage(SKILLS[:-1], stage.config.hyperparameters, 128).build_algo()
     with pytest.raises(SoulsGraphError, match="expected a checkpoint of dodge, found heal_attack"):

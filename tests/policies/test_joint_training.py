@@ -35,7 +35,7 @@ def _no_ray() -> Iterator[None]:
 def configured(
     numbers: Any = BOTH, skills: list[Skill] = SKILLS, paces: dict[str, int] | None = None, **stage: Any
 ) -> SkillDQNConfig:
-    config = SkillDQN.get_default_config().debugging(seed=1).stage(skills, numbers, 128, **stage)
+    config = SkillDQN.get_default_config().stage(skills, numbers, 128, seed=1, **stage)
     config.env_runners(env_runner_cls=LinearRunner)
     return config.environment(env_config={"lanes": 16, "paces": paces or {}})
 

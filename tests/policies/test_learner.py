@@ -26,8 +26,8 @@ SIZE, ACTIONS = SKILLS[-1].observation.size, len(SKILLS[-1].actions)
 
 
 def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
-    config = SkillDQN.get_default_config().debugging(seed=5)
-    config.stage(SKILLS, replace(skill_hyperparameters(90_000), **options), 128, path)
+    config = SkillDQN.get_default_config()
+    config.stage(SKILLS, replace(skill_hyperparameters(90_000), **options), 128, path, seed=5)
     learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
     learner.build()
     return learner
@@ -231,7 +231,7 @@ def test_batch_of_a_frozen_skill_is_refused() -> None:
 
 
 def test_kernel_refuses_other_than_two_hidden_layers() -> None:
-    config = SkillDQN.get_default_config().debugging(seed=5)
+    config = SkillDQN.get_default_config()
     numbers = skill_hyperparameters(1000)
     config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
     with pytest.raises(SoulsGraphError, match="expected two hidden layers and a plain head on a CPU, found 1"):

@@ -123,7 +123,9 @@ def _decide(
                 action = actions[lane, skill]
                 latest[lane, skill] = action
                 remaining[lane, skill] = ticks_when_empty[skill, action] if empty else ticks[skill, action]
-                before[skill, lane, :] = rows[lane, :]
+                # By element: numba takes seconds to compile the message of a slice assignment's failure.
+                for column in range(rows.shape[1]):
+                    before[skill, lane, column] = rows[lane, column]
     return -1
 
 

@@ -43,7 +43,8 @@ def _append(skill: int, fight: tuple[Flags, Actions, StateRows, StateRows], ends
     for lane in range(rows.shape[0]):
         if completed[lane, skill]:
             lanes[count], actions[count] = lane, latest[lane, skill]
-            before[count, :], after[count, :] = starts[lane, :], rows[lane, :]
+            for column in range(rows.shape[1]):
+                before[count, column], after[count, column] = starts[lane, column], rows[lane, column]
             for i in range(len(marks)):
                 marks[i][count] = ends[i][lane]
             count += 1
@@ -53,7 +54,8 @@ def _append(skill: int, fight: tuple[Flags, Actions, StateRows, StateRows], ends
 @njit(cache=True)
 def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
     for row in range(len(lanes)):
-        sums[lanes[row], :] += terms[row, :]
+        for term in range(terms.shape[1]):
+            sums[lanes[row], term] += terms[row, term]
 
 
 class SkillLog:

@@ -141,8 +141,7 @@ def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
     skills = tuple(make_skill(name) for name in (*upstream_of(skill), skill))
     scenario = practice_ground(load_scenario(_SCENARIO), skills[-1])
     preset = find_preset("paper" if lanes == 1 else "fast")
-    config = SkillDQN.get_default_config().debugging(seed=0)
-    config = config.stage(skills, numbers, preset.decisions_per_round)
+    config = SkillDQN.get_default_config().stage(skills, numbers, preset.decisions_per_round, seed=0)
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": lanes}).build_algo()
     return algorithm
