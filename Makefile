@@ -11,6 +11,7 @@ curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
 test: .venv/ready screen
+	.venv/bin/python -m soulsgraph.precompile
 	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # Linux tests keys and windows on a virtual screen; pygame opens its window through the two libraries.

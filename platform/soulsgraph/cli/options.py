@@ -222,6 +222,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs neither, and both take seconds.
+    from soulsgraph.precompile import precompile
     from soulsgraph.progress import Board
     from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
@@ -231,6 +232,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     games = () if session.games is None else load_games(session.games)
     if chosen_address(session.address) == LOCAL:
         check_games(games)
+    precompile(make_console(session))
     with (
         ray_session(run, session, needed=bool(games or run.plan.env_runners)) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import subprocess
 import sys
@@ -135,17 +134,3 @@ def test_standing_lanes_keep_every_bit_and_their_random_stream() -> None:
         halting.step(tick, active)
     course = [halting.step(tick, ~active).copy()[1] for tick in controls]
     assert np.array(course).tobytes() == np.ascontiguousarray(straight[1:, 1]).tobytes()
-
-
-@pytest.mark.slow
-def test_compiled_code_is_cached_on_disk(tmp_path: object) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    code = (
-        _COURSE
-        + "from soulsgraph_envs.simulator.fight import KERNELS\nprint(sum(KERNELS.advance.stats.cache_hits.values()))"
-    )
-    hits = []
-    for _ in range(2):
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-        hits.append(int(ran.stdout.split()[-1]))
-    assert hits == [0, 1]

@@ -1,0 +1,140 @@
+"""Compile what fights and training call before they do: once for a processor, in two processes, with a bar.
+
+numba keeps compiled code beside the sources, or in the user's cache folder where those cannot be written, and
+compiles by itself whatever is missing there: this only saves the wait, and processes that would all compile the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import binding
+from rich.console import Console
+from rich.progress import track
+
+import soulsgraph_envs
+import soulsgraph_policies
+from soulsgraph.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.simulator.fight import KERNELS
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
+from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.transitions import Transitions
+
+_SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
+
+
+def precompile(console: Console) -> None:
+    """Compile what is not yet compiled for this processor, and show it.
+
+    An interruption ends it; whatever is missing is compiled when it is called.
+    """
+    if numba.config.DISABLE_JIT:
+        return
+    stamp, key = _stamp(), _key()
+    with suppress(OSError):
+        if stamp.read_text() == key:
+            return
+    console.print("compiling fights and training for this processor, once: half a minute at most", soft_wrap=True)
+    count = sum(map(len, _PARTS))
+    with suppress(WorkerLostError, OSError):
+        for _ in track(_compiled(), "compiling", count, console=console):
+            pass
+        stamp.write_text(key)
+
+
+def _stamp() -> Path:
+    kernel: Any = KERNELS.advance
+    return Path(kernel.stats.cache_path) / "soulsgraph-compiled"
+
+
+def _key() -> str:
+    """Return what compiled code depends on: the processor, numba, and the sources that numba compiles."""
+    found = hashlib.sha256(f"{numba.__version__} {binding.get_host_cpu_name()}".encode())
+    found.update(f"{binding.get_host_cpu_features().flatten()} {numba.config.CPU_NAME}".encode())
+    for package in (soulsgraph_envs, soulsgraph_policies):
+        for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            if b"njit" in source.read_bytes():
+                # By these numba tells whether a file has changed.
+                found.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
+    return found.hexdigest()
+
+
+def _compiled() -> Iterator[None]:
+    """Yield whenever a call has compiled what it needs."""
+    with ExitStack() as stack:
+        waiting: list[WorkerProcess] = []
+        for part in _PARTS:
+            worker = stack.enter_context(WorkerProcess())
+            for call in part:
+                worker.submit(call)
+                waiting.append(worker)
+        while waiting:
+            answered = [worker for worker in dict.fromkeys(waiting) if worker.answered]
+            for worker in answered:
+                worker.result()
+                waiting.remove(worker)
+                yield
+            if not answered:
+                time.sleep(0.02)
+
+
+def _fight() -> None:
+    """Play randomly: the simulator and the control loop."""
+    skills = tuple(make_skill(name) for name in SKILL_NAMES)
+    agent = Agent(load_scenario(_SCENARIO), skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
+    agent.rollout(make_game(_LANES)).play(np.arange(_LANES, dtype=np.uint64), most_ticks=_TICKS)
+
+
+def _play() -> None:
+    """Observe, and evaluate a network for a skill of several lanes."""
+    skill = make_skill("camera")
+    sizes = (skill.observation.size, 2, 2, len(skill.actions))
+    weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
+    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+        names = layer_names_at(index)
+        weights |= {names[0]: np.zeros((outputs, inputs), np.float32), names[1]: np.zeros(outputs, np.float32)}
+    network = FrozenNetwork.of(skill, load_scenario(_SCENARIO), weights, clip=5.0)
+    rows, actions = np.zeros((_LANES, STATE_SIZE), np.float32), np.zeros((_LANES, 1), np.int64)
+    network.observation(rows)
+    FusedNetworks([network]).act(rows, np.ones((_LANES, 1), np.bool_), actions)
+
+
+def _learn() -> None:
+    """Store transitions, sample some of them, and take updates."""
+    # Imported here: it takes a second, which playing need not wait for.
+    from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory
+
+    inputs, hidden, actions, count = 4, 8, 2, 16
+    numbers = DQNHyperparameters(budget=count, replay_capacity=count, batch_size=count, hidden_sizes=(hidden, hidden))
+    observations, values = np.zeros((count, inputs), np.float32), np.zeros(count, np.float32)
+    whole = np.zeros(count, np.int64)
+    transitions = Transitions(observations, observations, whole, values, whole > 0, whole, whole, whole)
+    normalizer, replay = RunningNormalizer(inputs), ReplayRing(numbers, inputs)
+    normalizer.update(observations)
+    replay.add(transitions)
+    batch = replay.sample(count, np.random.default_rng(0), normalizer)
+    parameters = hidden * (inputs + 1) + hidden * (hidden + 1) + actions * (hidden + 1)
+    memory = FlatMemory(*(np.zeros(parameters, np.float32) for _ in range(4)))
+    CpuUpdater(memory, (inputs, hidden, hidden, actions), numbers).update(batch, 0)
+
+
+#: What each of the processes calls, one after another; they take about as long.
+_PARTS = ((_fight,), (_learn, _play))
+
+if __name__ == "__main__":
+    precompile(Console())

@@ -1,0 +1,90 @@
+"""What training calls is compiled once, in two processes, and not again by whoever comes after."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from rich.console import Console
+
+from soulsgraph import precompile as module
+from soulsgraph.precompile import precompile
+from soulsgraph_envs.testing import until
+
+_COMPILED = """
+import sys
+from numba.core import event
+
+class Listener(event.Listener):
+    def on_start(self, found): print("compiled", found.data["dispatcher"])
+    def on_end(self, found): pass
+
+event.register("numba:compile", Listener())
+from soulsgraph.cli import main
+sys.argv = ["soulsgraph", "train", "camera", "--run", sys.argv[1], "--preset", "best", "--scale", "0.005", "--json"]
+main()
+"""
+
+
+def _run(arguments, folder, **options):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True, **options
+    ).stdout
+
+
+@pytest.mark.slow
+def test_a_run_after_it_compiles_nothing_and_a_second_one_has_nothing_to_do(tmp_path):
+    first, second = (_run(["-m", "soulsgraph.precompile"], tmp_path / "cache") for _ in range(2))
+    assert first.startswith("compiling fights and training for this processor, once")
+    assert "100%" in first
+    assert second == ""
+    trained = _run(["-c", _COMPILED, str(tmp_path / "run")], tmp_path / "cache")
+    assert '"skill": "camera"' in trained
+    assert "compiled" not in trained
+
+
+@pytest.fixture
+def stamp(tmp_path, monkeypatch):
+    """Compile as if nothing had been; return the file that says what was."""
+    monkeypatch.setattr(module, "_stamp", lambda: tmp_path / "stamp")
+    return tmp_path / "stamp"
+
+
+def test_a_process_that_dies_is_no_error_and_leaves_it_to_the_run(stamp, monkeypatch):
+    monkeypatch.setattr(module, "_PARTS", ((os.getpid,), (os.abort,)))
+    precompile(Console(quiet=True))
+    assert not stamp.exists()
+    monkeypatch.setattr(module, "_PARTS", ((os.getpid,), (os.getpid,)))
+    precompile(Console(quiet=True))
+    assert stamp.exists()
+
+
+def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monkeypatch, capsys):
+    monkeypatch.setattr(module, "_PARTS", ((os.getpid,),))
+    for key, compiles in (("one", True), ("one", False), ("two", True)):
+        monkeypatch.setattr(module, "_key", lambda key=key: key)
+        precompile(Console())
+        assert ("compiling" in capsys.readouterr().out) == compiles, key
+    monkeypatch.undo()
+    before = module._key()
+    monkeypatch.setattr("numba.config.CPU_NAME", "x86-64-v3")
+    assert module._key() != before
+
+
+def test_an_interrupt_ends_it_and_leaves_no_process(tmp_path):
+    code = (
+        "from rich.console import Console; from soulsgraph import precompile as module; import os, pathlib, signal;"
+        f"module._stamp = lambda: pathlib.Path({str(tmp_path / 'stamp')!r});"
+        "module._PARTS = ((os.getpid, signal.pause),);"
+        "module.precompile(Console())"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: psutil.Process(process.pid).children(), "the process that compiles")
+        (other,) = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate()[1]
+    assert not other.is_running()
+    assert not (tmp_path / "stamp").exists()
