@@ -25,6 +25,7 @@ event.register("numba:compile", Listener())
 from soulsgraph.cli import main
 sys.argv = ["soulsgraph", "train", "camera", "--run", sys.argv[1], "--preset", "best", "--scale", "0.005", "--json"]
 main()
+print("torch compiles:", "torch._dynamo" in sys.modules)
 """
 
 
@@ -44,6 +45,7 @@ def test_a_run_after_it_compiles_nothing_and_a_second_one_has_nothing_to_do(tmp_
     trained = _run(["-c", _COMPILED, str(tmp_path / "run")], tmp_path / "cache")
     assert '"skill": "camera"' in trained
     assert "compiled" not in trained
+    assert "torch compiles: False" in trained
 
 
 @pytest.fixture

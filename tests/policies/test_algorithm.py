@@ -144,6 +144,18 @@ def test_same_seed_same_weights_and_another_seed_others() -> None:
         assert_same(first, other)
 
 
+def test_a_seed_of_rllibs_own_counts_where_the_stage_has_none() -> None:
+    skills, numbers = SKILLS, DQNHyperparameters(budget=10, replay_capacity=10)
+    initial = []
+    for config, seed in ((SkillDQN.get_default_config().debugging(seed=3), None), (SkillDQN.get_default_config(), 3)):
+        config.stage(skills, numbers, 4, seed=seed)
+        assert config.stage_seed == 3
+        spec = config.rl_module_spec.rl_module_specs["heal_attack"]
+        initial.append(spec.model_config["seed"])
+    assert initial[0] == initial[1]
+    assert SkillDQN.get_default_config().debugging(seed=4).stage(skills, numbers, 4, seed=3).stage_seed == 3
+
+
 # Without priorities: the last bit of an error decides what is drawn next.
 @pytest.mark.parametrize("method", [{}, COMPILED | {"priority_exponent": 0.0}], ids=["vanilla", "compiled methods"])
 def test_both_update_paths_train_alike(method: dict[str, Any]) -> None:

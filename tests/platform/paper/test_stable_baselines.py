@@ -25,8 +25,8 @@ from soulsgraph_policies.inference import FusedNetworks
 SCALE = 0.02
 
 
-def begin(folder: Path, graph: str = "paper") -> RunFolder:
-    return RunFolder.create(folder, Plan(preset="paper", scale=SCALE, graph=graph, seed=5))
+def begin(folder: Path, graph: str = "paper", scale: float = SCALE) -> RunFolder:
+    return RunFolder.create(folder, Plan(preset="paper", scale=scale, graph=graph, seed=5))
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +120,12 @@ def test_the_same_seed_learns_the_same(with_camera, tmp_path):
 
 @pytest.mark.slow
 def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
-    run = begin(tmp_path / "skills")
+    run = begin(tmp_path / "skills", scale=0.005)
     for stage in run.plan.stages():
         train_with_stable_baselines(run, stage)
     for stage in adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack")):
         train_with_stable_baselines(run, stage)
-    baseline = begin(tmp_path / "baseline", "end-to-end")
+    baseline = begin(tmp_path / "baseline", "end-to-end", scale=0.005)
     train_with_stable_baselines(baseline, baseline.plan.stages()[0])
     rows = {row.label: len(episodes) for part in (run, baseline) for row, episodes in evaluate_rows(part, 5).items()}
     assert len(rows) == 8, "every row of Table 1"
