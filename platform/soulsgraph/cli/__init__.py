@@ -14,11 +14,11 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import AccessError, WriteError
 
 _DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
-_BAD_INPUT, _INTERRUPTED = 2, 130
+_BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
 
 
 def main() -> None:
-    """Run the command line; exit 2 on bad input, 130 when interrupted."""
+    """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads what it prints."""
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
@@ -29,11 +29,18 @@ def main() -> None:
             # Takes more than a second, in which a user may think better of it.
             from soulsgraph.cli.commands import app
 
-            app.cli(prog="soulsgraph", description=_DESCRIPTION)
+            try:
+                app.cli(prog="soulsgraph", description=_DESCRIPTION)
+            finally:
+                sys.stdout.flush()
     except Interrupted as stop:
         _leave(stopped(str(stop), command), _INTERRUPTED)
     except SoulsGraphError as error:
         _leave(f"error: {in_commands(str(error), command)}", _BAD_INPUT)
+    except BrokenPipeError:
+        if not _unread():
+            raise
+        sys.exit(_UNREAD)
     except OSError as error:
         # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
@@ -53,6 +60,17 @@ def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:
     # TensorBoard writes in a thread of its own; the same refusal reaches us at the next flush.
     if not issubclass(failure.exc_type, OSError):
         threading.__excepthook__(failure)
+
+
+def _unread() -> bool:
+    """Return whether nobody reads what is printed, as in `soulsgraph --help | head`; what is left is dropped then."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except BrokenPipeError:
+        # Python would fail once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _leave(message: str, code: int) -> None:

@@ -1,6 +1,9 @@
 """The message of a stopped command: only remedies that work."""
 
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -45,3 +48,22 @@ def test_resume_is_advised_exactly_where_it_is_an_option(command, monkeypatch, c
     with pytest.raises(SystemExit):
         main()
     assert ("--resume" in stopped("interrupted", command)) == ("--resume" in capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["recovery", "--help"]])
+def test_a_reader_that_has_left_ends_it_without_a_word(arguments):
+    unread, written = os.pipe()
+    os.close(unread)
+    command = [sys.executable, "-c", "from soulsgraph.cli import main; main()", *arguments]
+    with open(written, "wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_another_broken_pipe_is_not_taken_for_an_unread_output(monkeypatch):
+    def lose(**_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("soulsgraph.cli.commands.app.cli", lose)
+    with pytest.raises(BrokenPipeError):
+        main()
