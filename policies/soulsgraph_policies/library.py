@@ -92,7 +92,7 @@ class SkillLibrary:
         """Return the versions of a skill, oldest first; none where its folder is missing.
 
         Raises:
-            LibraryError: if its folder is a link to one that is missing.
+            LibraryError: if its folder, or the library, is a link to one that is missing.
             ReadError: if its folder cannot be read.
         """
         folder = self.folder / skill
@@ -100,9 +100,10 @@ class SkillLibrary:
             with reading(folder):
                 names = [path.name for path in folder.iterdir()]
         except FileNotFoundError as error:
-            if not folder.is_symlink():
-                return []
-            raise LibraryError(folder, "a folder", "a link to none", "restore the folder it leads to") from error
+            for path in (folder, self.folder):
+                if path.is_symlink() and not path.exists():
+                    raise LibraryError(path, "a folder", "a link to none", "restore the folder it leads to") from error
+            return []
         return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
 
     def latest(self, skill: str) -> int:

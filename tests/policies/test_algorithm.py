@@ -14,8 +14,9 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import DEVIATION, MEAN
 from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL
-from soulsgraph_policies.testing import LinearRunner
+from soulsgraph_policies.testing import LinearRunner, q_values
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
@@ -159,9 +160,19 @@ def test_a_seed_of_rllibs_own_counts_where_the_stage_has_none() -> None:
 # Without priorities: the last bit of an error decides what is drawn next.
 @pytest.mark.parametrize("method", [{}, COMPILED | {"priority_exponent": 0.0}], ids=["vanilla", "compiled methods"])
 def test_both_update_paths_train_alike(method: dict[str, Any]) -> None:
-    first, second = (run(make_stage(budget=800, path=path, method=method)) for path in (CPU_KERNEL, AUTOGRAD))
-    for name, values in first.weights("heal_attack").items():
-        np.testing.assert_allclose(values, second.weights("heal_attack")[name], atol=1e-4)
+    initial = make_stage(budget=800, method=method).weights("heal_attack")
+    learned = [
+        run(make_stage(budget=800, path=path, method=method)).weights("heal_attack") for path in (CPU_KERNEL, AUTOGRAD)
+    ]
+    statistics = {name: learned[0][name] for name in (MEAN, DEVIATION)}
+    drawn = np.random.default_rng(0).standard_normal((2_000, SKILLS[-1].observation.size))
+    observations = (statistics[MEAN] + drawn * statistics[DEVIATION]).astype(np.float32)
+    before, compiled, plain = (
+        q_values(weights | statistics, observations, clip=10.0) for weights in (initial, *learned)
+    )
+    # A last bit may change an action, and with it all that follows. Of what was learned, wholly other fights end 0.46
+    # apart (0.22 with the compiled methods), other dynamics 2.4 (2.0).
+    assert np.std(compiled - plain) < 0.7 * np.std(compiled - before)
 
 
 @pytest.mark.parametrize(

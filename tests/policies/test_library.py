@@ -319,6 +319,17 @@ def test_an_unreadable_folder_of_a_skill_is_an_error_and_no_omission(library, tm
         assert "write" not in str(caught.value)
 
 
+def test_a_library_that_is_a_link_to_none_is_an_error_and_no_omission(library):
+    library.save(_artifact())
+    library.folder.rename(library.folder.with_name("aside"))
+    library.folder.symlink_to("aside")
+    assert library.versions("camera") == [1]
+    assert library.versions("dodge") == []
+    library.folder.with_name("aside").rename(library.folder.with_name("gone"))
+    with pytest.raises(LibraryError, match="expected a folder, found a link to none"):
+        library.versions("camera")
+
+
 def test_tensors_that_contradict_the_card_are_never_saved(library):
     parameters = {name: values for name, values in _artifact().parameters.items() if name != "q_network.2.weight"}
     wrong = replace(_artifact(), parameters=parameters)

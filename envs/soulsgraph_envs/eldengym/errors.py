@@ -28,7 +28,8 @@ def check_reward(reward: object) -> None:
 def check_action(space: Space[Any], action: object) -> None:
     """Raise `OptionError` for an action outside its space."""
     try:
-        known = space.contains(action)
+        # To Gymnasium a bool is an integer.
+        known = not isinstance(action, bool) and space.contains(action)
     except Exception:  # A number beyond 64 bits, a ragged list, or whatever an object's own conversion raises.
         known = False
     if not known:

@@ -260,7 +260,7 @@ class Simulator:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue bit for bit from `get_state` of a simulator with as many lanes.
+        """Continue, on one kind of processor bit for bit, from `get_state` of a simulator with as many lanes.
 
         Raises:
             GameError: if the number of lanes differs.

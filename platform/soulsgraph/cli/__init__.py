@@ -27,10 +27,10 @@ def main() -> None:
     try:
         with terminable():
             # Takes more than a second, in which a user may think better of it.
-            from soulsgraph.cli.commands import app
+            from soulsgraph.cli.app import make_app
 
             try:
-                app.cli(prog="soulsgraph", description=_DESCRIPTION)
+                make_app(sys.argv[1:]).cli(prog="soulsgraph", description=_DESCRIPTION)
             finally:
                 sys.stdout.flush()
     except Interrupted as stop:

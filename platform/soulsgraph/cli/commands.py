@@ -1,15 +1,12 @@
-"""Every command of `soulsgraph`, each a thin function over the library."""
+"""Commands that train and evaluate, each a thin function over the library."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, configure
-from tyro.extras import SubcommandApp
+from tyro.conf import Positional
 
-from soulsgraph.cli.adapting import adapt, recovery, retention, transfer
-from soulsgraph.cli.games import doctor, serve_siphon, standin
 from soulsgraph.cli.options import (
     BASELINE_GRAPH,
     DEFAULT_EVALUATION,
@@ -28,7 +25,6 @@ from soulsgraph.cli.options import (
     workplace,
 )
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.cli.reproducing import report, reproduce
 from soulsgraph.domains import upstream_versions
 from soulsgraph.evaluate import Setting, check_library, was_trained_on
 from soulsgraph.evaluate import evaluate as evaluate_setting
@@ -40,18 +36,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_policies.atomic import check_writable
 
-app = SubcommandApp()
-command = app.command
-_flat = configure(OmitArgPrefixes, FlagCreatePairsOff)
 
-for _function in (adapt, transfer, recovery, retention, report, standin, doctor, serve_siphon):
-    command(_flat(_function))
-# A flag of its plan can be given either way.
-command(configure(OmitArgPrefixes)(reproduce))
-
-
-@command
-@_flat
 def curriculum(
     plan: PlanOptions,
     session: SessionOptions = DEFAULT_SESSION,
@@ -64,19 +49,18 @@ def curriculum(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from soulsgraph.train import train_stages
-
     console = make_console(session)
     folder = begin_or_resume(run, plan, resume, Plan.graph)
+    # Before anything is imported that takes seconds.
+    watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
+    console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
     with workplace(folder, session) as place:
-        watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
-        console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
+        from soulsgraph.train import train_stages
+
         train_stages(place, folder.plan.stages(), console)
         _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
 
 
-@command
-@_flat
 def train(
     skill: Positional[str],
     plan: PlanOptions,
@@ -110,8 +94,6 @@ def train(
         print_json(cards[0].to_dict())
 
 
-@command
-@_flat
 def baseline(
     plan: PlanOptions,
     session: SessionOptions = DEFAULT_SESSION,
@@ -132,8 +114,6 @@ def baseline(
         _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
 
 
-@command
-@_flat
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
     output: OutputOptions = DEFAULT_OUTPUT,
@@ -193,8 +173,6 @@ def evaluate(
         console.print(f"results in {out}", highlight=False, soft_wrap=True)
 
 
-@command
-@_flat
 def table(
     folder: Annotated[Positional[Path], "RUN"],
     output: OutputOptions = DEFAULT_OUTPUT,
@@ -210,8 +188,6 @@ def table(
         _evaluate_and_show(run, evaluation, output)
 
 
-@command
-@_flat
 def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Check the run's skill library, weights included, and show every version and its lineage.
 
@@ -234,8 +210,6 @@ def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = D
         )
 
 
-@command
-@_flat
 def bench(
     what: Positional[Literal["train", "sim", "tick", "read"]],
     output: OutputOptions = DEFAULT_OUTPUT,

@@ -222,7 +222,7 @@ def test_refuses_a_reward_that_is_no_reward_function() -> None:
     assert issubclass(OptionError, SoulsGraphError)
 
 
-@pytest.mark.parametrize("action", [14, -1, [1, 0], 0.5])
+@pytest.mark.parametrize("action", [14, -1, [1, 0], 0.5, True])
 def test_refuses_an_action_outside_the_space(action: Any) -> None:
     env = make()
     env.reset(seed=0)

@@ -68,10 +68,12 @@ def test_10_000_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: 
     for env in (disturbed, calm):
         env.reset(seed=11)
         env.step(valid[0])
-    too_large = itertools.cycle([disturbed.action_space.n, 10**7, 10**30, 10**5000, 2**63, np.uint64(2**64 - 1)])
+    # To Gymnasium a bool is an integer.
+    beside = [disturbed.action_space.n, 10**7, 10**30, 10**5000, 2**63, np.uint64(2**64 - 1), True, False]
+    wrong_actions = itertools.cycle(beside)
     for number, value in enumerate(itertools.islice(nonsense(np.random.default_rng(2)), 5_000)):
         with pytest.raises(SoulsGraphError) as refused:
-            disturbed.step(next(too_large) if number % 5 == 0 else value)
+            disturbed.step(next(wrong_actions) if number % 5 == 0 else value)
         assert "\n" not in str(refused.value)
         with pytest.raises(SeedError, match="integer of at least 0"):
             disturbed.reset(seed=value)

@@ -156,7 +156,7 @@ def test_an_action_that_cannot_begin_is_left_out():
 
 def test_an_action_that_does_not_exist_is_refused():
     env = scripted(standing())
-    for action in (20, -1, 3.7, None, [3]):
+    for action in (20, -1, 3.7, None, [3], True):
         with pytest.raises(UnknownNameError, match="action: expected one of 0 to 19; found"):
             env.step(action)
     assert env.world.sent == []

@@ -36,7 +36,7 @@ def test_a_termination_speaks_for_its_command(monkeypatch, capsys):
     with pytest.raises(Interrupted, match=r"^terminated$"), terminable():
         signal.raise_signal(signal.SIGTERM)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "retention"])
-    monkeypatch.setattr("soulsgraph.cli.commands.app.cli", lambda **_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(SystemExit) as stop:
         main()
     assert (stop.value.code, capsys.readouterr().err) == (130, "terminated; the same command begins anew\n")
@@ -61,9 +61,9 @@ def test_a_reader_that_has_left_ends_it_without_a_word(arguments):
 
 
 def test_another_broken_pipe_is_not_taken_for_an_unread_output(monkeypatch):
-    def lose(**_):
+    def lose(*_, **__):
         raise BrokenPipeError
 
-    monkeypatch.setattr("soulsgraph.cli.commands.app.cli", lose)
+    monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lose)
     with pytest.raises(BrokenPipeError):
         main()

@@ -1,6 +1,8 @@
 """Options of the command line come from frozen dataclasses: none has a default of its own, absent is the field's."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from inspect import Parameter, signature
@@ -10,7 +12,8 @@ import pytest
 import tyro
 
 from soulsgraph.cli import main
-from soulsgraph.cli.commands import app
+from soulsgraph.cli.app import COMMANDS as NAMES
+from soulsgraph.cli.app import make_app
 from soulsgraph.cli.options import EvaluationOptions, OutputOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.reproducing import StudyOptions, study_values
 from soulsgraph.paper.study import Study
@@ -20,7 +23,7 @@ from soulsgraph_envs.drivers.opening import DRIVERS
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.server import Serving
 
-COMMANDS = {name: spec.target for name, spec in app._subcommands.items()}
+COMMANDS = {name: spec.target for name, spec in make_app(NAMES)._subcommands.items()}
 SOURCES = (Plan, Study, EvaluationOptions, OutputOptions, SessionOptions, TransferOptions, StandInOptions, Serving)
 #: Options that stand for a field under another name.
 FIELDS = {"first_seed": "seeds"}
@@ -121,3 +124,19 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
     study = tyro.cli(StudyOptions, args=[*_arguments(Study), "--seeds", "10", "--first-seed", "400", "--set"])
     assert study.keys() == _given(StudyOptions).keys()
     assert Study(**study_values(study, Study.seeds)) == Study()
+
+
+def test_the_list_of_commands_is_the_same_with_all_of_them_loaded_and_with_none(capsys):
+    shown = []
+    for words in (NAMES, ()):
+        with pytest.raises(SystemExit):
+            make_app(words).cli(prog="soulsgraph", args=["--help"])
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert all(f"• {name} " in shown[0] for name in NAMES)
+
+
+def test_the_list_of_commands_loads_nothing_that_takes_seconds():
+    code = "import sys; from soulsgraph.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True).stdout
+    assert {"numba", "scipy", "pandas", "pyarrow", "torch", "ray"}.isdisjoint(shown.split())

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.cli import commands, main, remedies
+from soulsgraph.cli.app import COMMANDS
 from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
@@ -59,7 +60,7 @@ def _help(monkeypatch, capsys, *words) -> str:
 
 
 def test_every_command_and_option_that_the_command_line_names_exists(monkeypatch, capsys):
-    known = set(commands.app._subcommands)
+    known = set(COMMANDS)
     named = [(place, word) for place, text in _named() for word in re.findall(r"^soulsgraph ([a-z][a-z-]*)", text)]
     assert len(named) > 5
     assert not [(place, word) for place, word in named if word not in known]

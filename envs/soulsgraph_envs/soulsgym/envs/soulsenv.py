@@ -145,7 +145,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
         try:
-            known = self.action_space.contains(action)
+            # To Gymnasium a bool is an integer.
+            known = not isinstance(action, bool) and self.action_space.contains(action)
         except OverflowError:
             known = False
         if not known:
