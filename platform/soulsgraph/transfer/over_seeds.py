@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.files import write_json
+from soulsgraph.files import describe_origin, write_json
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, Spread, clopper_pearson_interval, paired_difference
 from soulsgraph.tables import readable_table, seeds_text, write_rows
@@ -92,12 +92,14 @@ class SeedsTable:
     def save(self, folder: Path, name: str) -> None:
         """Write `<name>.json`, `<name>.parquet` (the summary) and `<name>-seeds.parquet` into a folder.
 
+        The JSON says beside both tables which commit, versions and machine it comes from.
+
         Raises:
             WriteError: if the place cannot be written.
         """
         write_rows(folder / f"{name}.parquet", self.rows())
         write_rows(folder / f"{name}-seeds.parquet", self.by_seed)
-        write_json(folder / f"{name}.json", self.to_dict())
+        write_json(folder / f"{name}.json", describe_origin() | self.to_dict())
 
     def _points(self, setting: Mapping[str, Any]) -> dict[int, str]:
         rows = [row for row in self.by_seed if all(row[key] == setting[key] for key in self.keys)]

@@ -83,7 +83,9 @@ def test_one_seed_has_no_interval_over_seeds(tmp_path):
     )
     assert table.summary[-1]["win_percent_low"] is None
     table.save(tmp_path, "recovery")
-    assert json.loads((tmp_path / "recovery.json").read_text())["rows"][-1]["win_percent"] == 50.0
+    saved = json.loads((tmp_path / "recovery.json").read_text())
+    assert saved["rows"][-1]["win_percent"] == 50.0
+    assert {"commit", "versions", "machine"} <= saved.keys()
     assert len(read_rows(tmp_path / "recovery-seeds.parquet")) == 3
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     for part in table.to_rich():
