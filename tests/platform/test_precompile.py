@@ -81,6 +81,8 @@ def test_an_interrupt_ends_it_and_leaves_no_process(tmp_path):
         "from rich.console import Console; from soulsgraph import precompile as module; import os, pathlib, signal;"
         f"module._stamp = lambda: pathlib.Path({str(tmp_path / 'stamp')!r});"
         "module._PARTS = ((os.getpid, signal.pause),);"
+        # A job in the background of a shell ignores it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
         "module.precompile(Console())"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:

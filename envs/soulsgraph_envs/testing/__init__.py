@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import EpisodeLostError, GameError, SoulsGraphError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, Game, LaneIndices, RenderableGame, SavableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
@@ -24,6 +24,8 @@ MakeGame = Callable[[int], Game]
 
 #: How long a test waits for what an idle machine does in seconds at most: a busy one may take as much longer.
 PATIENCE_S = 600.0
+#: What drivers report of a game, or of themselves, where a process waited too long for a processor.
+_BUSY = ("the game's clock", "no longer change", "stood still")
 
 _TICKS = 40
 _PLAYED, _LEARNED = 40, 34
@@ -51,6 +53,23 @@ def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float =
             raise AssertionError(f"expected {what} within {timeout_s:g} s, found {answer!r} to the end")
         time.sleep(0.02)
     return answer
+
+
+def undisturbed(attempt: Callable[[], _Answer]) -> _Answer:
+    """Return what `attempt` returns, made anew when a busy machine broke its fight off.
+
+    A fight in real time is lost when the game or the control loop stands still.
+
+    Raises:
+        SoulsGraphError: if that happens for longer than `PATIENCE_S`, or at once for any other reason.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return attempt()
+        except SoulsGraphError as lost:
+            if not any(sign in str(lost) for sign in _BUSY) or time.monotonic() > deadline:
+                raise
 
 
 def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int = 3) -> None:

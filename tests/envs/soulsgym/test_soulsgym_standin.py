@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,7 @@ from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.standin.siphon.server import Serving
-from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing import undisturbed, until
 from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_envs.testing.siphon import served_stand_in
 
@@ -33,21 +34,26 @@ DRAWN_S = 0.2
 
 def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
     games = tmp_path / "games.toml"
+
+    def played(env):
+        shown, info = env.reset(seed=0)
+        assert (shown["lock_on"], shown["boss_hp"][0]) == (1, 1037)
+        seen = set()
+        rng = np.random.default_rng(0)
+        for _ in range(80):
+            action = rng.choice([0, 0, *info["allowed_actions"]])
+            shown, _, terminated, _, info = env.step(action)
+            assert env.observation_space.contains(shown)
+            seen.add(env.unwrapped.game_state.player_animation)
+            if terminated:
+                break
+        return seen
+
     with virtual_screen() as display:
         options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games)
         with StandInProcess(options):
             env = gymnasium.make("soulsgraph/SoulsGymIudex-v0", driver="memory", games=games, game_speed=2.0)
-            shown, info = env.reset(seed=0)
-            assert (shown["lock_on"], shown["boss_hp"][0]) == (1, 1037)
-            seen = set()
-            rng = np.random.default_rng(0)
-            for _ in range(80):
-                action = rng.choice([0, 0, *info["allowed_actions"]])
-                shown, _, terminated, _, info = env.step(action)
-                assert env.observation_space.contains(shown)
-                seen.add(env.unwrapped.game_state.player_animation)
-                if terminated:
-                    break
+            seen = undisturbed(lambda: played(env))
             env.close()
     assert len(seen & {"Move", "RollingMedium", "AttackRightLight1", "AttackRightHeavy1Sta", "ParryLeftStart"}) > 2
 
@@ -55,8 +61,8 @@ def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
 def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path):
     games = tmp_path / "games.toml"
     vordt = {"map": "dark-souls-3-1.15.2-vordt", "encounter": "vordt-in-place", "at": "bonfire"}
-    with virtual_screen() as display, StandInProcess(StandInOptions(**vordt, display=display, settings=games)):
-        env = gymnasium.make("soulsgraph/SoulsGymVordt-v0", driver="memory", games=games)
+
+    def fought(env):
         shown, _ = env.reset(seed=0)
         assert shown["player_pose"][:2] == pytest.approx([28.24, 37.0], abs=0.6)
         assert (shown["lock_on"], shown["boss_hp"][0], shown["frost_resistance"][0]) == (1, 1328, 1)
@@ -65,6 +71,10 @@ def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path)
             assert env.observation_space.contains(shown)
             assert shown["boss_animation"] >= 0
         assert shown["player_pose"][1] < 35
+
+    with virtual_screen() as display, StandInProcess(StandInOptions(**vordt, display=display, settings=games)):
+        env = gymnasium.make("soulsgraph/SoulsGymVordt-v0", driver="memory", games=games)
+        undisturbed(lambda: fought(env))
         env.close()
 
 
@@ -75,7 +85,9 @@ def test_its_pictures_follow_the_fight_through_either_driver(tmp_path):
         with served_stand_in(Serving("127.0.0.1:0", display=display), options) as served:
             save_game(games["siphon"], served.settings)
             for driver, file in games.items():
-                watch(gymnasium.make(IMAGES, driver=driver, games=file, render_mode="rgb_array"))
+                env = gymnasium.make(IMAGES, driver=driver, games=file, render_mode="rgb_array")
+                undisturbed(partial(watch, env))
+                env.close()
 
 
 def watch(env):
@@ -97,4 +109,3 @@ def watch(env):
     frame = env.render()
     assert frame.shape == (360, 640, 3)
     assert frame.mean(axis=(0, 1)) == pytest.approx(env.unwrapped.obs.mean(axis=(0, 1)), abs=1)
-    env.close()

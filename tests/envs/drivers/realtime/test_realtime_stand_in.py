@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import pytest
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import STRIKE, Always, ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw
@@ -29,7 +28,7 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
-from soulsgraph_envs.testing import PATIENCE_S, check_game
+from soulsgraph_envs.testing import PATIENCE_S, check_game, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
@@ -52,7 +51,7 @@ class Table(NamedTuple):
 
     def reset(self, seed: int = 0) -> None:
         seeds = derive_seeds(np.array([seed]), 1)
-        patiently(lambda: self.game.reset(LANE, load_scenario("iudex-phase1"), seeds))
+        undisturbed(lambda: self.game.reset(LANE, load_scenario("iudex-phase1"), seeds))
 
     def play(self, ticks: int) -> None:
         for tick in range(ticks):
@@ -65,18 +64,6 @@ class Table(NamedTuple):
         down: list[int] = [byte for byte in connection.query_keymap() if byte]
         connection.close()
         return down
-
-
-def patiently(begin: Callable[[], object]) -> None:
-    """Begin an episode; retry if a busy machine slowed the game's clock."""
-    given_up_s = monotonic() + PATIENCE_S
-    while True:
-        try:
-            begin()
-            return
-        except GameError as error:
-            if "the game's clock" not in str(error) or monotonic() > given_up_s:
-                raise
 
 
 @contextmanager
@@ -98,8 +85,11 @@ def table(folder: Path, **options: object) -> Iterator[Table]:
 
 
 def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
-    with table(tmp_path) as t:
-        check_game(lambda _: t.game, lanes=1)
+    def check() -> None:
+        with table(tmp_path) as t:
+            check_game(lambda _: t.game, lanes=1)
+
+    undisturbed(check)
 
 
 def fight(game: Game, seed: int, ticks: int) -> set[str]:
@@ -108,7 +98,7 @@ def fight(game: Game, seed: int, ticks: int) -> set[str]:
     scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Always(STRIKE)}
     combat = Combat(game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))
     play, actions, seeds = ScriptedPlay(scripts), np.zeros((1, 5), np.int64), derive_seeds(np.array([seed]), 1)
-    patiently(lambda: combat.begin(LANE, seeds))
+    undisturbed(lambda: combat.begin(LANE, seeds))
     play.begin(LANE, seeds)
     with suppress(EpisodeLostError):
         while not combat.ended.any() and combat.ticks[0] < ticks:
