@@ -49,7 +49,7 @@ def precompile(console: Console) -> None:
     with suppress(OSError):
         if stamp.read_text() == key:
             return
-    console.print("compiling fights and training for this processor, once: half a minute at most", soft_wrap=True)
+    console.print("compiling fights and training for this processor, once: ten seconds to a minute", soft_wrap=True)
     count = sum(map(len, _PARTS))
     with suppress(WorkerLostError, OSError):
         for _ in track(_compiled(), "compiling", count, console=console):
@@ -65,10 +65,13 @@ def _stamp() -> Path:
 def _key() -> str:
     """Return what compiled code depends on: the processor, numba, and the sources that numba compiles."""
     found = hashlib.sha256(f"{numba.__version__} {binding.get_host_cpu_name()}".encode())
-    found.update(f"{binding.get_host_cpu_features().flatten()} {numba.config.CPU_NAME}".encode())
+    found.update(
+        f"{binding.get_host_cpu_features().flatten()} {numba.config.CPU_NAME} {numba.config.CPU_FEATURES}".encode()
+    )
     for package in (soulsgraph_envs, soulsgraph_policies):
         for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
-            if b"njit" in source.read_bytes():
+            # An editor's lock may be a link to nothing.
+            if source.is_file() and b"njit" in source.read_bytes():
                 # By these numba tells whether a file has changed.
                 found.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
     return found.hexdigest()

@@ -102,7 +102,7 @@ class SkillLibrary:
         except FileNotFoundError as error:
             for path in (folder, self.folder):
                 if path.is_symlink() and not path.exists():
-                    raise LibraryError(path, "a folder", "a link to none", "restore the folder it leads to") from error
+                    raise LibraryError(path, "a folder", "a broken link", "restore the folder it leads to") from error
             return []
         return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import gymnasium
@@ -77,10 +78,13 @@ class SkillDQNConfig(DQNConfig):
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
-            SoulsGraphError: if there are no hyperparameters, or they ask for mirrored transitions without a mirror.
+            SoulsGraphError: for a seed that is no integer of at least 0; if there are no hyperparameters, or they ask
+                for mirrored transitions without a mirror.
         """
         if update_path is not None and update_path not in UPDATE_PATHS:
             raise UnknownNameError("update path", update_path, UPDATE_PATHS)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0):
+            raise SoulsGraphError(f"stage: expected an integer of at least 0 as seed, found {seed!r}; correct `seed`.")
         names = [skill.name for skill in skills]
         own = dict(hyperparameters) if isinstance(hyperparameters, Mapping) else {names[-1]: hyperparameters}
         for name in own:
@@ -145,7 +149,7 @@ class SkillDQNConfig(DQNConfig):
 
     @property
     def stage_seed(self) -> int | None:
-        """Return what initial weights and every generator of the stage start from; None draws entropy."""
+        """What generators of the stage start from; with None the replay draws entropy, the rest starts from 0."""
         return self.seed if self._own_seed is None else self._own_seed
 
     def module_of(self, skill: str) -> str:

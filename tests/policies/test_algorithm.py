@@ -154,6 +154,9 @@ def test_a_seed_of_rllibs_own_counts_where_the_stage_has_none() -> None:
         spec = config.rl_module_spec.rl_module_specs["heal_attack"]
         initial.append(spec.model_config["seed"])
     assert initial[0] == initial[1]
+    for wrong in (-1, 1.5, True, "3"):
+        with pytest.raises(SoulsGraphError, match="expected an integer of at least 0 as seed"):
+            SkillDQN.get_default_config().stage(skills, numbers, 4, seed=wrong)
     assert SkillDQN.get_default_config().debugging(seed=4).stage(skills, numbers, 4, seed=3).stage_seed == 3
 
 

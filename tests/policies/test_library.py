@@ -326,7 +326,7 @@ def test_a_library_that_is_a_link_to_none_is_an_error_and_no_omission(library):
     assert library.versions("camera") == [1]
     assert library.versions("dodge") == []
     library.folder.with_name("aside").rename(library.folder.with_name("gone"))
-    with pytest.raises(LibraryError, match="expected a folder, found a link to none"):
+    with pytest.raises(LibraryError, match="expected a folder, found a broken link"):
         library.versions("camera")
 
 

@@ -56,7 +56,7 @@ def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float =
 
 
 def undisturbed(attempt: Callable[[], _Answer]) -> _Answer:
-    """Return what `attempt` returns, made anew when a busy machine broke its fight off.
+    """Return what `attempt` returns, tried again when a busy machine lost its fight.
 
     A fight in real time is lost when the game or the control loop stands still.
 

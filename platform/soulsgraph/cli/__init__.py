@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ _BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
 
 
 def main() -> None:
-    """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads what it prints."""
+    """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads a text that it prints."""
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
@@ -26,13 +27,16 @@ def main() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         with terminable():
-            # Takes more than a second, in which a user may think better of it.
             from soulsgraph.cli.app import make_app
 
+            # Takes more than a second, in which a user may think better of it.
+            app = make_app(sys.argv[1:])
             try:
-                make_app(sys.argv[1:]).cli(prog="soulsgraph", description=_DESCRIPTION)
-            finally:
-                sys.stdout.flush()
+                app.cli(prog="soulsgraph", description=_DESCRIPTION)
+            except SystemExit:  # As after a help text.
+                _write_out()
+                raise
+            _write_out()
     except Interrupted as stop:
         _leave(stopped(str(stop), command), _INTERRUPTED)
     except SoulsGraphError as error:
@@ -62,15 +66,23 @@ def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failure)
 
 
+def _write_out() -> None:
+    # Standard output may be closed.
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
 def _unread() -> bool:
     """Return whether nobody reads what is printed, as in `soulsgraph --help | head`; what is left is dropped then."""
-    try:
-        os.write(sys.stdout.fileno(), b"\n")
-    except BrokenPipeError:
+    if sys.stdout is None:
+        return False
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    unread = any(event & select.POLLERR for _, event in output.poll(0))
+    if unread:
         # Python would fail once more as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return unread
 
 
 def _leave(message: str, code: int) -> None:

@@ -21,12 +21,14 @@ COMMANDS = {
 
 
 def make_app(words: Collection[str]) -> SubcommandApp:
-    """Return the command line; only commands among `words` can be run, the others have no options.
+    """Return the command line; only commands among `words` can be run, or all if none is: the others have no options.
 
     What a command needs takes a second or more to import, for which a list of commands need not wait.
     """
     app = SubcommandApp()
     asked = {word.replace("_", "-") for word in words}
+    if asked.isdisjoint(COMMANDS) and not asked <= {"-h", "--help"}:
+        asked = set(COMMANDS)  # For completion in a shell, and for options whose command is missing.
     for name, module in COMMANDS.items():
         if name in asked:
             function: Callable[..., None] = getattr(import_module(f"soulsgraph.cli.{module}"), name.replace("-", "_"))

@@ -49,14 +49,13 @@ def curriculum(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
+    from soulsgraph.train import train_stages
+
     console = make_console(session)
     folder = begin_or_resume(run, plan, resume, Plan.graph)
-    # Before anything is imported that takes seconds.
-    watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
-    console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
     with workplace(folder, session) as place:
-        from soulsgraph.train import train_stages
-
+        watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
+        console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
         train_stages(place, folder.plan.stages(), console)
         _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
 

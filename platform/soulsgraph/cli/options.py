@@ -222,7 +222,6 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs neither, and both take seconds.
-    from soulsgraph.precompile import precompile
     from soulsgraph.progress import Board
     from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
@@ -232,7 +231,6 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     games = () if session.games is None else load_games(session.games)
     if chosen_address(session.address) == LOCAL:
         check_games(games)
-    precompile(make_console(session))
     with (
         ray_session(run, session, needed=bool(games or run.plan.env_runners)) as joined,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
@@ -245,16 +243,18 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
 def ray_session(
     folder: RunFolder | ReproductionFolder, options: SessionOptions, needed: bool = True
 ) -> Iterator[Session]:
-    """Join or start Ray, and lock a folder meanwhile; a planned run or reproduction is begun once Ray runs.
+    """Join or start Ray, compile what is not, and lock a folder meanwhile; a planned one is begun after that.
 
     A private Ray is started only if `needed`.
     """
+    from soulsgraph.precompile import precompile
     from soulsgraph_clusters.session import connect
 
     with ExitStack() as stack:
         if folder.begun:
             stack.enter_context(folder.locked())
         joined = stack.enter_context(connect(options.address, needed=needed))
+        precompile(make_console(options))
         if not folder.begun:
             folder.begin()
             stack.enter_context(folder.locked())

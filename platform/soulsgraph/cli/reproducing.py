@@ -130,9 +130,7 @@ def report(
 def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
     # Ray takes seconds to import.
     from soulsgraph.paper.work import do_units
-    from soulsgraph.precompile import precompile
 
-    precompile(console)
     with ray_session(folder, session):
         console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
         do_units(folder, console, partial(in_commands, command="reproduce"))

@@ -67,3 +67,13 @@ def test_another_broken_pipe_is_not_taken_for_an_unread_output(monkeypatch):
     monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lose)
     with pytest.raises(BrokenPipeError):
         main()
+
+
+def test_a_closed_output_changes_no_error():
+    code = (
+        "import sys; sys.stdout = None; sys.argv[1:] = ['skills', '/nowhere']; from soulsgraph.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: /nowhere")
+    assert done.stderr.count("\n") == 1
