@@ -29,11 +29,10 @@ print("torch compiles:", "torch._dynamo" in sys.modules)
 """
 
 
-def _run(arguments, folder, **options):
+def _run(arguments, folder):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
-    return subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True, **options
-    ).stdout
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_it_answers_in_order_and_raises_what_was_raised():
 
 def test_an_interrupt_from_the_keyboard_reaches_the_other_process_alone():
     code = (
-        "import os, signal, time; from soulsgraph.worker_process import WorkerProcess;"
+        "import os, signal; from soulsgraph.worker_process import WorkerProcess;"
         "signal.signal(signal.SIGINT, lambda *_: None); worker = WorkerProcess(); worker.start();"
         "os.killpg(0, signal.SIGINT);"  # as a terminal does: while the worker loads
         "worker.submit(divmod, 7, 2); print(worker.result()); worker.close()"

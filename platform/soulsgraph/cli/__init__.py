@@ -1,13 +1,20 @@
-"""`soulsgraph`: parse, run, and print errors that a user can cause as one line."""
+"""`soulsgraph`: find the command, parse, run, and print errors that a user can cause as one line."""
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import select
 import signal
 import sys
 import threading
+from collections.abc import Callable, Collection
+from importlib import import_module
+from pathlib import Path
+
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, configure
+from tyro.extras import SubcommandApp
 
 from soulsgraph.cli.remedies import in_commands, stopped
 from soulsgraph.progress import Interrupted, terminable
@@ -16,6 +23,15 @@ from soulsgraph_policies.atomic import AccessError, WriteError
 
 _DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
 _BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
+
+#: The module of this package in which every command is a function, in the order of the help.
+COMMANDS = {
+    **dict.fromkeys(("adapt", "transfer", "recovery", "retention"), "adapting"),
+    "report": "reproducing",
+    **dict.fromkeys(("standin", "doctor", "serve-siphon"), "games"),
+    "reproduce": "reproducing",
+    **dict.fromkeys(("curriculum", "train", "baseline", "evaluate", "table", "skills", "bench"), "commands"),
+}
 
 
 def main() -> None:
@@ -27,16 +43,8 @@ def main() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         with terminable():
-            from soulsgraph.cli.app import make_app
-
             # Takes more than a second, in which a user may think better of it.
-            app = make_app(sys.argv[1:])
-            try:
-                app.cli(prog="soulsgraph", description=_DESCRIPTION)
-            except SystemExit:  # As after a help text.
-                _write_out()
-                raise
-            _write_out()
+            _run(make_app(sys.argv[1:]))
     except Interrupted as stop:
         _leave(stopped(str(stop), command), _INTERRUPTED)
     except SoulsGraphError as error:
@@ -58,6 +66,48 @@ def main() -> None:
         _leave(stopped("terminated", command), _INTERRUPTED)
     except KeyboardInterrupt:
         _leave(stopped("interrupted", command), _INTERRUPTED)
+
+
+def make_app(words: Collection[str]) -> SubcommandApp:
+    """Return the command line; only commands among `words` can be run, or all if none is: the others have no options.
+
+    What a command needs takes a second or more to import, for which a list of commands need not wait.
+    """
+    app = SubcommandApp()
+    asked = {word.replace("_", "-") for word in words}
+    if asked.isdisjoint(COMMANDS) and not asked <= {"-h", "--help"}:
+        asked = set(COMMANDS)  # For completion in a shell, and for options whose command is missing.
+    for name, module in COMMANDS.items():
+        if name in asked:
+            function: Callable[..., None] = getattr(import_module(f"{__name__}.{module}"), name.replace("-", "_"))
+            # A flag of a study's plan can be given either way.
+            flags = () if name == "reproduce" else (FlagCreatePairsOff,)
+            app.command(configure(OmitArgPrefixes, *flags)(function))
+        else:
+            app.command(name=name, help=_description(module, name))(_not_asked_for)
+    return app
+
+
+def _not_asked_for() -> None:
+    raise AssertionError("a command that was not among the words of the command line")
+
+
+def _description(module: str, name: str) -> str:
+    """Return a command's description from its source, which is not imported."""
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    doc = next(ast.get_docstring(function) for function in functions if function.name == name.replace("-", "_"))
+    return (doc or "").partition("\n\nArgs:")[0]
+
+
+def _run(app: SubcommandApp) -> None:
+    """Run the command and write out what it printed."""
+    try:
+        app.cli(prog="soulsgraph", description=_DESCRIPTION)
+    except SystemExit:  # As after a help text.
+        _write_out()
+        raise
+    _write_out()
 
 
 def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:

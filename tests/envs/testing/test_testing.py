@@ -11,11 +11,26 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import FakeGame, check_agent_learns, check_game, sample_controls, standing
+from soulsgraph_envs.testing import FakeGame, check_agent_learns, check_game, sample_controls, standing, undisturbed
+
+
+def test_a_fight_is_tried_again_for_a_busy_machine_and_for_nothing_else() -> None:
+    lost = [EpisodeLostError("the control loop stood still for 1.0 s of the fight"), EpisodeLostError("the boss left")]
+    fights = iter([*lost, None])
+
+    def fight() -> str:
+        found = next(fights)
+        if found is not None:
+            raise found
+        return "fought"
+
+    with pytest.raises(EpisodeLostError, match="the boss left"):
+        undisturbed(fight)
+    assert undisturbed(fight) == "fought"
 
 
 def test_simulator_keeps_the_contract() -> None:

@@ -11,9 +11,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 import tyro
 
-from soulsgraph.cli import main
-from soulsgraph.cli.app import COMMANDS as NAMES
-from soulsgraph.cli.app import make_app
+from soulsgraph.cli import COMMANDS as NAMES
+from soulsgraph.cli import main, make_app
 from soulsgraph.cli.options import EvaluationOptions, OutputOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.reproducing import StudyOptions, study_values
 from soulsgraph.paper.study import Study

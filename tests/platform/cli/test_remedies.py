@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli import commands, main, remedies
-from soulsgraph.cli.app import COMMANDS
+from soulsgraph.cli import COMMANDS, commands, main, remedies
 from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
