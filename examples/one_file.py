@@ -9,7 +9,10 @@ training. An action of a skill takes a whole number of control ticks while the o
 
 import argparse
 import json
+import os
 from itertools import pairwise
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: products this small take twice as long on two
 
 import gymnasium
 import numpy as np

@@ -68,7 +68,11 @@ class SkillGraphEnvRunner(ChunkRunner):
         """Play the skills of `modules` by their weights from now on."""
         self._sampler.receive(self.decisions)
         skills = [skill for skill in self.config.skills if self.modules[skill.name] in modules]
-        self._sampler.set_networks([self._network(skill) for skill in skills])
+        if isinstance(self._sampler, Sampler) and self._sampler.has_networks:
+            for skill in skills:
+                self._sampler.load(skill.name, self.weights(self.modules[skill.name]))
+        else:
+            self._sampler.set_networks([self._network(skill) for skill in skills])
 
     def played_weights(self, skill: str) -> Weights:
         """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""

@@ -41,6 +41,9 @@ class ChunkRunner(EnvRunner, Checkpointable):
         # RLlib asks for the light modules only where it makes the specs of single modules itself.
         spec.inference_only = True
         self.module: MultiRLModule = spec.build()
+        self._weights: dict[str, Weights] = {
+            name: self.module[name].unwrapped().weights() for name in self.get_spaces()
+        }
         if self.samples:
             self.make_env()
 
@@ -77,8 +80,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     def weights(self, module: str) -> Weights:
         """Return a module's weights and normaliser; the arrays share its memory."""
-        weights: Weights = self.module[module].unwrapped().weights()
-        return weights
+        return dict(self._weights[module])
 
     def played_weights(self, skill: str) -> Weights:
         """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
@@ -113,11 +115,20 @@ class ChunkRunner(EnvRunner, Checkpointable):
         self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
         given = state.get(COMPONENT_RL_MODULE, {})
         for module, weights in given.items():
-            self.module[module].unwrapped().load_weights(weights)
+            self._load(module, weights)
         incomplete = bool(self._without_weights)
         self._without_weights -= given.keys()
         if self.samples and not self._without_weights:
             self.weights_changed(tuple(self.get_spaces()) if incomplete else tuple(given))
+
+    def _load(self, module: str, weights: Weights) -> None:
+        own = self._weights[module]
+        if weights.keys() == own.keys() and all(own[name].shape == values.shape for name, values in weights.items()):
+            # Through torch it would take ten times as long, every few decisions.
+            for name, values in weights.items():
+                own[name][...] = values
+        else:
+            self.module[module].unwrapped().load_weights(weights)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the constructor's arguments."""

@@ -59,9 +59,9 @@ Kernel = Callable[..., Any]
 # Rows of a network's integer table: where its observation and parameters begin, and its sizes.
 _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
 # Rows of the affine table; one column an observed value.
-_COLUMN, _ID, _OFFSET, _SCALE, _MEAN, _INVERSE, _CLIP = range(7)
+_COLUMN, _ID, _OFFSET, _SCALE, _CLIP, _MEAN, _INVERSE, _DEVIATION = range(8)
 
-#: Integer tables (networks, ...), affine table (7, columns), all parameters; then, for one evaluation
+#: Integer tables (networks, ...), affine table (8, columns), all parameters; then, for one evaluation
 #: at a time, the layer that is read, the layer that is written, and the inputs that are not 0.
 Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers]
 
@@ -123,6 +123,14 @@ class FrozenNetwork:
                 "load the weights of the same skill."
             )
         return network
+
+    @property
+    def weights(self) -> Weights:
+        """The layers and statistics under the names of `QNetworkModule.weights`."""
+        weights: Weights = {MEAN: self.mean, DEVIATION: self.deviation}
+        for index, layer in enumerate(self.layers):
+            weights |= zip(layer_names_at(index), layer, strict=True)
+        return weights
 
 
 def _double(values: npt.NDArray[np.generic]) -> Doubles:
@@ -245,7 +253,6 @@ class FusedNetworks:
     """
 
     def __init__(self, networks: Sequence[FrozenNetwork], plays: npt.ArrayLike | None = None) -> None:
-        self.networks = list(networks)
         chosen = np.arange(len(networks)) if plays is None else np.asarray(plays, np.int64)
         self._plays = np.atleast_2d(chosen.astype(np.int64))
         if self._plays.size and (self._plays.max() >= len(networks) or self._plays.min() < -1):
@@ -253,71 +260,79 @@ class FusedNetworks:
                 f"who plays: expected networks 0 to {len(networks) - 1} or -1 for nobody, "
                 f"found {self._plays.min()} to {self._plays.max()}; name networks by their place in the list."
             )
-        self._pack()
+        self._allocate(networks)
+        for index, network in enumerate(networks):
+            self.replace(index, network)
 
-    def _pack(self) -> None:
-        deepest = max((len(network.layers) for network in self.networks), default=0)
-        widest = max((max(len(n.mean), *(len(b) for _, b in n.layers)) for n in self.networks), default=1)
-        self._tables: Integers = np.zeros((len(self.networks), _SIZES + deepest), np.int64)
+    def _allocate(self, networks: Sequence[FrozenNetwork]) -> None:
+        deepest = max((len(network.layers) for network in networks), default=0)
+        widest = max((max(len(n.mean), *(len(b) for _, b in n.layers)) for n in networks), default=1)
+        self._tables: Integers = np.zeros((len(networks), _SIZES + deepest), np.int64)
         columns = parameters = 0
-        for table, network in zip(self._tables, self.networks, strict=True):
+        for table, network in zip(self._tables, networks, strict=True):
             sizes = [len(bias) for _, bias in network.layers]
             table[:_SIZES] = columns, parameters, len(network.mean), len(sizes)
             table[_SIZES : _SIZES + len(sizes)] = sizes
             columns += len(network.mean)
             parameters += sum(weight.size + len(bias) for weight, bias in network.layers)
-        self._affine: Doubles = np.zeros((_CLIP + 1, columns))
+        self._affine: Doubles = np.zeros((_DEVIATION + 1, columns))
         self._parameters: Floats = np.zeros(parameters, np.float32)
         work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
         self._packed = (self._tables, self._affine, self._parameters, *work)
-        for index in range(len(self.networks)):
-            self._write(index)
+        self._memory = [self._views(table) for table in self._tables]
 
-    def _write(self, index: int) -> None:
-        network, table = self.networks[index], self._tables[index]
-        size, observation = len(network.mean), network.observation
-        part = self._affine[:, table[_OBSERVATION] : table[_OBSERVATION] + size]
-        part[_COLUMN], part[_ID] = observation.columns, observation.ids
-        part[_OFFSET], part[_SCALE] = observation.offset, observation.scale
-        part[_MEAN], part[_INVERSE], part[_CLIP] = network.mean, 1.0 / network.deviation, network.clip
-        start = int(table[_PARAMETERS])
-        for weight, bias in network.layers:
-            outputs, inputs = weight.shape
-            end = start + weight.size
-            self._parameters[start:end].reshape(inputs, outputs)[...] = weight.T
-            self._parameters[end : end + outputs] = bias
-            start = end + outputs
+    def _map(self, index: int) -> Doubles:
+        """Return a network's part of the affine table, a view."""
+        first, size = self._tables[index, _OBSERVATION], self._tables[index, _INPUTS]
+        return self._affine[:, first : first + size]
+
+    def _views(self, table: Integers) -> Weights:
+        """Return where a network's weights lie, under their names and in torch's layout."""
+        start, inputs = int(table[_PARAMETERS]), int(table[_INPUTS])
+        part = self._affine[:, table[_OBSERVATION] : table[_OBSERVATION] + inputs]
+        views: Weights = {MEAN: part[_MEAN], DEVIATION: part[_DEVIATION]}
+        for layer, outputs in enumerate(table[_SIZES : _SIZES + table[_LAYERS]].tolist()):
+            end = start + inputs * outputs
+            weight, bias = layer_names_at(layer)
+            views[weight] = self._parameters[start:end].reshape(inputs, outputs).T
+            views[bias] = self._parameters[end : end + outputs]
+            start, inputs = end + outputs, outputs
+        return views
 
     def replace(self, index: int, network: FrozenNetwork) -> None:
-        """Replace a network by newer weights of the same shapes.
+        """Replace a network by another one of the same shapes.
 
         Raises:
             SoulsGraphError: if a shape differs.
         """
-        old = [weight.shape for weight, _ in self.networks[index].layers]
-        new = [weight.shape for weight, _ in network.layers]
-        if old != new:
+        self.load(index, network.weights)
+        part, observation = self._map(index), network.observation
+        part[_COLUMN], part[_ID] = observation.columns, observation.ids
+        part[_OFFSET], part[_SCALE], part[_CLIP] = observation.offset, observation.scale, network.clip
+
+    def load(self, index: int, weights: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Play a network by newer weights (`QNetworkModule.weights`) from now on.
+
+        Raises:
+            SoulsGraphError: if a name or shape differs.
+        """
+        memory = self._memory[index]
+        if weights.keys() != memory.keys() or any(memory[name].shape != weights[name].shape for name in memory):
+            expected, found = ([values.shape for values in group.values()] for group in (memory, weights))
             raise SoulsGraphError(
-                f"network of {network.skill}: expected layers {old}, found {new}; keep the layer sizes of the stage."
+                f"network {index}: expected weights of shapes {expected}, found {found}; keep the layer sizes of the "
+                "stage."
             )
-        self.networks[index] = network
-        self._write(index)
+        for name, values in weights.items():
+            memory[name][...] = values
+        self._map(index)[_INVERSE] = 1.0 / memory[DEVIATION]
 
     def weights(self, index: int) -> Weights:
-        """Return a copy of one network's parameters, under the names of `QNetworkModule.weights`."""
-        network, start = self.networks[index], int(self._tables[index, _PARAMETERS])
-        columns = self._tables[index, _OBSERVATION] + np.arange(len(network.mean))
-        # Only the inverse of the deviation is kept to play by, and dividing by it twice may change a last bit.
-        inverse, kept = self._affine[_INVERSE, columns], network.deviation
-        deviation = np.where(inverse == 1.0 / kept, kept, 1.0 / inverse)
-        found: Weights = {MEAN: self._affine[_MEAN, columns], DEVIATION: deviation}
-        for index_of_layer, (weight, bias) in enumerate(network.layers):
-            end = start + weight.size
-            names = layer_names_at(index_of_layer)
-            found[names[0]] = self._parameters[start:end].reshape(weight.shape[::-1]).T.copy()
-            found[names[1]] = self._parameters[end : end + len(bias)].copy()
-            start = end + len(bias)
-        return found
+        """Return a copy of one network's weights, under the names of `QNetworkModule.weights`."""
+        found = {name: values.copy() for name, values in self._memory[index].items()}
+        # What is played by is the inverse, and dividing by it twice may change a last bit.
+        inverse, kept = self._map(index)[_INVERSE], found[DEVIATION]
+        return found | {DEVIATION: np.where(inverse == 1.0 / kept, kept, 1.0 / inverse)}
 
     def act(self, rows: StateRows, due: Flags, actions: Actions) -> None:
         """Write greedy actions into `actions` (lanes, skills) wherever `due` (lanes, skills) holds.
@@ -333,13 +348,13 @@ class FusedNetworks:
 
     def q_values(self, index: int, rows: StateRows) -> Floats:
         """Return one network's Q-values of State rows (n, 25), (n, actions)."""
-        values = np.empty((len(rows), len(self.networks[index].layers[-1][1])), np.float32)
+        values = np.empty((len(rows), self._tables[index, _SIZES + self._tables[index, _LAYERS] - 1]), np.float32)
         _q_values(rows, index, self._packed, values)
         return values
 
     def inputs(self, index: int, rows: StateRows) -> Doubles:
         """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
-        first, size = self._tables[index, _OBSERVATION], self._tables[index, _INPUTS]
-        read = np.empty((len(rows), size))
-        _inputs_of(rows, self._affine[:, first : first + size], read)
+        part = self._map(index)
+        read = np.empty((len(rows), part.shape[1]))
+        _inputs_of(rows, part, read)
         return read

@@ -45,6 +45,18 @@ class Batch:
     discounts: Floats
     weights: Floats
 
+    @classmethod
+    def empty(cls, count: int, size: int) -> Batch:
+        """Return memory for `count` transitions of observations (size,), all of weight 1."""
+        return cls(
+            observations=np.empty((count, size), np.float32),
+            next_observations=np.empty((count, size), np.float32),
+            actions=np.empty(count, np.int64),
+            rewards=np.empty(count, np.float32),
+            discounts=np.empty(count, np.float32),
+            weights=np.ones(count, np.float32),
+        )
+
     def part(self, start: int, end: int) -> Batch:
         """Return the rows from `start` to `end`, as views."""
         return Batch(*(values[start:end] for values in vars(self).values()))
@@ -90,18 +102,26 @@ def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: In
         lane[_LATEST], lane[_EPISODE] = number, episodes[i]
 
 
-@njit
+@njit(error_model="numpy")
 def _normalize(
-    raw: Floats, statistics: tuple[Doubles, Doubles], clip: float, mirror: tuple[Floats, Floats], out: Floats
+    rows: Floats,
+    place: tuple[int, int],
+    statistics: tuple[Doubles, Doubles],
+    clip: float,
+    mirror: tuple[bool, Floats, Floats],
+    out: Floats,
+    index: int,
 ) -> None:
-    """Normalise one raw observation; `mirror` is (sign, shift), or empty where it is not reflected."""
+    """Normalise the raw observation that begins at `place`, (row, column), reflected where `mirror` says so."""
+    # Slices of rows would take longer to make than a row to normalise.
+    row, first = place
     mean, inverse = statistics
-    sign, shift = mirror
-    for column in range(out.shape[0]):
-        seen = raw[column]
-        if sign.shape[0]:
+    reflected, sign, shift = mirror
+    for column in range(out.shape[1]):
+        seen = rows[row, first + column]
+        if reflected:
             seen = sign[column] * seen + shift[column]
-        out[column] = normalized(seen, mean[column], inverse[column], clip)
+        out[index, column] = normalized(seen, mean[column], inverse[column], clip)
 
 
 def _build_gather(sources: int) -> Callable[..., int]:
@@ -133,12 +153,12 @@ def _build_gather(sources: int) -> Callable[..., int]:
                 total += discount * rows[last, 2 * size + _REWARD]
                 discount *= rows[last, 2 * size + _DISCOUNT]
             rewards[i], discounts[i] = total, discount
-            action, reflection = np.int64(rows[row, 2 * size + _ACTION]), (sign[:0], shift[:0])
-            if reflected.shape[0] and reflected[i]:
-                action, reflection = counterparts[action], (sign, shift)
-            actions[i] = action
-            _normalize(rows[row, :size], normalizer, clip, reflection, observations[i])
-            _normalize(rows[last, size : 2 * size], normalizer, clip, reflection, next_observations[i])
+            mirrored = reflected.shape[0] > 0 and reflected[i]
+            action = np.int64(rows[row, 2 * size + _ACTION])
+            actions[i] = counterparts[action] if mirrored else action
+            reflection = (mirrored, sign, shift)
+            _normalize(rows, (row, 0), normalizer, clip, reflection, observations, i)
+            _normalize(rows, (last, size), normalizer, clip, reflection, next_observations, i)
         return sources
 
     return cast(Callable[..., int], gather)
@@ -171,6 +191,7 @@ class ReplayRing:
         exponent = hyperparameters.priority_exponent
         self._priorities = Priorities(self.capacity, exponent) if exponent else None
         self._drawn: Integers = np.zeros(0, np.int64)
+        self._memory = Batch.empty(0, observation_size)
 
     def add(self, transitions: Transitions) -> None:
         """Store transitions in order, replacing the oldest once the ring is full."""
@@ -202,27 +223,23 @@ class ReplayRing:
     ) -> Batch:
         """Draw `count` transitions with replacement, normalised by the present statistics, after `decisions` decisions.
 
+        The batch is overwritten by the next call.
+
         Raises:
             SoulsGraphError: if the ring is empty.
         """
         if not self.size:
             raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
-        weights = np.ones(count, np.float32)
+        # New memory for every batch would take longer than to fill it.
+        if count > len(self._memory.actions):
+            self._memory = Batch.empty(count, self._observation_size)
+        batch = self._memory.part(0, count)
         if self._priorities is None:
             self._drawn = generator.integers(0, self.size, count)
         else:
             self._drawn = self._priorities.draw(count, generator)
             correction = self._hyperparameters.correction(decisions)
-            weights = self._priorities.weights(self._drawn, self.size, correction)
-        shape = (count, self._observation_size)
-        batch = Batch(
-            observations=np.empty(shape, np.float32),
-            next_observations=np.empty(shape, np.float32),
-            actions=np.empty(count, np.int64),
-            rewards=np.empty(count, np.float32),
-            discounts=np.empty(count, np.float32),
-            weights=weights,
-        )
+            batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
         following, statistics = (self._links, self._hyperparameters.n_step), (normalizer.mean, normalizer.deviation)
         out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
         clip, reflection = self._hyperparameters.observation_clip, self._reflection(count, generator)

@@ -188,6 +188,20 @@ class Sampler:
         for network in networks:
             self._player.networks.replace(self._combat.position(network.skill), network)
 
+    @property
+    def has_networks(self) -> bool:
+        """Whether `set_networks` was called."""
+        return self._player.networks is not None
+
+    def load(self, skill: str, weights: Weights) -> None:
+        """Play a skill by newer weights from the next tick on; `set_networks` comes before.
+
+        Raises:
+            SoulsGraphError: if a name or shape differs.
+        """
+        assert self._player.networks is not None, "set_networks comes before load"
+        self._player.networks.load(self._combat.position(skill), weights)
+
     def weights(self, skill: str) -> Weights:
         """Return a copy of the weights that a skill is played by; empty before the first networks are set."""
         networks = self._player.networks

@@ -7,6 +7,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_S
 
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
@@ -42,6 +43,21 @@ def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(stat
     runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
     (chunk,) = runner.sample()
     assert 1 <= len(chunk.transitions["lock_on"]) <= 64
+
+
+def test_newer_weights_are_played_and_those_that_do_not_fit_are_refused(state):
+    runner, other = make_runner(1), make_runner(2)
+    runner.set_state(state)
+    newer = {name: values + 1 for name, values in state[COMPONENT_RL_MODULE]["lock_on"].items()}
+    runner.set_state({COMPONENT_RL_MODULE: {"lock_on": newer}})
+    wrong = newer | {"q_network.4.bias": newer["q_network.4.bias"][:1]}
+    with pytest.raises(SoulsGraphError, match="network weights: expected"):
+        runner.set_state({COMPONENT_RL_MODULE: {"lock_on": wrong}})
+    for name, values in newer.items():
+        np.testing.assert_array_equal(runner.played_weights("lock_on")[name], values, err_msg=name)
+    other.set_state(state | {COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE] | {"lock_on": newer}})
+    for name, values in runner.played_weights("camera").items():
+        np.testing.assert_array_equal(other.played_weights("camera")[name], values, err_msg=name)
 
 
 def test_a_runner_explores_by_the_decisions_that_were_received(state):

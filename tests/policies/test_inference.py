@@ -121,6 +121,38 @@ def test_replaced_network_plays_as_if_built_with_it() -> None:
     np.testing.assert_array_equal(networks.q_values(1, rows), expected)
 
 
+def test_loaded_weights_play_as_if_built_with_them_and_are_copies() -> None:
+    networks, rows, newer = FusedNetworks([_network(skill) for skill in SKILLS]), _rows(20), _module(SKILLS[2], seed=9)
+    networks.load(2, newer.weights())
+    expected = FusedNetworks([_network(SKILLS[2], seed=9)]).q_values(0, rows)
+    np.testing.assert_array_equal(networks.q_values(2, rows), expected)
+    for name, values in newer.weights().items():
+        kept = networks.weights(2)[name]
+        np.testing.assert_array_equal(kept, values, err_msg=name)
+        kept += 1.0
+        values += 1.0
+    np.testing.assert_array_equal(networks.q_values(2, rows), expected)
+    for other in (0, 1, 3, 4):
+        alone = FusedNetworks([_network(SKILLS[other])]).q_values(0, rows)
+        np.testing.assert_array_equal(networks.q_values(other, rows), alone)
+
+
+@pytest.mark.parametrize("wrong", ["a weight is missing", "a weight more", "another shape"])
+def test_what_does_not_fit_is_not_loaded(wrong: str) -> None:
+    networks, rows = FusedNetworks([_network(SKILLS[0])]), _rows(5)
+    before, weights = networks.q_values(0, rows), _module(SKILLS[0], seed=3).weights()
+    last = list(weights)[-1]
+    if wrong == "a weight is missing":
+        del weights[last]
+    elif wrong == "a weight more":
+        weights["q_network.6.bias"] = np.zeros(3, np.float32)
+    else:
+        weights[last] = weights[last][:1]
+    with pytest.raises(SoulsGraphError, match="network 0: expected weights of shapes"):
+        networks.load(0, weights)
+    np.testing.assert_array_equal(networks.q_values(0, rows), before)
+
+
 def test_weights_of_another_skill_are_refused() -> None:
     with pytest.raises(SoulsGraphError, match="network of dodge"):
         FrozenNetwork.of(make_skill("dodge"), SCENARIO, _module(make_skill("heal_attack")).weights(), 10.0)

@@ -22,6 +22,8 @@ from soulsgraph_envs.eldengym.world import Frame, load_fight
 
 _QUALITY = 85
 _FIRST_PICTURE_S = 10.0
+#: No control loop waits for the answers: a game PC that is busy, as with loading, may take its time.
+_PATIENCE_S = 10.0
 
 
 class FrameStream:
@@ -94,7 +96,7 @@ class SiphonWorld:
         path = attribute_file(config)
         file = load_attributes(path)
         self.attributes: Mapping[str, str] = {name: attribute.type for name, attribute in file.attributes.items()}
-        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=host))
+        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=host), _PATIENCE_S)
         self._client = GameClient(self)
         self._keys = SiphonKeys(self._calls)
         self._down: set[str] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from math import dist
 
 import numpy as np
@@ -24,9 +25,8 @@ from soulsgraph_envs.eldengym.client.names import axes
 from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.world import load_fight
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Serving
+from soulsgraph_envs.standin.siphon.server import Serving, served_stand_in
 from soulsgraph_envs.testing import until
-from soulsgraph_envs.testing.siphon import served_stand_in
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"
@@ -87,17 +87,16 @@ def test_a_frozen_game_stands_still_between_steps(host: str) -> None:
 
 
 def test_keys_are_held_and_let_go_at_the_end(host: str, screen: str) -> None:
-    env = eldengym.make("Margit-v0", host=host, actions=["move_left", "skill"])
-    observation, _ = env.reset(seed=0)
-    start = np.array([observation["player_x"], observation["player_y"]])
-    for _ in range(40):
-        observation, *_ = env.step(np.array([1, 0]))
-    assert np.hypot(*(np.array([observation["player_x"], observation["player_y"]]) - start)) > 0.5
-    keyboard = XTestDevice(screen)
-    assert keyboard.down() == ("a",)
-    env.close()
-    assert keyboard.down() == ()
-    keyboard.close()
+    with closing(XTestDevice(screen)) as keyboard:
+        # A key left down would lead the fights after this one astray.
+        with closing(eldengym.make("Margit-v0", host=host, actions=["move_left", "skill"])) as env:
+            observation, _ = env.reset(seed=0)
+            start = np.array([observation["player_x"], observation["player_y"]])
+            for _ in range(40):
+                observation, *_ = env.step(np.array([1, 0]))
+            assert np.hypot(*(np.array([observation["player_x"], observation["player_y"]]) - start)) > 0.5
+            assert keyboard.down() == ("a",)
+        assert keyboard.down() == ()
 
 
 def test_only_what_is_listed_is_written_and_a_dry_run_writes_nothing(

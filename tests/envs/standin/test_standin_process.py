@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.keyboard.opening import find_window
+from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, attach_game

@@ -79,11 +79,15 @@ def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_ca
     assert all((online[name] == target[name]).all() for name in online)
 
 
-def test_a_stopped_stage_leaves_no_version(tmp_path):
-    run = begin(tmp_path / "run", "end-to-end")
+@pytest.fixture(scope="module")
+def end_to_end(tmp_path_factory) -> RunFolder:
+    """An end-to-end agent trained after a stage that was stopped."""
+    run = begin(tmp_path_factory.mktemp("end-to-end") / "run", "end-to-end")
     with pytest.raises(Interrupted, match="after 1000 of 5000 steps"):
         train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
-    assert run.library.versions("end_to_end") == []
+    assert run.library.versions("end_to_end") == [], "a stopped stage leaves no version"
+    train_with_stable_baselines(run, run.plan.stages()[0])
+    return run
 
 
 def test_a_learner_that_is_not_installed_is_refused_at_once(monkeypatch):
@@ -100,12 +104,8 @@ def test_options_that_it_does_not_have_are_refused_at_once(tmp_path):
         train_with_stable_baselines(run, run.plan.stage("camera"))
 
 
-def test_training_records_every_episode_that_ended(tmp_path):
-    run = begin(tmp_path / "run", "end-to-end")
-    with pytest.raises(Interrupted):
-        train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
-    train_with_stable_baselines(run, run.plan.stages()[0])
-    rows = read_rows(run.results("training"))
+def test_training_records_every_episode_that_ended(end_to_end):
+    rows = read_rows(end_to_end.results("training"))
     assert [row["step"] for row in rows] == [1_000, 2_000, 3_000, 4_000, 5_000], "nothing of the stopped stage is left"
     played = sum(row["episodes"] * row["length"] for row in rows if row["episodes"])
     assert 4_000 < played <= 5_000, "only the last episode is unfinished"
@@ -136,10 +136,8 @@ def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
     assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
 
 
-def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(tmp_path):
-    run = begin(tmp_path / "run", "end-to-end")
-    stage = run.plan.stages()[0]
-    train_with_stable_baselines(run, stage)
+def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(end_to_end):
+    run, stage = end_to_end, end_to_end.plan.stages()[0]
     training, curve = (read_rows(run.results(name)) for name in ("training", "curves"))
     steps = list(range(1_000, stage.budget + 1, 1_000))
     assert [row["step"] for row in curve] == [row["step"] for row in training] == steps

@@ -20,8 +20,7 @@ from soulsgraph_envs.drivers.doctor.machine import (
     check_keyboard,
     check_machine,
 )
-from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.keyboard.opening import find_window
+from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys, find_window
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, GameMemory, OpenReader, attach_game, notes
 from soulsgraph_envs.drivers.memory.reader import BadAddressError

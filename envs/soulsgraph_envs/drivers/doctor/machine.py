@@ -16,8 +16,7 @@ from typing import Literal
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
-from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.keyboard.opening import keyboard_layout, open_key_device
+from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys, keyboard_layout, open_key_device
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.realtime.cycle_timer import CycleTimer
 

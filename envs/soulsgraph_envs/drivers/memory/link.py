@@ -12,7 +12,7 @@ from typing import TypeVar
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Window
-from soulsgraph_envs.drivers.keyboard.opening import find_window, open_key_device
+from soulsgraph_envs.drivers.keyboard.guarded_device import find_window, open_key_device
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import (
     AttachedGame,

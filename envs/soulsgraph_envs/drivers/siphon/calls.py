@@ -120,14 +120,14 @@ class Pending(NamedTuple):
 
 
 class SiphonCalls:
-    """Call a Siphon server; a call that fails raises `LinkError`.
+    """Call a Siphon server; a call that fails raises `LinkError`. Each may take `patience_s` longer than its time.
 
     Raises:
         GameError: for an invalid address, or a token or certificate that cannot be read.
     """
 
-    def __init__(self, settings: GameSettings) -> None:
-        self.host = settings.host
+    def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
+        self.host, self._patience_s = settings.host, patience_s
         token = read_token(Path(settings.token_file)) if settings.token_file else ""
         self._metadata = token_metadata(token)
         self._channel = _open_channel(settings)
@@ -138,7 +138,7 @@ class SiphonCalls:
         """Send a call by its name in the protocol, such as `start("GetAttribute", attributeName="HeroHp")`."""
         request, call = REQUESTS[name](**values), getattr(self._stub, name)
         try:
-            return Pending(name, call.future(request, timeout=timeout_s, metadata=self._metadata))
+            return Pending(name, call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata))
         except ValueError as error:
             raise self._closed(name) from error
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import Geometry, Window
-from soulsgraph_envs.drivers.keyboard.opening import find_window
+from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
 
 #: (height, width, 4): blue, green, red and 255, Siphon's order.
 Bgra = npt.NDArray[np.uint8]

@@ -9,15 +9,16 @@ import ssl
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.keyboard.opening import open_key_device
+from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.drivers.siphon.calls import (
     MESSAGE_LIMITS,
@@ -275,3 +276,24 @@ def _credentials(serving: Serving) -> Any:
             _LOG.warning("Siphon server: the token can be read on its way to %s; add a certificate.", serving.address)
         return None
     return grpc.ssl_server_credentials([pair])
+
+
+class Served(NamedTuple):
+    """A stand-in, its serving options and server, and the settings of a link to it."""
+
+    game: LastingStandIn
+    serving: Serving
+    server: SiphonServer
+    settings: GameSettings
+
+
+@contextmanager
+def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
+    """Run a stand-in behind a server of its own, as tests do."""
+    with LastingStandIn(options) as game:
+        server = SiphonServer(serving, game.pid, captured_slots=True)
+        try:
+            settings = GameSettings(driver="siphon", host=server.address, map=options.map)
+            yield Served(game, serving, server, settings)
+        finally:
+            server.close()

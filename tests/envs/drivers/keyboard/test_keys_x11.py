@@ -14,8 +14,13 @@ import pytest
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import KEY_NAMES, choose_window
-from soulsgraph_envs.drivers.keyboard.guarded_device import GuardedDevice, HeldKeys
-from soulsgraph_envs.drivers.keyboard.opening import find_window, keyboard_layout, open_key_device
+from soulsgraph_envs.drivers.keyboard.guarded_device import (
+    GuardedDevice,
+    HeldKeys,
+    find_window,
+    keyboard_layout,
+    open_key_device,
+)
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice, open_display
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
@@ -24,7 +29,7 @@ from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
 HOLDING = """
 import os, signal, sys, time
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.keyboard.opening import open_key_device
+from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored where the tests run in the background.
 held = HeldKeys(open_key_device(sys.argv[1]))
 held.hold(("w", "a", "mouse_left"))

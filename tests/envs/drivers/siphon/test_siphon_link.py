@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,12 +18,11 @@ from pysiphon import SiphonClient
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, RefusedError
-from soulsgraph_envs.drivers.siphon.calls import ANSWERS, grpc, service
+from soulsgraph_envs.drivers.siphon.calls import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, grpc, service
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Serving, SiphonServer
+from soulsgraph_envs.standin.siphon.server import Served, Serving, SiphonServer, served_stand_in
 from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.siphon import Served, served_stand_in
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +165,28 @@ def test_a_server_that_lacks_our_method_is_told_before_anything_is_sent() -> Non
     with pytest.raises(GameError, match="understands the method 'module'"):
         link.attach(PATIENCE_S)
     link.close()
+    server.stop(None).wait()
+
+
+class SlowServer(service.SiphonServiceServicer):
+    """A server that answers after longer than a control loop waits."""
+
+    def GetServerStatus(self, request: object, context: object) -> object:  # noqa: N802 - the protocol's name
+        time.sleep(1.5 * CALL_TIMEOUT_S)
+        return ANSWERS["GetServerStatus"](success=True, message="Server is running")
+
+
+def test_an_answer_is_waited_for_as_long_as_patience_says() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    service.add_SiphonServiceServicer_to_server(SlowServer(), server)
+    settings = GameSettings(driver="siphon", host=f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+    server.start()
+    patient, prompt = SiphonCalls(settings, PATIENCE_S), SiphonCalls(settings)
+    assert patient.call("GetServerStatus").message == "Server is running"
+    with pytest.raises(LinkError, match="expected an answer to GetServerStatus in time, found none"):
+        prompt.call("GetServerStatus")
+    for calls in (patient, prompt):
+        calls.close()
     server.stop(None).wait()
 
 
