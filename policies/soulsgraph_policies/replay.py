@@ -103,25 +103,64 @@ def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: In
 
 
 @njit(error_model="numpy")
+def _take(rows: Floats, indices: Integers, actions: Integers, rewards: Floats, discounts: Floats) -> None:
+    behind = rows.shape[1] - _EXTRA
+    for i in range(indices.shape[0]):
+        row = indices[i]
+        rewards[i], discounts[i] = rows[row, behind + _REWARD], rows[row, behind + _DISCOUNT]
+        actions[i] = np.int64(rows[row, behind + _ACTION])
+
+
+@njit(error_model="numpy")
+def _follow(rows: Floats, links: Integers, steps: int, lasts: Integers, rewards: Floats, discounts: Floats) -> None:
+    """Add the returns of up to `steps` - 1 further decisions, and set `lasts` to the rows of the last ones."""
+    behind = rows.shape[1] - _EXTRA
+    for i in range(lasts.shape[0]):
+        for _ in range(steps - 1):
+            if links[lasts[i]] < 0 or discounts[i] == 0.0:
+                break
+            lasts[i] = links[lasts[i]]
+            rewards[i] += discounts[i] * rows[lasts[i], behind + _REWARD]
+            discounts[i] *= rows[lasts[i], behind + _DISCOUNT]
+
+
+@njit(error_model="numpy")
 def _normalize(
+    rows: Floats, indices: Integers, first: int, statistics: tuple[Doubles, Doubles], clip: float, out: Floats
+) -> None:
+    """Normalise the raw observations that begin at column `first`."""
+    mean, inverse = statistics
+    values = np.empty(indices.shape[0], np.float32)
+    for column in range(out.shape[1]):
+        # The first and the last loop jump through memory; the one between them is vectorised.
+        place, centre, scale = np.uint64(first + column), mean[column], inverse[column]
+        for i in range(values.shape[0]):
+            # Unsigned, an index is not checked for counting from the end.
+            values[i] = rows[np.uint64(indices[i]), place]
+        for i in range(values.shape[0]):
+            values[i] = normalized(values[i], centre, scale, clip)
+        for i in range(values.shape[0]):
+            out[i, column] = values[i]
+
+
+@njit(error_model="numpy")
+def _reflect(
     rows: Floats,
-    place: tuple[int, int],
+    indices: Integers,
+    first: int,
     statistics: tuple[Doubles, Doubles],
     clip: float,
-    mirror: tuple[bool, Floats, Floats],
+    mirror: tuple[Flags, Floats, Floats],
     out: Floats,
-    index: int,
 ) -> None:
-    """Normalise the raw observation that begins at `place`, (row, column), reflected where `mirror` says so."""
-    # Slices of rows would take longer to make than a row to normalise.
-    row, first = place
+    """Normalise the observations of the reflected rows once more, reflected."""
     mean, inverse = statistics
     reflected, sign, shift = mirror
-    for column in range(out.shape[1]):
-        seen = rows[row, first + column]
-        if reflected:
-            seen = sign[column] * seen + shift[column]
-        out[index, column] = normalized(seen, mean[column], inverse[column], clip)
+    for i in range(indices.shape[0]):
+        if reflected[i]:
+            for column in range(out.shape[1]):
+                seen = sign[column] * rows[indices[i], first + column] + shift[column]
+                out[i, column] = normalized(seen, mean[column], inverse[column], clip)
 
 
 def _build_gather(sources: int) -> Callable[..., int]:
@@ -138,27 +177,24 @@ def _build_gather(sources: int) -> Callable[..., int]:
         out: tuple[Floats, Floats, Integers, Floats, Floats],
     ) -> int:
         """Write drawn transitions: returns of several decisions along `links`, some of them mirrored."""
-        mean, deviation = statistics
         links, steps = following
         reflected, sign, shift, counterparts = mirror
         observations, next_observations, actions, rewards, discounts = out
-        normalizer, size = (mean, 1.0 / deviation), mean.shape[0]
-        for i in range(indices.shape[0]):
-            row = last = indices[i]
-            total, discount = rows[row, 2 * size + _REWARD], rows[row, 2 * size + _DISCOUNT]
-            for _ in range(steps - 1):
-                if links[last] < 0 or discount == 0.0:
-                    break
-                last = links[last]
-                total += discount * rows[last, 2 * size + _REWARD]
-                discount *= rows[last, 2 * size + _DISCOUNT]
-            rewards[i], discounts[i] = total, discount
-            mirrored = reflected.shape[0] > 0 and reflected[i]
-            action = np.int64(rows[row, 2 * size + _ACTION])
-            actions[i] = counterparts[action] if mirrored else action
-            reflection = (mirrored, sign, shift)
-            _normalize(rows, (row, 0), normalizer, clip, reflection, observations, i)
-            _normalize(rows, (last, size), normalizer, clip, reflection, next_observations, i)
+        normalizer, size = (statistics[0], 1.0 / statistics[1]), observations.shape[1]
+        lasts = indices
+        _take(rows, indices, actions, rewards, discounts)
+        if steps > 1:
+            lasts = indices.copy()
+            _follow(rows, links, steps, lasts, rewards, discounts)
+        _normalize(rows, indices, 0, normalizer, clip, observations)
+        _normalize(rows, lasts, size, normalizer, clip, next_observations)
+        if reflected.shape[0]:
+            reflection = (reflected, sign, shift)
+            _reflect(rows, indices, 0, normalizer, clip, reflection, observations)
+            _reflect(rows, lasts, size, normalizer, clip, reflection, next_observations)
+            for i in range(reflected.shape[0]):
+                if reflected[i]:
+                    actions[i] = counterparts[actions[i]]
         return sources
 
     return cast(Callable[..., int], gather)

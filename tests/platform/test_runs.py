@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from soulsgraph.cli import main
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -26,6 +27,18 @@ def soulsgraph(*arguments: object, cwd: Path | None = None) -> subprocess.Comple
     return subprocess.run(
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=3 * PATIENCE_S, cwd=cwd
     )
+
+
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """Run a command that must succeed in this process, which has imported everything, and return what it printed."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
 
 
 def weights(run: Path) -> dict[str, str]:
@@ -80,24 +93,21 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(finished, tmp_
     assert sorted(map(str, rows[0])) == sorted(map(str, rows[1]))
 
 
-def test_another_seed_gives_other_weights(finished, tmp_path):
-    done = soulsgraph("train", "camera", "--run", tmp_path / "other", "--scale", SCALE, "--seed", 4)
-    assert done.returncode == 0, done.stderr
+def test_another_seed_gives_other_weights(finished, tmp_path, run_here):
+    run_here("train", "camera", "--run", tmp_path / "other", "--scale", SCALE, "--seed", 4)
     assert RunFolder.open(tmp_path / "other").library.card("camera", 1).sha256 != weights(finished)["camera"]
 
 
-def test_stage_by_stage_is_the_curriculum(finished, tmp_path):
+def test_stage_by_stage_is_the_curriculum(finished, tmp_path, run_here):
     for skill in ("camera", "lock_on"):
-        done = soulsgraph("train", skill, "--run", tmp_path / "staged", *OPTIONS)
-        assert done.returncode == 0, done.stderr
+        run_here("train", skill, "--run", tmp_path / "staged", *OPTIONS)
     library = RunFolder.open(tmp_path / "staged").library
     assert {name: library.card(name, 1).sha256 for name in ("camera", "lock_on")}.items() <= weights(finished).items()
 
 
-def test_adaptation_records_new_versions_beside_the_old(finished):
+def test_adaptation_records_new_versions_beside_the_old(finished, run_here):
     before = weights(finished)
-    adapted = soulsgraph("adapt", finished, "--scenario", "iudex-phase2", "--skills", "heal_attack,dodge")
-    assert adapted.returncode == 0, adapted.stderr
+    run_here("adapt", finished, "--scenario", "iudex-phase2", "--skills", "heal_attack,dodge")
     library = RunFolder.open(finished).library
     assert weights(finished) == before
     assert library.versions("camera") == [1]
@@ -106,23 +116,20 @@ def test_adaptation_records_new_versions_beside_the_old(finished):
         assert (card.parent, card.training.scenario, card.training.steps) == (1, "iudex-phase2", 4_000)
     upstream = {artifact.skill: artifact.version for artifact in library.card("heal_attack", 2).upstream}
     assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
-    table = soulsgraph("table", finished, "--episodes", 5, "--json")
-    settings = [row["setting"] for row in json.loads(table.stdout)["rows"]]
+    table = run_here("table", finished, "--episodes", 5, "--json")
+    settings = [row["setting"] for row in json.loads(table)["rows"]]
     assert settings[-1] == "dodge and heal-attack fine-tuned"
 
 
-def test_evaluate_tells_machines_what_it_played(finished):
-    done = soulsgraph("evaluate", finished, "--episodes", 10, "--randomize", "dodge", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+def test_evaluate_tells_machines_what_it_played(finished, run_here):
+    result = json.loads(run_here("evaluate", finished, "--episodes", 10, "--randomize", "dodge", "--json"))
     assert result["episodes"] == 10
     assert "random: dodge" in result["setting"]
 
 
-def test_baseline_trains_and_is_judged(tmp_path):
-    done = soulsgraph("baseline", "--run", tmp_path / "baseline", "--scale", 0.01, "--episodes", 5, "--json")
-    assert done.returncode == 0, done.stderr
-    assert [row["setting"] for row in json.loads(done.stdout)["rows"]] == ["single end-to-end agent"]
+def test_baseline_trains_and_is_judged(tmp_path, run_here):
+    done = run_here("baseline", "--run", tmp_path / "baseline", "--scale", 0.01, "--episodes", 5, "--json")
+    assert [row["setting"] for row in json.loads(done)["rows"]] == ["single end-to-end agent"]
 
 
 def test_a_second_process_cannot_write_the_same_run(finished):
