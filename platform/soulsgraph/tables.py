@@ -94,7 +94,8 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 def number(value: float, digits: int = 1) -> str:
     """Return a number with `digits` decimals, a dash where there is none."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+    # z: what rounds to 0 has no sign.
+    return f"{value:z.{digits}f}" if math.isfinite(value) else "-"
 
 
 def with_interval(value: float, interval: Interval, digits: int = 1) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.paper.report import Attachment
-from soulsgraph.tables import readable_table, write_rows
+from soulsgraph.statistics import Interval
+from soulsgraph.tables import number, readable_table, with_interval, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 
 SKILLS = ("camera", "lock_on", "movement")
@@ -63,3 +64,10 @@ def test_an_attachment_is_a_title_and_a_parquet_file():
 
 def test_an_empty_table_says_so():
     assert "no rows" in readable_table([]).to_markdown()
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    assert with_interval(0.02, Interval(-0.011, -0.06)) == "0.0 (0.0 to -0.1)"
+    assert number(-0.004, 2) == "0.00"
+    assert number(float("nan")) == "-"
+    assert with_interval(1.25, Interval(float("-inf"), float("inf")), 2) == "1.25"
