@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import time
@@ -18,6 +19,7 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_MODULE_STEPS_SAMPLED_LIFETIME,
 )
+from ray.tune import Trainable
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -75,6 +77,7 @@ class SkillDQN(DQN):
         for place, name in enumerate(trained):
             self.training[name] = ModuleTraining(config, name, len(trained) - 1 - place)
         self._title = " + ".join(trained) or "nothing learns"
+        self._described = self.config.to_dict()
         self._send_weights(list(config.module_spaces()))
 
     def _setup_without_ray(self) -> None:
@@ -133,8 +136,16 @@ class SkillDQN(DQN):
         return results
 
     def _set_iteration(self, decisions: int) -> None:
-        self.config = self.config.copy(copy_frozen=False).reporting(min_sample_timesteps_per_iteration=decisions)
+        # Not RLlib's own copy: skills and scenario would be copied in every iteration, which takes 2 % of it.
+        config = copy.copy(self.config)
+        config._is_frozen = False
+        self.config = config.reporting(min_sample_timesteps_per_iteration=decisions)
         self.config.freeze()
+
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return what Tune adds to a result; the configuration is that of `setup`, one dict for all results."""
+        filled: dict[str, Any] = Trainable.get_auto_filled_metrics(self, *args, **kwargs)
+        return filled | {"config": self._described}
 
     def training_step(self) -> None:
         """Run a round, and without remote runners all rounds of the iteration."""

@@ -101,6 +101,18 @@ def test_an_iteration_trains_as_its_rounds_do_one_by_one(lanes: int) -> None:
     assert_same(whole, rounds)
 
 
+def test_results_describe_the_stage_and_its_configuration_stays_frozen() -> None:
+    stage = make_stage(budget=2_000)
+    first, second = stage.train(), stage.train()
+    assert first["config"] is second["config"], "a copy takes longer than a round"
+    assert first["config"]["hyperparameters"].budget == 2_000
+    assert first["config"]["rollout_fragment_length"] == stage.config.rollout_fragment_length
+    assert {"date", "pid", "time_total_s"} <= first.keys()
+    assert stage.finished
+    with pytest.raises(AttributeError, match="frozen"):
+        stage.config.gamma = 0.5
+
+
 def test_frozen_skills_stay_bit_identical() -> None:
     stage = make_stage()
     before = {skill.name: stage.weights(skill.name) for skill in SKILLS}
