@@ -22,6 +22,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 Records = Sequence[Mapping[str, Any]]
 
 _EACH = "each_seed"
+#: More would not fit beside each other on a line of 80 characters.
+_SEEDS_A_TABLE = 5
 
 
 def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
@@ -76,18 +78,22 @@ class SeedsTable:
         """Return both tables as plain values for JSON."""
         return {"title": self.title, "rows": self.rows(), "seeds": [dict(row) for row in self.by_seed]}
 
-    def to_rich(self) -> tuple[Table, Table]:
-        """Return the summary and every seed's points for the terminal."""
+    def to_rich(self) -> list[Table]:
+        """Return the summary and every seed's points for the terminal, a table for a few seeds each."""
         summary = readable_table(self.summary)
         title = f"{self.title}, {seeds_text(len(self.seeds))}"
         if summary.common:
             title = f"{title}\n{summary.common_line}"
-        headings = (*self.keys, *(f"seed {seed}" for seed in self.seeds))
+        parts = (self.seeds[start : start + _SEEDS_A_TABLE] for start in range(0, len(self.seeds), _SEEDS_A_TABLE))
+        return [text_table(title, summary.headings, summary.cells), *map(self._points_table, parts)]
+
+    def _points_table(self, seeds: Sequence[int]) -> Table:
+        headings = (*self.keys, *(f"seed {seed}" for seed in seeds))
         cells = [
-            [*(str(row[key]) for key in self.keys), *(self._points(row).get(seed, "") for seed in self.seeds)]
+            [*(str(row[key]) for key in self.keys), *(self._points(row).get(seed, "") for seed in seeds)]
             for row in self.summary
         ]
-        return text_table(title, summary.headings, summary.cells), text_table("Each seed", headings, cells)
+        return text_table("Each seed", headings, cells)
 
     def save(self, folder: Path, name: str) -> None:
         """Write `<name>.json`, `<name>.parquet` (the summary) and `<name>-seeds.parquet` into a folder.

@@ -77,6 +77,14 @@ def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
     assert dodge["recommended_ahead_points"] == pytest.approx(((25.0 - 50.0) + (25.0 - 0.0)) / 2)
 
 
+def test_many_seeds_are_shown_a_few_beside_each_other():
+    found = {seed: arms((0, 0, 0, 0), recommended=(1, 0, 0, 0)) for seed in range(7)}
+    _, first, rest = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found).to_rich()
+    assert [str(column.header) for column in first.columns] == ["setting", *(f"seed {seed}" for seed in range(5))]
+    assert [str(column.header) for column in rest.columns] == ["setting", "seed 5", "seed 6"]
+    assert first.row_count == rest.row_count == 2
+
+
 def test_one_seed_has_no_interval_over_seeds(tmp_path):
     table = recovery_over_seeds(
         Target("iudex-phase2", episodes=4, budget=1_000), {1: arms((0, 0), **{FROM_SCRATCH: (1, 0)})}
