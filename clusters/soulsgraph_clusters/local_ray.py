@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -36,6 +37,8 @@ OBJECT_STORE_BYTES = 128 * 2**20
 FOLDER = Path("/tmp") if os.path.isdir("/tmp") else None
 
 _LOOPBACK = "127.0.0.1"
+#: Above those of Ray's workers, below those that Linux assigns to whoever asks for any.
+_PORTS = range(20_000, 32_768)
 _END_TIMEOUT_S = 15.0
 #: Of Ray's own limits those that can be set: a busy machine exceeds the defaults, ours above holds.
 _ENVIRONMENT = {
@@ -142,9 +145,15 @@ def _start(folder: str, num_cpus: int | None, resources: dict[str, float]) -> st
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free, and not one that the system itself may assign before Ray binds it.
+
+    A raylet whose runtime environment agent finds its port taken ends, seconds after the session has begun.
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((_LOOPBACK, port))
+            return port
+    raise SessionError(f"no free port from {_PORTS[0]} to {_PORTS[-1]}")
 
 
 def _kill_descendants(process: psutil.Process) -> None:

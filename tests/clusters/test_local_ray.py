@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,6 +114,19 @@ def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment: d
     assert said["pss"] < 1024, "MiB of PSS for a bare session, driver with torch included"
     assert not list(tmp_path.rglob("auth_token"))
     await_end(said)
+
+
+def test_a_port_that_others_listen_on_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module._free_port() in module._PORTS
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", module._free_port()))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(module, "_PORTS", range(port, port + 2))
+        assert module._free_port() == port + 1
+        monkeypatch.setattr(module, "_PORTS", range(port, port + 1))
+        with pytest.raises(SessionError, match=f"no free port from {port} to {port}"):
+            module._free_port()
 
 
 @pytest.mark.slow
