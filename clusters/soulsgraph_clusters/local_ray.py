@@ -148,12 +148,15 @@ def _free_port() -> int:
     """Return a port that is free, and not one that the system itself may assign before Ray binds it.
 
     A raylet whose runtime environment agent finds its port taken ends, seconds after the session has begun.
+
+    Raises:
+        OSError: if there is none.
     """
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind((_LOOPBACK, port))
             return port
-    raise SessionError(f"no free port from {_PORTS[0]} to {_PORTS[-1]}")
+    raise OSError(f"no free port from {_PORTS[0]} to {_PORTS[-1]}")
 
 
 def _kill_descendants(process: psutil.Process) -> None:

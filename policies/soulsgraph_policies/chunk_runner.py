@@ -127,7 +127,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
             # Through torch it would take ten times as long, every few decisions.
             for name, values in weights.items():
                 own[name][...] = values
-        else:
+        else:  # Which says what does not fit.
             self.module[module].unwrapped().load_weights(weights)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -279,17 +279,18 @@ class FusedNetworks:
         self._parameters: Floats = np.zeros(parameters, np.float32)
         work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
         self._packed = (self._tables, self._affine, self._parameters, *work)
-        self._memory = [self._views(table) for table in self._tables]
+        self._skills = [network.skill for network in networks]
+        self._memory = [self._views(index) for index in range(len(networks))]
 
     def _map(self, index: int) -> Doubles:
         """Return a network's part of the affine table, a view."""
         first, size = self._tables[index, _OBSERVATION], self._tables[index, _INPUTS]
         return self._affine[:, first : first + size]
 
-    def _views(self, table: Integers) -> Weights:
+    def _views(self, index: int) -> Weights:
         """Return where a network's weights lie, under their names and in torch's layout."""
+        table, part = self._tables[index], self._map(index)
         start, inputs = int(table[_PARAMETERS]), int(table[_INPUTS])
-        part = self._affine[:, table[_OBSERVATION] : table[_OBSERVATION] + inputs]
         views: Weights = {MEAN: part[_MEAN], DEVIATION: part[_DEVIATION]}
         for layer, outputs in enumerate(table[_SIZES : _SIZES + table[_LAYERS]].tolist()):
             end = start + inputs * outputs
@@ -320,8 +321,8 @@ class FusedNetworks:
         if weights.keys() != memory.keys() or any(memory[name].shape != weights[name].shape for name in memory):
             expected, found = ([values.shape for values in group.values()] for group in (memory, weights))
             raise SoulsGraphError(
-                f"network {index}: expected weights of shapes {expected}, found {found}; keep the layer sizes of the "
-                "stage."
+                f"network of {self._skills[index]}: expected weights of shapes {expected}, found {found}; "
+                "keep the layer sizes of the stage."
             )
         for name, values in weights.items():
             memory[name][...] = values

@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_not_loaded(wrong: str) -> None:
         weights["q_network.6.bias"] = np.zeros(3, np.float32)
     else:
         weights[last] = weights[last][:1]
-    with pytest.raises(SoulsGraphError, match="network 0: expected weights of shapes"):
+    with pytest.raises(SoulsGraphError, match="network of camera: expected weights of shapes"):
         networks.load(0, weights)
     np.testing.assert_array_equal(networks.q_values(0, rows), before)
 
