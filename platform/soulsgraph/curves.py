@@ -64,7 +64,7 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
     The weights are those of the agent's last skill and of any that learned beside it (`checkpoint_weights`); `clip`
     bounds what their networks see.
     """
-    learned = [_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
+    learned = [weights_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
     trained = {
         skill.name: [FrozenNetwork.of(skill, agent.scenario, one[skill.name], clip) for one in learned]
         for skill in agent.skills
@@ -98,7 +98,8 @@ def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
     return {**weights[last], **named}
 
 
-def _by_skill(last: str, weights: Weights) -> dict[str, Weights]:
+def weights_by_skill(last: str, weights: Weights) -> dict[str, Weights]:
+    """Return a checkpoint's weights (`checkpoint_weights`) by the skill that they are of; `last` learned last."""
     found: dict[str, Weights] = {}
     for name, values in weights.items():
         skill, _, plain = name.rpartition(_BESIDE)

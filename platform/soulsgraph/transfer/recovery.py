@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.curves import checkpoint_files, load_checkpoint
+from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
 from soulsgraph.domains import adaptation_stages, check_target, domain_chain, record_domain, version_in_play
 from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.files import api_call, slug, write_json
@@ -35,7 +35,7 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agent import Agent, StandIn
 from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.atomic import whole_folder
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, Weights
 
 #: Labels of the row without any step, and of two arms.
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
@@ -295,22 +295,27 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     def network(skill: str, version: int) -> FrozenNetwork:
         return run.library.load(skill, version).network(skills[skill], scenario)
 
+    def learned(card: SkillCard, weights: Weights) -> FrozenNetwork:
+        return FrozenNetwork.of(skills[card.skill], scenario, weights, card.observation_clip)
+
     before = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
     untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
     agent = Agent(scenario, tuple(skills.values()), before, untrained)
     steps, rates, begun = [0], win_rates(agent, seed), 0
-    for card in domain_cards(run, domain):
-        clip = card.observation_clip
-        stage = {
-            step: FrozenNetwork.of(skills[card.skill], scenario, load_checkpoint(path), clip)
-            for step, path in _checkpoints(run, card).items()
-            if step < card.training.steps
+    for cards in _by_stage(domain_cards(run, domain)):
+        points = _checkpoints(run, cards)
+        playing = {
+            card.skill: [
+                *(learned(card, weights[card.skill]) for weights in points.values()),
+                network(card.skill, card.version),
+            ]
+            for card in cards
         }
-        stage[card.training.steps] = network(card.skill, card.version)
-        steps += [begun + step for step in stage]
-        rates += win_rates(agent.playing({card.skill: list(stage.values())}), seed, len(stage))
-        agent = agent.playing({card.skill: stage[card.training.steps]})
-        begun += card.training.steps
+        end = sum(card.training.steps for card in cards)
+        steps += [begun + step for step in (*points, end)]
+        rates += win_rates(agent.playing(playing), seed, len(points) + 1)
+        agent = agent.playing({skill: networks[-1] for skill, networks in playing.items()})
+        begun += end
     return SuccessCurve(np.array(steps, np.float64), np.array(rates))
 
 
@@ -320,15 +325,30 @@ def _versions_before(run: RunFolder, domain: str) -> dict[str, int]:
     return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
 
 
-def _checkpoints(run: RunFolder, card: SkillCard) -> dict[int, Path]:
-    """Return the checkpoints of the stage that made a version by step; none of one that learned beside others."""
-    if card.training.jointly:
+def _by_stage(cards: Sequence[SkillCard]) -> list[tuple[SkillCard, ...]]:
+    """Return the cards by the stage that made them: those of skills that learned jointly are one's."""
+    stages: dict[tuple[str, ...], list[SkillCard]] = {}
+    for card in cards:
+        stages.setdefault(tuple(card.training.jointly) or (card.skill,), []).append(card)
+    return [tuple(made) for made in stages.values()]
+
+
+def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
+    """Return every skill's weights at the checkpoints of the stage that made the cards, by step.
+
+    There are none where skills that learned beside them have been trained again since.
+    """
+    last, end = cards[-1], sum(card.training.steps for card in cards)
+    if len(cards) < len(last.training.jointly):
         return {}
-    if card.parent is None:
-        return checkpoint_files(run.path / "curves" / card.skill)
-    name = f"{card.skill}@{slug(card.training.scenario)}"
-    further = run.path / "curves" / f"{name}-v{card.version}-{card.training.budget}"
-    return checkpoint_files(further if further.exists() else run.path / "curves" / name)
+    folder, name = run.path / "curves", "+".join(card.skill for card in cards)
+    if last.parent is not None:
+        name = f"{name}@{slug(last.training.scenario)}"
+        suffixes = dict.fromkeys(f"-v{card.version}-{card.training.budget}" for card in cards)
+        further = f"{name}{''.join(suffixes)}"
+        name = further if (folder / further).exists() else name
+    files = checkpoint_files(folder / name)
+    return {step: weights_by_skill(last.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
 
 
 @dataclass(frozen=True)

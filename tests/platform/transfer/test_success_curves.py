@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from soulsgraph.curves import checkpoint_files, save_checkpoint
+from soulsgraph.curves import checkpoint_files, checkpoint_weights, save_checkpoint
 from soulsgraph.domains import adaptation_stages
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.paper.testing import pretend_run, pretend_training
@@ -23,7 +23,7 @@ from soulsgraph.transfer.recovery import (
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import NETWORK, FrozenNetwork
+from soulsgraph_policies.inference import DEVIATION, NETWORK, FrozenNetwork
 
 HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
 
@@ -69,6 +69,25 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     assert checkpoint_files(folder / "none") == {}
 
 
+def test_skills_that_learned_jointly_are_one_stage_of_the_curve(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    (stage,) = adaptation_stages(run, one_blow(tmp_path), ("dodge", "heal_attack"), jointly=True)
+    pretend_training(run, (stage,))
+    learned = {skill: run.library.load(skill, 2).playing for skill in stage.skills}
+    *_, last_bias = (name for name in learned["heal_attack"] if name.endswith("bias"))
+    for step, action in ((300, "idle"), (700, "light_attack"), (900, "light_attack")):
+        attack = {name: np.zeros_like(values) for name, values in learned["heal_attack"].items()}
+        attack[DEVIATION] += 1.0
+        attack[last_bias][action_number("heal_attack", action)] = 1.0
+        save_checkpoint(run.path / "curves" / stage.name, step, checkpoint_weights(learned | {"heal_attack": attack}))
+    curve = success_curve(run, stage.scenario, SEED)
+    assert curve.steps.tolist() == [0.0, 300.0, 700.0, 800.0]
+    assert curve.rates[1] == 0.0 < curve.rates[2]
+    pretend_training(run, adaptation_stages(run, stage.scenario, ("heal_attack",), budget=200))
+    again = success_curve(run, stage.scenario, SEED)
+    assert again.steps.tolist() == [0.0, 400.0, 600.0], "the skill that learned beside dodge is another version now"
+
+
 def test_without_an_arm_from_scratch_the_command_that_makes_it_is_named(run):
     found = training_transfer(run, SECOND, SEED)
     assert found.forward_transfer is None
@@ -87,9 +106,7 @@ def test_the_arm_from_scratch_of_the_same_budget_is_the_baseline(run):
 
 
 def test_every_agent_of_a_batch_plays_its_own_networks(tmp_path):
-    path = tmp_path / "one-blow.toml"
-    path.write_text('based_on = "iudex-phase1"\nname = "one-blow"\nboss_hp = [1037.0, 1036.0]\n')
-    scenario, skills = load_scenario(str(path)), tuple(make_skill(name) for name in SKILL_NAMES)
+    scenario, skills = load_scenario(one_blow(tmp_path)), tuple(make_skill(name) for name in SKILL_NAMES)
     attacking, idling = (always(skills[-1], scenario, action) for action in ("light_attack", "idle"))
     agent = Agent(scenario, skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
     rates = win_rates(agent.playing({"heal_attack": [idling, attacking, idling]}), SEED, variants=3)
@@ -98,8 +115,19 @@ def test_every_agent_of_a_batch_plays_its_own_networks(tmp_path):
     assert win_rates(agent.playing({"heal_attack": attacking}), SEED) == [rates[1]], "whoever else plays in the batch"
 
 
+def one_blow(folder) -> str:
+    """Write a scenario whose boss falls by one blow, and return its path."""
+    path = folder / "one-blow.toml"
+    path.write_text('based_on = "iudex-phase1"\nname = "one-blow"\nboss_hp = [1037.0, 1036.0]\n')
+    return str(path)
+
+
+def action_number(skill: str, action: str) -> int:
+    return [found.name for found in make_skill(skill).actions].index(action)
+
+
 def always(skill, scenario, action) -> FrozenNetwork:
-    size, choice = skill.observation.size, [found.name for found in skill.actions].index(action)
+    size, choice = skill.observation.size, action_number(skill.name, action)
     weights = {"observation_mean": np.zeros(size), "observation_deviation": np.ones(size)}
     weights[f"{NETWORK}.0.weight"] = np.zeros((len(skill.actions), size), np.float32)
     weights[f"{NETWORK}.0.bias"] = np.eye(len(skill.actions), dtype=np.float32)[choice]
