@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_envs.core.config import Where, parse, read_file
+from soulsgraph_envs.core.config import Where, parse, read_text
 from soulsgraph_envs.core.errors import reading
 from soulsgraph_policies.artifact import (
     FORMAT_VERSION,
@@ -57,7 +58,7 @@ class SkillLibrary:
         self._expect(card, card.skill, version, folder / _CARD)
         text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
         where = Where(folder / _CARD, remedy=RESTORE, saved=True)
-        artifact_from(card_from(parse(text, "JSON", where), where), artifact.parameters, folder / _WEIGHTS)
+        artifact_from(_card(text, where), artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
             (temporary / _CARD).write_text(text, encoding="utf-8")
@@ -84,7 +85,7 @@ class SkillLibrary:
         """
         path = self._version_folder(skill, version) / _CARD
         where = Where(path, remedy=RESTORE, saved=True)
-        card = card_from(read_file(where), where)
+        card = _card(read_text(where, "JSON"), where)
         self._expect(card, skill, version, path)
         return card
 
@@ -156,6 +157,12 @@ class SkillLibrary:
             raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")
         if skill not in self.graph.skills:
             raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)
+
+
+@lru_cache(maxsize=256)
+def _card(text: str, where: Where) -> SkillCard:
+    """Read a card from its text, once: every table asks for the same cards again and again."""
+    return card_from(parse(text, "JSON", where), where)
 
 
 _OTHER_RUN = "use a run of this graph, or begin a new one"

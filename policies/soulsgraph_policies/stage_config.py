@@ -59,6 +59,8 @@ class SkillDQNConfig(DQNConfig):
             delay_between_env_runner_restarts_s=5.0,
         )
         self.reporting(min_time_s_per_iteration=None)
+        # The thread that measures the machine sleeps for up to 0.7 s when a stage ends, and the stage waits for it.
+        self.debugging(log_sys_usage=False)
 
     def stage(
         self,
