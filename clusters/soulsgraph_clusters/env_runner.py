@@ -18,8 +18,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork, Weights
 from soulsgraph_policies.real_time import RealTimeSampling
-from soulsgraph_policies.sampler import Sampled, Sampler
-from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.sampler import Chunk, Sampled, Sampler
 
 #: A drain of a real-time game comes back after so long, whether or not anything was collected.
 REAL_TIME_WAIT_S = 5.0

@@ -33,7 +33,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
-from soulsgraph_policies.transitions import Transitions
+from soulsgraph_policies.sampler import Transitions
 
 _SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
 

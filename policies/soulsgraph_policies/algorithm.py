@@ -28,9 +28,9 @@ from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.module import QNetworkModule
 from soulsgraph_policies.module_training import ModuleTraining
+from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
-from soulsgraph_policies.transitions import Chunk
 
 #: A runner that died is asked whether it is back at most this often.
 PROBE_PERIOD_S = 5.0

@@ -16,8 +16,8 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import SkillDQNConfig
-from soulsgraph_policies.transitions import Chunk
 
 
 class ChunkRunner(EnvRunner, Checkpointable):

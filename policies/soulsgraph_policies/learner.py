@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.module import QNetworkModule
+from soulsgraph_policies.module import QNetworkModule, TensorBatch, minibatch_loss
 from soulsgraph_policies.replay import Batch
-from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, TensorBatch, UpdateFigures, minibatch_loss
+from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"

@@ -1,8 +1,9 @@
-"""A skill's Q-network as an RLlib module: a ReLU MLP behind a fixed observation normaliser, and its heads."""
+"""A skill's Q-network as an RLlib module: a ReLU MLP behind a fixed observation normaliser, its heads and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as functional
 from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
@@ -19,6 +21,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
 
 _HIDDEN_SIZES, _CLIP = (64, 64), 10.0
@@ -242,3 +245,57 @@ class QuantileHead(nn.Module):
         value = self.value.weight.mean(dim=0).expand(len(weight), -1)
         weight = torch.cat([value, weight - weight.mean(dim=0)], dim=1)
         return weight, bias - bias.mean() + self.value.bias.mean()
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """A `Batch` as tensors on the learner's device."""
+
+    observations: Tensor
+    next_observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    discounts: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a minibatch, (); each row's Q-value and signed TD error, (n,), without gradients."""
+
+    loss: Tensor
+    values: Tensor
+    errors: Tensor
+
+
+def minibatch_loss(module: QNetworkModule, batch: TensorBatch, hyperparameters: DQNHyperparameters) -> Loss:
+    """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned."""
+    rows = torch.arange(len(batch.actions), device=batch.actions.device)
+    targets = _double_q_targets(module, batch, rows, hyperparameters.double)
+    predictions = module.quantiles(batch.observations)[rows, batch.actions]
+    losses = _quantile_huber(predictions, targets) if hyperparameters.quantiles else _huber(predictions, targets)
+    values, errors = predictions.detach().mean(dim=1), (predictions.detach() - targets).mean(dim=1)
+    return Loss((batch.weights * losses).mean(), values, errors)
+
+
+@torch.no_grad()
+def _double_q_targets(module: QNetworkModule, batch: TensorBatch, rows: Tensor, double: bool) -> Tensor:
+    """Return (n, quantiles); with `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4)."""
+    following = module.target_quantiles(batch.next_observations)
+    online = module.quantiles(batch.next_observations) if double else following
+    choices = online.mean(dim=2).argmax(dim=1)
+    return batch.rewards[:, None] + batch.discounts[:, None] * following[rows, choices]
+
+
+def _huber(predictions: Tensor, targets: Tensor) -> Tensor:
+    return functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
+
+
+def _quantile_huber(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Return each row's loss, (n,): Dabney et al. 2018, Eq. 10, with kappa = 1, at the quantiles' midpoints."""
+    count = predictions.shape[1]
+    midpoints = (torch.arange(count, device=predictions.device) + 0.5) / count
+    errors = targets[:, None, :] - predictions[:, :, None]
+    huber = torch.where(errors.abs() <= 1.0, 0.5 * errors.square(), errors.abs() - 0.5)
+    losses = (midpoints[None, :, None] - (errors.detach() < 0.0).float()).abs() * huber
+    return losses.mean(dim=2).sum(dim=1)

@@ -10,8 +10,8 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ER
 
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, ReplayRing
+from soulsgraph_policies.sampler import Transitions
 from soulsgraph_policies.stage_config import SkillDQNConfig
-from soulsgraph_policies.transitions import Transitions
 from soulsgraph_policies.update_kernel import UpdateFigures
 
 #: Updates over which loss and Q-values are averaged before they are logged.

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
 from soulsgraph_policies.inference import FrozenNetwork, Weights
-from soulsgraph_policies.sampler import Sampler
-from soulsgraph_policies.transitions import Chunk
+from soulsgraph_policies.sampler import Chunk, Sampler
 
 #: Chunks that wait for the learner; when there are more, the oldest are dropped.
 MOST_WAITING = 4096

@@ -14,7 +14,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
-from soulsgraph_policies.transitions import Transitions
+from soulsgraph_policies.sampler import Transitions
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import DEVIATION, MEAN, NETWORK, Weights
-from soulsgraph_policies.transitions import Chunk, Transitions
+from soulsgraph_policies.sampler import Chunk, Transitions
 
 Floats = npt.NDArray[np.float32]
 #: Columns spread far apart, so that a learner that forgot to normalise would not learn.

@@ -13,8 +13,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.module import QNetworkModule, QuantileHead
-from soulsgraph_policies.update_kernel import TensorBatch, _quantile_huber, minibatch_loss
+from soulsgraph_policies.module import QNetworkModule, QuantileHead, TensorBatch, _quantile_huber, minibatch_loss
 
 HEADS = [(0, True), (5, False), (5, True), (1, False)]
 SKILL, SCENARIO = make_skill("heal_attack"), load_scenario("iudex-phase1")

@@ -12,7 +12,7 @@ from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
-from soulsgraph_policies.transitions import Transitions
+from soulsgraph_policies.sampler import Transitions
 
 
 def _numbered(first: int, count: int) -> Transitions:

@@ -15,8 +15,7 @@ from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.sampler import Sampled, Sampler
-from soulsgraph_policies.transitions import Transitions
+from soulsgraph_policies.sampler import Sampled, Sampler, Transitions
 
 
 def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
