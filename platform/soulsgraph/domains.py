@@ -136,6 +136,27 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     return library.latest(skill)
 
 
+def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
+    """Return the versions that play after a domain and were trained in it, in training order."""
+    order, library = run.plan.skill_graph.order, run.library
+    cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
+    return tuple(card for card in cards if card.training.scenario == domain)
+
+
+def versions_before(run: RunFolder, domain: str) -> dict[str, int]:
+    """Return the versions that came into the domain; none where the run began in it."""
+    before = domain_chain(run, domain)[:-1]
+    return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
+
+
+def cards_by_stage(cards: Sequence[SkillCard]) -> list[tuple[SkillCard, ...]]:
+    """Return the cards by the stage that made them: those of skills that learned jointly are one's."""
+    stages: dict[tuple[str, ...], list[SkillCard]] = {}
+    for card in cards:
+        stages.setdefault(tuple(card.training.jointly) or (card.skill,), []).append(card)
+    return [tuple(made) for made in stages.values()]
+
+
 def _untrained(run: RunFolder, skill: str) -> LibraryError:
     names = (*run.plan.skill_graph.upstream(skill), skill)
     first = next(name for name in names if not run.library.versions(name))

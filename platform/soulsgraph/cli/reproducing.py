@@ -131,7 +131,7 @@ def _work(folder: ReproductionFolder, session: SessionOptions, console: Console)
     # Ray takes seconds to import.
     from soulsgraph.paper.work import do_units
 
-    with ray_session(folder, session):
+    with ray_session(folder, session, needed=bool(folder.left)):
         console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
         do_units(folder, console, partial(in_commands, command="reproduce"))
 

@@ -36,7 +36,7 @@ from soulsgraph_policies.agent import Agent
 #: Where the scripted references play.
 _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
 #: Rows of references: two oracles a fight.
-REFERENCES = 2 * len(_FIGHTS)
+REFERENCE_ROWS = 2 * len(_FIGHTS)
 _FINE_TUNED_LONG = Row("long-range start, fine-tuned", "extra", SHIFTED, float("nan"), start="long", trained_on=SHIFTED)
 
 Rows = list[dict[str, Any]]
@@ -69,7 +69,7 @@ def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Ro
 def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Rows:
     """Evaluate the scripted oracles, which know the boss's hits in advance: the upper bound of each fight.
 
-    They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCES`
+    They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCE_ROWS`
     of them, and each plays `episodes`.
     """
     rows = []

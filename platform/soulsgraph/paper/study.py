@@ -47,6 +47,10 @@ _PURPOSES = {
 }
 
 
+#: What is evaluated without training, by the name that it has among the units.
+REFERENCES = "references"
+
+
 @dataclass(frozen=True, order=True)
 class Unit:
     """One independent piece of work: everything that one seed trains of one part."""
@@ -58,6 +62,11 @@ class Unit:
     def name(self) -> str:
         """Identify the unit for readers."""
         return f"{self.seed} {self.part}"
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The pieces of the unit's records."""
+        return ("learning", "rows") if self.part == "end_to_end_long" else ("learning", "rows", "measures")
 
 
 @dataclass(frozen=True)
@@ -237,11 +246,18 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists."""
-        self._record(self._pieces(unit.seed) / f"{unit.part}-{piece}.json", make)
+        self._record(self._piece(unit, piece), make)
 
     def record_references(self, make: Callable[[], Tables]) -> None:
         """Write the rows that need no training, unless they exist."""
-        self._record(self.path / "references.json", make)
+        self._record(self._references, make)
+
+    @property
+    def left(self) -> list[str]:
+        """Names of the units whose records are not all there, and REFERENCES where theirs are not."""
+        units = self.study.units()
+        left = [unit.name for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
+        return left if self._references.exists() else [*left, REFERENCES]
 
     def assemble(self) -> None:
         """Write the record tables from every piece there is.
@@ -250,7 +266,7 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if a piece is damaged.
             WriteError: if the folder cannot be written.
         """
-        files = [self.path / "references.json"]
+        files = [self._references]
         files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
         pieces = [_read_piece(file) for file in files if file.exists()]
         for table, columns in COLUMNS.items():
@@ -278,6 +294,13 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def _pieces(self, seed: int) -> Path:
         return self.path / "seeds" / str(seed) / "pieces"
+
+    def _piece(self, unit: Unit, piece: str) -> Path:
+        return self._pieces(unit.seed) / f"{unit.part}-{piece}.json"
+
+    @property
+    def _references(self) -> Path:
+        return self.path / "references.json"
 
     def _record(self, file: Path, make: Callable[[], Tables]) -> None:
         if not file.exists():

@@ -207,7 +207,7 @@ class UnitJob:
         folder.record(
             unit, "rows", lambda: {"rows": evaluate_settings(run, unit, self._following("table", rows * episodes))}
         )
-        if unit.part == "end_to_end_long":
+        if "measures" not in unit.pieces:
             return
         measure, tasks = (measure_skills, _SKILL_MEASURES) if skills else (measure_baseline, _BASELINE_MEASURES)
         folder.record(

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from soulsgraph.files import api_call
-from soulsgraph.paper.rows import REFERENCES, evaluate_references
-from soulsgraph.paper.study import ReproductionFolder, Unit
+from soulsgraph.paper.rows import REFERENCE_ROWS, evaluate_references
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Unit
 from soulsgraph.paper.unit import UnitJob, follow_episodes
 from soulsgraph.progress import Interrupted, interruptible, silence_advice
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -195,8 +195,6 @@ Begin = Callable[[], Any]
 
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
-#: What the display calls the evaluation of the scripted references.
-_REFERENCES = "references"
 
 
 @dataclass(frozen=True)
@@ -222,10 +220,10 @@ def do_references(path: Path, noticeboard: Any) -> Ending:
 
     def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
         episodes = folder.study.episodes
-        evaluated = follow_episodes(supervisor, "table", REFERENCES * episodes)
+        evaluated = follow_episodes(supervisor, "table", REFERENCE_ROWS * episodes)
         folder.record_references(lambda: {"rows": evaluate_references(episodes, evaluated)})
 
-    return _supervised(path, noticeboard, _REFERENCES, work)
+    return _supervised(path, noticeboard, REFERENCES, work)
 
 
 def _supervised(
@@ -251,14 +249,17 @@ def _supervised(
 def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
     """Do the rest of every unit, assemble the records after each, and show the progress.
 
-    Needs a Ray session whose nodes all see the folder under the same path. `words` changes the text of a unit's
-    error before it is shown.
+    Needs a Ray session whose nodes all see the folder under the same path, unless nothing is left. `words` changes the
+    text of a unit's error before it is shown.
 
     Raises:
         Interrupted: if a stop was asked for; every running unit has saved a checkpoint.
         SoulsGraphError: naming the units that failed; the others are done.
         ExceptionGroup: of the defects that units met; the others are done.
     """
+    if not folder.left:
+        folder.assemble()
+        return
     began_s = time.monotonic()
     folder.begin_session()
     noticeboard = open_noticeboard()
@@ -274,11 +275,12 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
 
 
 def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
-    """Return the function that starts each unit, by its name."""
+    """Return the function that starts each unit of which something is left, by its name."""
     path = folder.path.resolve()
     unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
     units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.study.units()}
-    return units | {_REFERENCES: partial(references_task.remote, path, noticeboard)}
+    every = units | {REFERENCES: partial(references_task.remote, path, noticeboard)}
+    return {name: every[name] for name in folder.left}
 
 
 def follow(

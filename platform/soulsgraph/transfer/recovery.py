@@ -15,7 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.domains import adaptation_stages, check_target, domain_chain, record_domain, version_in_play
+from soulsgraph.domains import (
+    adaptation_stages,
+    cards_by_stage,
+    check_target,
+    domain_cards,
+    domain_chain,
+    record_domain,
+    versions_before,
+)
 from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.files import api_call, slug, write_json
 from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
@@ -275,13 +283,6 @@ def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
     return rates
 
 
-def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
-    """Return the versions that play after a domain and were trained in it, in training order."""
-    order, library = run.plan.skill_graph.order, run.library
-    cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
-    return tuple(card for card in cards if card.training.scenario == domain)
-
-
 def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
 
@@ -298,11 +299,11 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     def learned(card: SkillCard, weights: Weights) -> FrozenNetwork:
         return FrozenNetwork.of(skills[card.skill], scenario, weights, card.observation_clip)
 
-    before = {skill: network(skill, version) for skill, version in _versions_before(run, domain).items()}
+    before = {skill: network(skill, version) for skill, version in versions_before(run, domain).items()}
     untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
     agent = Agent(scenario, tuple(skills.values()), before, untrained)
     steps, rates, begun = [0], win_rates(agent, seed), 0
-    for cards in _by_stage(domain_cards(run, domain)):
+    for cards in cards_by_stage(domain_cards(run, domain)):
         points = _checkpoints(run, cards)
         playing = {
             card.skill: [
@@ -319,20 +320,6 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     return SuccessCurve(np.array(steps, np.float64), np.array(rates))
 
 
-def _versions_before(run: RunFolder, domain: str) -> dict[str, int]:
-    """Return the versions that came into the domain; none where the run began in it."""
-    before = domain_chain(run, domain)[:-1]
-    return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
-
-
-def _by_stage(cards: Sequence[SkillCard]) -> list[tuple[SkillCard, ...]]:
-    """Return the cards by the stage that made them: those of skills that learned jointly are one's."""
-    stages: dict[tuple[str, ...], list[SkillCard]] = {}
-    for card in cards:
-        stages.setdefault(tuple(card.training.jointly) or (card.skill,), []).append(card)
-    return [tuple(made) for made in stages.values()]
-
-
 def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
     """Return every skill's weights at the checkpoints of the stage that made the cards, by step.
 
@@ -345,8 +332,7 @@ def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[s
     if last.parent is not None:
         name = f"{name}@{slug(last.training.scenario)}"
         suffixes = dict.fromkeys(f"-v{card.version}-{card.training.budget}" for card in cards)
-        further = f"{name}{''.join(suffixes)}"
-        name = further if (folder / further).exists() else name
+        name += "".join(suffixes) if (folder / f"{name}{''.join(suffixes)}").exists() else ""
     files = checkpoint_files(folder / name)
     return {step: weights_by_skill(last.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
 

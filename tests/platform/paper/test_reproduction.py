@@ -9,7 +9,7 @@ from rich.console import Console
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import source_commit
-from soulsgraph.paper.rows import REFERENCES, evaluate_references, seed_tables
+from soulsgraph.paper.rows import REFERENCE_ROWS, evaluate_references, seed_tables
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
@@ -233,7 +233,7 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
 
 def test_references_are_both_oracles_in_every_fight():
     rows = evaluate_references(20)
-    assert len(rows) == REFERENCES
+    assert len(rows) == REFERENCE_ROWS
     assert {(row["scenario"], row["start"]) for row in rows} == {
         ("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")
     }  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from soulsgraph.curves import checkpoint_files, checkpoint_weights, save_checkpoint
-from soulsgraph.domains import adaptation_stages
+from soulsgraph.domains import adaptation_stages, domain_cards
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
@@ -14,7 +14,6 @@ from soulsgraph.transfer.recovery import (
     SuccessCurve,
     TrainingTransfer,
     arm_path,
-    domain_cards,
     success_curve,
     training_forward_transfer,
     training_transfer,
@@ -23,7 +22,7 @@ from soulsgraph.transfer.recovery import (
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import DEVIATION, NETWORK, FrozenNetwork
+from soulsgraph_policies.inference import DEVIATION, NETWORK, FrozenNetwork, layer_names
 
 HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
 
@@ -74,7 +73,7 @@ def test_skills_that_learned_jointly_are_one_stage_of_the_curve(tmp_path):
     (stage,) = adaptation_stages(run, one_blow(tmp_path), ("dodge", "heal_attack"), jointly=True)
     pretend_training(run, (stage,))
     learned = {skill: run.library.load(skill, 2).playing for skill in stage.skills}
-    *_, last_bias = (name for name in learned["heal_attack"] if name.endswith("bias"))
+    _, last_bias = layer_names(learned["heal_attack"])[-1]
     for step, action in ((300, "idle"), (700, "light_attack"), (900, "light_attack")):
         attack = {name: np.zeros_like(values) for name, values in learned["heal_attack"].items()}
         attack[DEVIATION] += 1.0
