@@ -149,12 +149,29 @@ def versions_before(run: RunFolder, domain: str) -> dict[str, int]:
     return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
 
 
-def cards_by_stage(cards: Sequence[SkillCard]) -> list[tuple[SkillCard, ...]]:
-    """Return the cards by the stage that made them: those of skills that learned jointly are one's."""
-    stages: dict[tuple[str, ...], list[SkillCard]] = {}
+def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
+    """Return cards, in training order, by the stage that made them: those of skills that learned jointly are one's."""
+    stages: list[list[SkillCard]] = []
     for card in cards:
-        stages.setdefault(tuple(card.training.jointly) or (card.skill,), []).append(card)
-    return [tuple(made) for made in stages.values()]
+        names, upstream = card.training.jointly, {(one.skill, one.version) for one in card.upstream}
+        for made in stages:
+            built_on = {(one.skill, one.version) for one in made} <= upstream
+            if names and made[-1].training.jointly == names and built_on:
+                made.append(card)
+                break
+        else:
+            stages.append([card])
+    return stages
+
+
+def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
+    """Return the stage that made some cards, by the name that it had."""
+    parts = []
+    for card in cards:
+        part = run.plan.stage(card.skill, card.training.scenario, card.parent)
+        part = replace(part, budget=card.training.budget)
+        parts.append(_suffixed(run, part, {card.skill: card}))
+    return replace(parts[-1], jointly=tuple(parts[:-1]))
 
 
 def _untrained(run: RunFolder, skill: str) -> LibraryError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -85,7 +86,7 @@ class SkillLibrary:
         """
         path = self._version_folder(skill, version) / _CARD
         where = Where(path, remedy=RESTORE, saved=True)
-        card = _card(read_text(where, "JSON"), where)
+        card = deepcopy(_card(read_text(where, "JSON"), where))
         self._expect(card, skill, version, path)
         return card
 

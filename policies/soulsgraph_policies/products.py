@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from soulsgraph_envs.core.compiling import checksum
@@ -96,7 +97,8 @@ def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -
         value = builder.load(total)
         kept = value if mask is None else load(mask.vector(place, of_tile[index], column))
         if bias is not None or mask is not None:
-            value = builder.select(builder.fcmp_ordered(">", kept, zero), value, zero)
+            # NaN is not hidden.
+            value = builder.select(builder.fcmp_ordered("<=", kept, zero), zero, value)
         builder.store(value, out.vector(place, of_tile[index], column), align=4)
     return context.get_dummy_value()
 
@@ -104,6 +106,9 @@ def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -
 def _compiled_tile(
     typing: Any, rows: Any, vectors: Any, out: Any, row: Any, column: Any, left: Any, right: Any, bias: Any, mask: Any
 ) -> Any:
+    for kind in (out, left, right, bias, mask):
+        if kind != types.none and (kind.dtype != types.float32 or (kind.layout != "C" and kind != left)):
+            raise TypingError(f"product: expected float32 in C order (the left side in any), found {kind}.")
     return types.void(rows, vectors, out, row, column, left, right, bias, mask), _generate_tile
 
 
@@ -115,7 +120,7 @@ def _plain_tile(
     values = left[place[0], : len(right)] @ right[:, place[1]]
     if bias is not None:
         values = np.maximum(bias[place[1]] + values, np.float32(0.0))
-    out[place] = values if mask is None else np.where(mask[place] > 0.0, values, np.float32(0.0))
+    out[place] = values if mask is None else np.where(mask[place] <= 0.0, np.float32(0.0), values)
 
 
 _tile: Any = _plain_tile if config.DISABLE_JIT else intrinsic(prefer_literal=True)(_compiled_tile)
@@ -125,7 +130,7 @@ _tile: Any = _plain_tile if config.DISABLE_JIT else intrinsic(prefer_literal=Tru
 def product(out: Floats, left: Floats, right: Floats, bias: Any, mask: Any) -> None:
     """Multiply (n, k) by (k, m) into `out`; m is a multiple of 16, and columns of `left` beyond k are not read.
 
-    With a `bias` (m,) it is a rectified layer's; elements where a `mask` (n, m) is not above 0 become 0.
+    With a `bias` (m,) it is a rectified layer's; elements where a `mask` (n, m) is at most 0 become 0.
     """
     rows, columns = out.shape
     wide = columns - columns % _WIDTH

@@ -246,6 +246,14 @@ def test_a_card_without_one_of_its_keys_is_refused(library, key):
         library.load("camera")
 
 
+def test_who_changes_a_card_changes_no_other_readers(library):
+    library.save(replace(_artifact(), card=replace(_artifact().card, results={"win_rate": 0.5})))
+    library.card("camera", 1).results["win_rate"] = 99.0
+    library.card("camera", 1).training.packages["ray"] = "0"
+    again = library.card("camera", 1)
+    assert (again.results["win_rate"], again.training.packages["ray"]) == (0.5, "2.60.0")
+
+
 def test_a_library_from_before_checksums_loads_and_its_digests_hold(library):
     old = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH)
     for skill, card in _OLD_CARDS.items():

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import binding
+from numba.core.errors import TypingError
 
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -74,6 +75,16 @@ def test_a_product_is_the_one_of_numpy(n: int, k: int, vectors: int, seed: int) 
         again = np.full_like(out, np.nan)
         _plain_tile(n, vectors, again, 0, 0, *arguments)
         np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_takes_float32_alone_and_hides_no_nan() -> None:
+    left, right, bias, _ = matrices(4, 5, SPAN, 0)
+    out = np.empty((4, SPAN), np.float32)
+    with pytest.raises(TypingError, match="expected float32"):
+        product(out, left.astype(np.float64), right, None, None)
+    left[2, 0] = np.nan
+    product(out, left, right, bias, None)
+    assert np.isnan(out).all(axis=1).tolist() == [False, False, True, False]
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from soulsgraph.domains import (
     domain_cards,
     domain_chain,
     record_domain,
+    stage_of,
     versions_before,
 )
 from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
@@ -325,16 +326,11 @@ def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[s
 
     There are none where skills that learned beside them have been trained again since.
     """
-    last, end = cards[-1], sum(card.training.steps for card in cards)
-    if len(cards) < len(last.training.jointly):
+    stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
+    if len(cards) < len(cards[-1].training.jointly):
         return {}
-    folder, name = run.path / "curves", "+".join(card.skill for card in cards)
-    if last.parent is not None:
-        name = f"{name}@{slug(last.training.scenario)}"
-        suffixes = dict.fromkeys(f"-v{card.version}-{card.training.budget}" for card in cards)
-        name += "".join(suffixes) if (folder / f"{name}{''.join(suffixes)}").exists() else ""
-    files = checkpoint_files(folder / name)
-    return {step: weights_by_skill(last.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    files = checkpoint_files(run.path / "curves" / stage.name)
+    return {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
 
 
 @dataclass(frozen=True)

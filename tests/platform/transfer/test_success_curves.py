@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from soulsgraph.curves import checkpoint_files, checkpoint_weights, save_checkpoint
-from soulsgraph.domains import adaptation_stages, domain_cards
+from soulsgraph.domains import adaptation_stages, cards_by_stage, domain_cards, stage_of
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
@@ -85,6 +85,22 @@ def test_skills_that_learned_jointly_are_one_stage_of_the_curve(tmp_path):
     pretend_training(run, adaptation_stages(run, stage.scenario, ("heal_attack",), budget=200))
     again = success_curve(run, stage.scenario, SEED)
     assert again.steps.tolist() == [0.0, 400.0, 600.0], "the skill that learned beside dodge is another version now"
+
+
+def test_a_joint_stage_after_another_is_found_by_the_name_that_it_had(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    pretend_training(run, adaptation_stages(run, SECOND, ("dodge",)))
+    (first,) = adaptation_stages(run, SECOND, ("dodge", "heal_attack"), jointly=True)
+    pretend_training(run, (first,))
+    (second,) = adaptation_stages(run, SECOND, ("dodge", "heal_attack"), budget=300, jointly=True)
+    pretend_training(run, (second,))
+    assert len({first.name, second.name}) == 2
+    for stage, versions in ((first, {"dodge": 3, "heal_attack": 2}), (second, {"dodge": 4, "heal_attack": 3})):
+        cards = [run.library.card(skill, version) for skill, version in versions.items()]
+        assert stage_of(run, cards).name == stage.name
+        assert cards_by_stage(cards) == [cards]
+    torn = [run.library.card("dodge", 4), run.library.card("heal_attack", 2)]
+    assert cards_by_stage(torn) == [torn[:1], torn[1:]], "heal-attack learned beside the version before"
 
 
 def test_without_an_arm_from_scratch_the_command_that_makes_it_is_named(run):
