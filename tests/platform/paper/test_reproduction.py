@@ -14,6 +14,7 @@ from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
     CONFIRMING,
+    REFERENCES,
     REPORTING,
     ReproductionFolder,
     Study,
@@ -21,7 +22,7 @@ from soulsgraph.paper.study import (
     evaluation_seed,
 )
 from soulsgraph.paper.unit import BINS, curve_rows, training_rows
-from soulsgraph.paper.work import Noticeboard, Standing, units_display
+from soulsgraph.paper.work import Noticeboard, Standing, do_units, units_display
 from soulsgraph.plan import Stage
 from soulsgraph.tables import read_rows, write_rows
 from soulsgraph_envs.core.config import Where, read_table, to_table
@@ -189,6 +190,21 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
     assert min(session["machine"]["cores"] for session in (first, second)) >= 1
     assert (first["wall_time_s"], second["wall_time_s"], described["wall_time_s"]) == (2.0, 3.5, 5.5)
     assert described["started"] <= first["started"] <= second["started"]
+
+
+def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
+    units = folder.study.units()
+    assert folder.left == [*(unit.name for unit in units), REFERENCES]
+    folder.record_references(lambda: {"rows": []})
+    for unit in units:
+        for piece in unit.pieces:
+            assert unit.name in folder.left
+            folder.record(unit, piece, lambda: {})
+        assert unit.name not in folder.left
+    assert folder.left == []
+    monkeypatch.setattr("soulsgraph.paper.work.ray", None)
+    do_units(folder, Console(quiet=True))
+    assert read_rows(folder.path / "records" / "rows.parquet") == []
 
 
 def test_a_piece_is_recorded_once_and_assembled(folder):
