@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,14 +51,44 @@ Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
 Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats]
 Memory = tuple[Floats, Floats, Floats, Floats]
-#: A network's layers as products take them: both hidden ones' weights transposed and biases, the output's weights
-#: transposed, and the second's and the output's as they are; columns are filled up with zeros to whole vectors.
-Arranged = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]
-#: Gradients of all parameters; hidden layers, Q-values and targets of every row; gradients of the Q-values and of both
-#: layers' sums; those of all weights, the first layer's transposed; the chosen actions.
-Work = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, tuple[Floats, Floats, Floats], Integers]
 #: Adam's steps, learning rate, greatest norm, share of Polyak averaging, whether the target is double.
 Constants = tuple[int, float, float, float, bool]
+
+
+class Arranged(NamedTuple):
+    """A network's layers as products take them: weights transposed, some as they are, all columns filled up."""
+
+    first: Floats
+    first_bias: Floats
+    second: Floats
+    second_bias: Floats
+    output: Floats
+    second_as_is: Floats
+    output_as_is: Floats
+
+
+class Work(NamedTuple):
+    """The memory that updates work in, with the sizes of the networks.
+
+    Columns of two dimensions are filled up with zeros to whole vectors. `slopes` are gradients of the Q-values,
+    `delta1` and `delta2` those of the hidden layers' sums, `g1` (transposed) to `g3` those of all weights.
+    """
+
+    sizes: Sizes
+    network: Arranged
+    target: Arranged
+    gradient: Floats
+    h1: Floats
+    h2: Floats
+    values: Floats
+    targets: Floats
+    slopes: Floats
+    delta1: Floats
+    delta2: Floats
+    g1: Floats
+    g2: Floats
+    g3: Floats
+    choices: Integers
 
 
 @_inner
@@ -98,25 +128,23 @@ def _transpose(values: Floats, out: Floats) -> None:
 @_inner
 def _arrange(layers: Layers, arranged: Arranged) -> None:
     w1, b1, w2, b2, w3, _ = layers
-    first, first_bias, second, second_bias, output, second_as_is, output_as_is = arranged
-    _transpose(w1, first)
-    _transpose(w2, second)
-    _transpose(w3, output)
+    _transpose(w1, arranged.first)
+    _transpose(w2, arranged.second)
+    _transpose(w3, arranged.output)
     for unit in range(len(b1)):
-        first_bias[unit] = b1[unit]
+        arranged.first_bias[unit] = b1[unit]
     for unit in range(len(b2)):
-        second_bias[unit] = b2[unit]
-    _copy(w2, second_as_is)
-    _copy(w3, output_as_is)
+        arranged.second_bias[unit] = b2[unit]
+    _copy(w2, arranged.second_as_is)
+    _copy(w3, arranged.output_as_is)
 
 
 @_inner
-def _forward(arranged: Arranged, inputs: Floats, h1: Floats, h2: Floats, values: Floats) -> None:
+def _forward(arranged: Arranged, inputs: Floats, work: Work) -> None:
     """Compute both hidden layers and the output, the last without its bias."""
-    first, first_bias, second, second_bias, output, _, _ = arranged
-    product(h1, inputs, first, first_bias, None)
-    product(h2, h1, second, second_bias, None)
-    product(values, h2, output, None, None)
+    product(work.h1, inputs, arranged.first, arranged.first_bias, None)
+    product(work.h2, work.h1, arranged.second, arranged.second_bias, None)
+    product(work.values, work.h2, arranged.output, None, None)
 
 
 @_inner
@@ -169,21 +197,20 @@ def _add_rows(values: Floats, out: Floats) -> None:
 
 
 @_inner
-def _gradients(arranged: Arranged, gradients: Layers, observations: Floats, work: Work) -> None:
+def _gradients(gradients: Layers, observations: Floats, work: Work) -> None:
     """Compute the gradients of all parameters from those of the Q-values."""
-    _, h1, h2, _, _, slopes, delta2, delta1, products, _ = work
-    g1, g2, g3 = products
-    product(g3, slopes.T, h2, None, None)
-    product(delta2, slopes, arranged[6], None, h2)
-    product(g2, delta2.T, h1, None, None)
-    product(delta1, delta2, arranged[5], None, h1)
-    product(g1, observations.T, delta1, None, None)
-    _transpose(g1[:, : gradients[0].shape[0]], gradients[0])
-    _add_rows(delta1, gradients[1])
-    _copy(g2[:, : gradients[2].shape[1]], gradients[2])
-    _add_rows(delta2, gradients[3])
-    _copy(g3[:, : gradients[4].shape[1]], gradients[4])
-    _add_rows(slopes, gradients[5])
+    product(work.g3, work.slopes.T, work.h2, None, None)
+    product(work.delta2, work.slopes, work.network.output_as_is, None, work.h2)
+    product(work.g2, work.delta2.T, work.h1, None, None)
+    product(work.delta1, work.delta2, work.network.second_as_is, None, work.h1)
+    product(work.g1, observations.T, work.delta1, None, None)
+    w1, b1, w2, b2, w3, b3 = gradients
+    _transpose(work.g1[:, : w1.shape[0]], w1)
+    _add_rows(work.delta1, b1)
+    _copy(work.g2[:, : w2.shape[1]], w2)
+    _add_rows(work.delta2, b2)
+    _copy(work.g3[:, : w3.shape[1]], w3)
+    _add_rows(work.slopes, b3)
 
 
 #: Sums beside each other: a single one would wait for its last addition.
@@ -235,61 +262,44 @@ def _average(network: Floats, target: Floats, share: float) -> None:
 
 
 @_inner
-def _update(
-    memory: Memory,
-    sizes: Sizes,
-    arranged: tuple[Arranged, Arranged],
-    batch: Rows,
-    work: Work,
-    constants: Constants,
-    figures: tuple[Doubles, Floats],
-) -> None:
+def _update(memory: Memory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> None:
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
-    gradient, h1, h2, values, targets, slopes, _, _, _, choices = work
     step, learning_rate, max_norm, target_rate, double = constants
-    layers, target_bias = _layers(network, sizes), _layers(target, sizes)[5]
-    _arrange(layers, arranged[0])
+    layers, target_bias = _layers(network, work.sizes), _layers(target, work.sizes)[5]
+    _arrange(layers, work.network)
     if double:
-        _forward(arranged[0], following, h1, h2, values)
-        _choose(values, layers[5], choices)
-    _forward(arranged[1], following, h1, h2, values)
+        _forward(work.network, following, work)
+        _choose(work.values, layers[5], work.choices)
+    _forward(work.target, following, work)
     if not double:
-        _choose(values, target_bias, choices)
-    _targets(values, target_bias, batch, choices, targets)
-    _forward(arranged[0], observations, h1, h2, values)
-    _output_gradients(values, layers[5], batch, targets, figures, slopes)
-    _gradients(arranged[0], _layers(gradient, sizes), observations, work)
-    _adam((network, first_moment, second_moment), gradient, step, learning_rate, max_norm)
+        _choose(work.values, target_bias, work.choices)
+    _targets(work.values, target_bias, batch, work.choices, work.targets)
+    _forward(work.network, observations, work)
+    _output_gradients(work.values, layers[5], batch, work.targets, figures, work.slopes)
+    _gradients(_layers(work.gradient, work.sizes), observations, work)
+    _adam((network, first_moment, second_moment), work.gradient, step, learning_rate, max_norm)
     if target_rate > 0.0:
         _average(network, target, target_rate)
-        _arrange(_layers(target, sizes), arranged[1])
+        _arrange(_layers(target, work.sizes), work.target)
 
 
 def _build_updates(sources: int) -> Callable[..., int]:
     """Compile `updates`, cached on disk; `sources` is the checksum of the code that it calls."""
 
     @njit(cache=True)
-    def updates(
-        memory: Memory,
-        sizes: Sizes,
-        arranged: tuple[Arranged, Arranged],
-        batch: Rows,
-        work: Work,
-        constants: Constants,
-        figures: tuple[Doubles, Floats],
-    ) -> int:
+    def updates(memory: Memory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> int:
         observations, following, actions, rewards, discounts, weights = batch
         steps, learning_rate, max_norm, target_rate, double = constants
         sums, errors = figures
-        size = len(work[4])
-        _arrange(_layers(memory[1], sizes), arranged[1])
+        size = len(work.targets)
+        _arrange(_layers(memory[1], work.sizes), work.target)
         for update in range(len(actions) // size):
             rows = slice(update * size, (update + 1) * size)
             part = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows], weights[rows])
             numbers = (steps + update + 1, learning_rate, max_norm, target_rate, double)
-            _update(memory, sizes, arranged, part, work, numbers, (sums, errors[rows]))
+            _update(memory, work, part, numbers, (sums, errors[rows]))
         return sources
 
     return cast(Callable[..., int], updates)
@@ -306,15 +316,27 @@ class CpuUpdater:
 
     def __init__(self, memory: FlatMemory, sizes: Sizes, hyperparameters: DQNHyperparameters) -> None:
         self._memory = (memory.network, memory.target, memory.first_moment, memory.second_moment)
-        self._sizes, self._hyperparameters = sizes, hyperparameters
+        self._hyperparameters = hyperparameters
         rows, (inputs, first, second, actions) = hyperparameters.batch_size, sizes
         weights = (second, first), (actions, second)
         arranged = ((inputs, first), (first,), (first, second), (second,), (second, actions), *weights)
-        self._arranged = tuple(tuple(zeros(*shape) for shape in arranged) for _ in ("network", "target"))
-        kept = (zeros(rows, first), zeros(rows, second), zeros(rows, actions), np.empty(rows, np.float32))
-        deltas = (zeros(rows, actions), zeros(rows, second), zeros(rows, first))
-        products = tuple(zeros(*shape) for shape in ((inputs, first), *weights))
-        self._work = (np.empty_like(memory.network), *kept, *deltas, products, np.empty(rows, np.int64))
+        self._work = Work(
+            sizes,
+            Arranged(*(zeros(*shape) for shape in arranged)),
+            Arranged(*(zeros(*shape) for shape in arranged)),
+            gradient=np.empty_like(memory.network),
+            h1=zeros(rows, first),
+            h2=zeros(rows, second),
+            values=zeros(rows, actions),
+            targets=np.empty(rows, np.float32),
+            slopes=zeros(rows, actions),
+            delta1=zeros(rows, first),
+            delta2=zeros(rows, second),
+            g1=zeros(inputs, first),
+            g2=zeros(second, first),
+            g3=zeros(actions, second),
+            choices=np.empty(rows, np.int64),
+        )
 
     def update(self, batch: Batch, steps: int) -> UpdateFigures:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
@@ -322,6 +344,6 @@ class CpuUpdater:
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
         constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
         rows = tuple(vars(batch).values())
-        _updates(self._memory, self._sizes, self._arranged, rows, self._work, constants, (sums, errors))
+        _updates(self._memory, self._work, rows, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
         return UpdateFigures(loss, q_mean, td_error, errors)
