@@ -1,8 +1,8 @@
 """Greedy inference of several small Q-networks at once: State rows in, actions out, one compiled call.
 
 Observation map, normaliser and clip are part of the evaluation, and only the (lane, skill) pairs
-that are due are evaluated. The code is scalar over lanes and sums in one fixed order, so a lane's
-action never depends on how many lanes there are.
+that are due are evaluated: one by one where few are, else together as products of matrices. Both sum in one
+fixed order, so a lane's action never depends on how many lanes there are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
 from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
 from soulsgraph_policies.preprocess import PREPROCESSING, normalized
+from soulsgraph_policies.products import PRODUCTS, SPAN, linear, zeros
 
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
 Weights = dict[str, npt.NDArray[Any]]
@@ -61,9 +62,13 @@ _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = 0, 1, 2, 3, 4
 # Rows of the affine table; one column an observed value.
 _COLUMN, _ID, _OFFSET, _SCALE, _CLIP, _MEAN, _INVERSE, _DEVIATION = range(8)
 
-#: Integer tables (networks, ...), affine table (8, columns), all parameters; then, for one evaluation
-#: at a time, the layer that is read, the layer that is written, and the inputs that are not 0.
-Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers]
+#: Lanes that are evaluated together, and the fewest for which it pays.
+_TOGETHER, _FEWEST = 48, 4
+
+#: Integer tables (networks, ...), affine table (8, columns), all parameters, the outputs of a layer filled up to whole
+#: vectors; then, for one evaluation at a time, the layer that is read, the layer that is written (of up to
+#: `_TOGETHER` lanes), the inputs that are not 0, and the lanes.
+Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers, Integers]
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,12 @@ def _linear_layers(weights: Mapping[str, npt.NDArray[np.generic]]) -> Layers:
 
 
 @njit
+def _filled(columns: int) -> int:
+    """Return a number of columns filled up to whole vectors."""
+    return (columns + SPAN - 1) // SPAN * SPAN
+
+
+@njit
 def _inputs(rows: StateRows, lane: int, affine: Doubles, out: Floats | Doubles) -> None:
     """Write what a network reads of one State row: mapped, normalised, clipped."""
     for i in range(affine.shape[1]):
@@ -155,6 +166,23 @@ def _inputs(rows: StateRows, lane: int, affine: Doubles, out: Floats | Doubles) 
             np.float32(affine[_ID, i]),
         )
         out[i] = normalized(value, affine[_MEAN, i], affine[_INVERSE, i], affine[_CLIP, i])
+
+
+@njit
+def _inputs_together(rows: StateRows, lanes: Integers, affine: Doubles, out: Floats) -> None:
+    """Write what a network reads of several lanes' rows, (lanes, size): the bits of `_inputs`."""
+    values = np.empty(lanes.shape[0], np.float32)
+    for i in range(affine.shape[1]):
+        column, indicated = np.uint64(affine[_COLUMN, i]), np.float32(affine[_ID, i])
+        offset, scale = np.float32(affine[_OFFSET, i]), np.float32(affine[_SCALE, i])
+        mean, inverse, clip = affine[_MEAN, i], affine[_INVERSE, i], affine[_CLIP, i]
+        # The first and the last loop jump through memory; the one between them is vectorised.
+        for n in range(values.shape[0]):
+            values[n] = rows[np.uint64(lanes[n]), column]
+        for n in range(values.shape[0]):
+            values[n] = normalized(observed(values[n], offset, scale, indicated), mean, inverse, clip)
+        for n in range(values.shape[0]):
+            out[n, i] = values[n]
 
 
 @njit
@@ -187,62 +215,120 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 
 @njit
-def _evaluate(rows: StateRows, lane: int, network: int, packed: Packed) -> int:
-    """Leave the Q-values of one network in the packed `source`, and return their number."""
-    tables, affine, parameters, source, out, active = packed
+def _evaluate_one(rows: StateRows, lane: int, network: int, packed: Packed, out: Floats) -> None:
+    """Write the Q-values of one network in one lane, (actions,)."""
+    tables, affine, parameters, source, target, active, _ = packed
     table = tables[network]
     first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
     _inputs(rows, lane, affine[:, first : first + inputs], source)
     for layer in range(table[_LAYERS]):
-        outputs = table[_SIZES + layer]
-        end = start + inputs * outputs
-        weight = parameters[start:end].reshape((inputs, outputs))
-        _layer(weight, parameters[end : end + outputs], source, active, out)
-        start, inputs = end + outputs, outputs
-        rectified = layer < table[_LAYERS] - 1
+        outputs, width = table[_SIZES + layer], _filled(table[_SIZES + layer])
+        end = start + inputs * width
+        weight = parameters[start:end].reshape((inputs, width))
+        _layer(weight, parameters[end : end + width], source, active, target)
+        start, inputs = end + width, outputs
         for unit in range(outputs):
-            source[unit] = max(out[unit], np.float32(0.0)) if rectified else out[unit]
-    count: int = inputs
-    return count
+            source[unit] = max(target[unit], np.float32(0.0))
+    for action in range(inputs):
+        out[action] = target[action]
 
 
-def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
-    """Compile the entry points `act`, `inputs` and `q_values`, cached on disk; `sources` is the code's checksum."""
+@njit
+def _evaluate_together(rows: StateRows, lanes: Integers, network: int, packed: Packed) -> Floats:
+    """Return the Q-values of one network in up to `_TOGETHER` lanes, (lanes, actions): the bits of `_evaluate_one`."""
+    tables, affine, parameters, source, out, _, _ = packed
+    table, count = tables[network], lanes.shape[0]
+    first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
+    values = source[: count * inputs].reshape((count, inputs))
+    _inputs_together(rows, lanes, affine[:, first : first + inputs], values)
+    for layer in range(table[_LAYERS]):
+        outputs, width = table[_SIZES + layer], _filled(table[_SIZES + layer])
+        end = start + inputs * width
+        weight = parameters[start:end].reshape((inputs, width))
+        following = out[: count * width].reshape((count, width))
+        linear(following, values, weight, parameters[end : end + width], None)
+        start, inputs = end + width, outputs
+        if layer < table[_LAYERS] - 1:
+            flat = out[: count * width]
+            for i in range(flat.shape[0]):
+                flat[i] = max(flat[i], np.float32(0.0))
+        values, source, out = following, out, source
+    return values[:, :inputs]
+
+
+@njit
+def _evaluate(rows: StateRows, lanes: Integers, network: int, packed: Packed) -> Floats:
+    """Return the Q-values of one network in up to `_TOGETHER` lanes, (lanes, actions)."""
+    if lanes.shape[0] >= _FEWEST:
+        together: Floats = _evaluate_together(rows, lanes, network, packed)
+        return together
+    table = packed[0][network]
+    values = np.empty((lanes.shape[0], table[_SIZES + table[_LAYERS] - 1]), np.float32)
+    for i in range(lanes.shape[0]):
+        _evaluate_one(rows, lanes[i], network, packed, values[i])
+    return values
+
+
+@njit
+def _best(values: Floats) -> int:
+    best = 0
+    for action in range(1, values.shape[0]):
+        if values[action] > values[best]:
+            best = action
+    return best
+
+
+@njit
+def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integers) -> tuple[int, int, int]:
+    """Write the next lanes from `lane` on in which one network plays a skill; return it, their count and the end."""
+    network, count = -1, 0
+    while lane < due.shape[0] and count < lanes.shape[0]:
+        player = plays[lane if plays.shape[0] > 1 else 0, skill]
+        if due[lane, skill] and player >= 0:
+            if count and player != network:
+                break
+            network = player
+            lanes[count] = lane
+            count += 1
+        lane += 1
+    return network, count, lane
+
+
+def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
+    """Compile the entry points `act`, `inputs` and `q_values`, cached on disk; `sources` are the code's checksums."""
 
     @njit(cache=True)
-    def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> int:
-        values = packed[3]
-        for lane in range(due.shape[0]):
-            playing = lane if plays.shape[0] > 1 else 0
-            for skill in range(plays.shape[1]):
-                network = plays[playing, skill]
-                if network < 0 or not due[lane, skill]:
-                    continue
-                count = _evaluate(rows, lane, network, packed)
-                best = 0
-                for action in range(1, count):
-                    if values[action] > values[best]:
-                        best = action
-                actions[lane, skill] = best
+    def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> tuple[int, int]:
+        lanes = packed[6]
+        for skill in range(plays.shape[1]):
+            lane = 0
+            while lane < due.shape[0]:
+                network, count, lane = _next_lanes(due, plays, skill, lane, lanes)
+                if count:
+                    values = _evaluate(rows, lanes[:count], network, packed)
+                    for i in range(count):
+                        actions[lanes[i], skill] = _best(values[i])
         return sources
 
     @njit(cache=True)
-    def inputs(rows: StateRows, affine: Doubles, out: Doubles) -> int:
+    def inputs(rows: StateRows, affine: Doubles, out: Doubles) -> tuple[int, int]:
         for row in range(out.shape[0]):
             _inputs(rows, row, affine, out[row])
         return sources
 
     @njit(cache=True)
-    def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> int:
-        for row in range(out.shape[0]):
-            _evaluate(rows, row, network, packed)
-            out[row] = packed[3][: out.shape[1]]
+    def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> tuple[int, int]:
+        for first in range(0, out.shape[0], _TOGETHER):
+            lanes = np.arange(first, min(first + _TOGETHER, out.shape[0]))
+            values = _evaluate(rows, lanes, network, packed)
+            for i in range(lanes.shape[0]):
+                out[first + i] = values[i]
         return sources
 
     return act, inputs, q_values
 
 
-_act, _inputs_of, _q_values = _build_kernels(PREPROCESSING)
+_act, _inputs_of, _q_values = _build_kernels((PREPROCESSING, PRODUCTS))
 
 
 class FusedNetworks:
@@ -274,11 +360,12 @@ class FusedNetworks:
             table[:_SIZES] = columns, parameters, len(network.mean), len(sizes)
             table[_SIZES : _SIZES + len(sizes)] = sizes
             columns += len(network.mean)
-            parameters += sum(weight.size + len(bias) for weight, bias in network.layers)
+            parameters += sum((weight.shape[1] + 1) * _filled(len(bias)) for weight, bias in network.layers)
         self._affine: Doubles = np.zeros((_DEVIATION + 1, columns))
-        self._parameters: Floats = np.zeros(parameters, np.float32)
-        work = (np.zeros(widest, np.float32), np.zeros(widest, np.float32), np.zeros(widest, np.int64))
-        self._packed = (self._tables, self._affine, self._parameters, *work)
+        self._parameters: Floats = zeros(parameters)
+        read, written = zeros(_TOGETHER * _filled(widest)), zeros(_TOGETHER * _filled(widest))
+        numbers = np.zeros(widest, np.int64), np.zeros(_TOGETHER, np.int64)
+        self._packed = (self._tables, self._affine, self._parameters, read, written, *numbers)
         self._skills = [network.skill for network in networks]
         self._memory = [self._views(index) for index in range(len(networks))]
 
@@ -293,11 +380,12 @@ class FusedNetworks:
         start, inputs = int(table[_PARAMETERS]), int(table[_INPUTS])
         views: Weights = {MEAN: part[_MEAN], DEVIATION: part[_DEVIATION]}
         for layer, outputs in enumerate(table[_SIZES : _SIZES + table[_LAYERS]].tolist()):
-            end = start + inputs * outputs
+            width = _filled(outputs)
+            end = start + inputs * width
             weight, bias = layer_names_at(layer)
-            views[weight] = self._parameters[start:end].reshape(inputs, outputs).T
+            views[weight] = self._parameters[start:end].reshape(inputs, width)[:, :outputs].T
             views[bias] = self._parameters[end : end + outputs]
-            start, inputs = end + outputs, outputs
+            start, inputs = end + width, outputs
         return views
 
     def replace(self, index: int, network: FrozenNetwork) -> None:

@@ -1,14 +1,16 @@
 """Matrix products for small networks, compiled: tiles of the result are summed in the processor's registers.
 
-Every element is summed in the order of the inner dimension, by fused multiply-add where the processor has it: neither
-the tile's size nor the width of vectors changes a bit.
+Every element is summed in the order of the inner dimension: neither the tile's size nor the width of vectors changes
+a bit. `product`, of training, adds by fused multiply-add where the processor has it; `linear`, of play, rounds every
+product first, as plain loops do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -60,12 +62,12 @@ class _Elements:
 
 def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Generate the code of `_tile`: `rows` times `vectors` sums in registers, over the inner dimension."""
-    rows, vectors = (range(kind.literal_value) for kind in signature.args[:2])
-    row, column = arguments[3:5]
-    out, left, right = (_Elements(context, builder, signature.args[i], arguments[i]) for i in (2, 5, 6))
-    bias, mask = (
-        None if signature.args[i] == types.none else _Elements(context, builder, signature.args[i], arguments[i])
-        for i in (7, 8)
+    fused, *size = (kind.literal_value for kind in signature.args[:3])
+    rows, vectors = map(range, size)
+    row, column = cgutils.unpack_tuple(builder, arguments[3])
+    operands = zip(signature.args[4], cgutils.unpack_tuple(builder, arguments[4]), strict=True)
+    out, left, right, bias, mask = (
+        kind != types.none and _Elements(context, builder, kind, operand) for kind, operand in operands
     )
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fmuladd.v{SPAN}f32"
@@ -85,61 +87,72 @@ def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -
         return builder.shuffle_vector(builder.insert_element(undefined, number, ir.IntType(32)(0)), undefined, same)
 
     for (_, place), total in sums.items():
-        builder.store(zero if bias is None else load(bias.vector(place, column)), total)
+        builder.store(load(bias.vector(place, column)) if bias else zero, total)
     with cgutils.for_range(builder, right.shape[0]) as loop:
         factors = [load(right.vector(place, loop.index, column)) for place in vectors]
         for index in rows:
             number = everywhere(builder.load(left.at(of_tile[index], loop.index)))
             for place in vectors:
-                total = sums[index, place]
-                builder.store(builder.call(multiply_add, [number, factors[place], builder.load(total)]), total)
+                total = builder.load(sums[index, place])
+                if fused:
+                    total = builder.call(multiply_add, [number, factors[place], total])
+                else:
+                    total = builder.fadd(total, builder.fmul(number, factors[place]))
+                builder.store(total, sums[index, place])
     for (index, place), total in sums.items():
         value = builder.load(total)
-        kept = value if mask is None else load(mask.vector(place, of_tile[index], column))
-        if bias is not None or mask is not None:
+        kept = load(mask.vector(place, of_tile[index], column)) if mask else value
+        if fused and (bias or mask):
             # NaN is not hidden.
             value = builder.select(builder.fcmp_ordered("<=", kept, zero), zero, value)
         builder.store(value, out.vector(place, of_tile[index], column), align=4)
     return context.get_dummy_value()
 
 
-def _compiled_tile(
-    typing: Any, rows: Any, vectors: Any, out: Any, row: Any, column: Any, left: Any, right: Any, bias: Any, mask: Any
-) -> Any:
-    for kind in (out, left, right, bias, mask):
+def _compiled_tile(typing: Any, fused: Any, rows: Any, vectors: Any, place: Any, operands: Any) -> Any:
+    out, left, *others = operands
+    for kind in (out, left, *others):
         if kind != types.none and (kind.dtype != types.float32 or (kind.layout != "C" and kind != left)):
             raise TypingError(f"product: expected float32 in C order (the left side in any), found {kind}.")
-    return types.void(rows, vectors, out, row, column, left, right, bias, mask), _generate_tile
+    return types.void(fused, rows, vectors, place, operands), _generate_tile
 
 
-def _plain_tile(
-    rows: int, vectors: int, out: Floats, row: int, column: int, left: Floats, right: Floats, bias: Any, mask: Any
-) -> None:
-    """Compute a tile of `product` without a compiler, as where `NUMBA_DISABLE_JIT` is set."""
+def _plain_tile(fused: bool, rows: int, vectors: int, corner: tuple[int, int], operands: tuple[Any, ...]) -> None:
+    """Compute a tile without a compiler, as where `NUMBA_DISABLE_JIT` is set."""
+    (row, column), (out, left, right, bias, mask) = corner, operands
     place = slice(row, min(row + rows, len(out))), slice(column, column + vectors * SPAN)
     values = left[place[0], : len(right)] @ right[:, place[1]]
     if bias is not None:
-        values = np.maximum(bias[place[1]] + values, np.float32(0.0))
+        values = bias[place[1]] + values
+    if fused and bias is not None:
+        values = np.maximum(values, np.float32(0.0))
     out[place] = values if mask is None else np.where(mask[place] <= 0.0, np.float32(0.0), values)
 
 
 _tile: Any = _plain_tile if config.DISABLE_JIT else intrinsic(prefer_literal=True)(_compiled_tile)
 
 
-@njit
-def product(out: Floats, left: Floats, right: Floats, bias: Any, mask: Any) -> None:
-    """Multiply (n, k) by (k, m) into `out`; m is a multiple of 16, and columns of `left` beyond k are not read.
+def _build(fused: bool) -> Callable[..., None]:
+    @njit
+    def multiply(out: Floats, left: Floats, right: Floats, bias: Any, mask: Any) -> None:
+        operands = (out, left, right, bias, mask)
+        rows, columns = out.shape
+        wide = columns - columns % _WIDTH
+        for row in range(0, rows, _ROWS):
+            for column in range(0, wide, _WIDTH):
+                _tile(fused, _ROWS, _VECTORS, (row, column), operands)
+        for row in range(0, rows, _TALL):
+            for column in range(wide, columns, SPAN):
+                _tile(fused, _TALL, 1, (row, column), operands)
 
-    With a `bias` (m,) it is a rectified layer's; elements where a `mask` (n, m) is at most 0 become 0.
-    """
-    rows, columns = out.shape
-    wide = columns - columns % _WIDTH
-    for row in range(0, rows, _ROWS):
-        for column in range(0, wide, _WIDTH):
-            _tile(_ROWS, _VECTORS, out, row, column, left, right, bias, mask)
-    for row in range(0, rows, _TALL):
-        for column in range(wide, columns, SPAN):
-            _tile(_TALL, 1, out, row, column, left, right, bias, mask)
+    return cast(Callable[..., None], multiply)
+
+
+#: Multiply (n, k) by (k, m) into `out`; m is a multiple of 16, and columns of `left` beyond k are not read. With a
+#: `bias` (m,) it is a rectified layer's; elements where a `mask` (n, m) is at most 0 become 0.
+product = _build(fused=True)
+#: Write a layer's values, with its `bias` and not rectified: every product is rounded before it is added.
+linear = _build(fused=False)
 
 
 def zeros(*shape: int) -> Floats:

@@ -19,12 +19,12 @@ SCENARIO = load_scenario("iudex-phase1")
 SKILLS = [make_skill(name) for name in SKILL_NAMES]
 
 
-def _module(skill: Skill, seed: int = 0) -> QNetworkModule:
+def _module(skill: Skill, seed: int = 0, hidden: tuple[int, ...] = (64, 64)) -> QNetworkModule:
     size = skill.observation.size
     module = QNetworkModule(
         observation_space=Box(-np.inf, np.inf, (size,), np.float32),
         action_space=Discrete(len(skill.actions)),
-        model_config={"hidden_sizes": (64, 64), "observation_clip": 10.0, "seed": seed},
+        model_config={"hidden_sizes": hidden, "observation_clip": 10.0, "seed": seed},
     )
     random = np.random.default_rng(seed)
     module.set_normalizer(random.normal(0, 5, size), random.uniform(1e-4, 3, size))
@@ -76,7 +76,7 @@ def test_column_that_was_constant_in_training_is_clipped_when_it_changes() -> No
 
 
 @settings(max_examples=25)
-@given(lanes=st.integers(1, 40), seed=st.integers(0, 100))
+@given(lanes=st.integers(1, 110), seed=st.integers(0, 100))
 def test_actions_do_not_depend_on_the_number_of_lanes(lanes: int, seed: int) -> None:
     networks, rows = FusedNetworks([_network(skill) for skill in SKILLS]), _rows(lanes, seed)
     together, alone = np.zeros((lanes, 5), np.int64), np.zeros((lanes, 5), np.int64)
@@ -87,6 +87,29 @@ def test_actions_do_not_depend_on_the_number_of_lanes(lanes: int, seed: int) -> 
     np.testing.assert_array_equal(together, alone)
     values = np.concatenate([networks.q_values(0, rows[lane : lane + 1]) for lane in range(lanes)])
     np.testing.assert_array_equal(values, networks.q_values(0, rows))
+
+
+@settings(max_examples=15)
+@given(hidden=st.lists(st.integers(1, 70), min_size=1, max_size=3).map(tuple), lanes=st.integers(1, 60))
+def test_networks_of_any_sizes_are_the_modules_and_the_same_for_many_lanes(hidden, lanes) -> None:
+    skills, rows = SKILLS[2:4], _rows(lanes)
+    modules = [_module(skill, hidden=hidden) for skill in skills]
+    networks = FusedNetworks(
+        [
+            FrozenNetwork.of(skill, SCENARIO, module.weights(), 10.0)
+            for skill, module in zip(skills, modules, strict=True)
+        ]
+    )
+    for index, (skill, module) in enumerate(zip(skills, modules, strict=True)):
+        with torch.no_grad():
+            expected = module.q_network(module.normalize(torch.from_numpy(skill.observation(rows, SCENARIO)))).numpy()
+        found = networks.q_values(index, rows)
+        np.testing.assert_allclose(found, expected, atol=5e-5)
+        np.testing.assert_array_equal(found, np.concatenate([networks.q_values(index, row[None]) for row in rows]))
+        kept = networks.weights(index)
+        assert all(
+            (kept[name] == values).all() for name, values in module.weights().items() if "observation" not in name
+        )
 
 
 def test_greedy_action_is_the_modules_and_only_where_due() -> None:

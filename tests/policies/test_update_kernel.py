@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.products import SPAN, _plain_tile, product
+from soulsgraph_policies.products import SPAN, _plain_tile, linear, product
 from soulsgraph_policies.replay import Batch
 from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory
 
@@ -63,18 +63,30 @@ def test_a_product_is_the_one_of_numpy(n: int, k: int, vectors: int, seed: int) 
     plain = left[:n, :k].astype(np.float64) @ right
     transposed = np.ascontiguousarray(left.T).T
     out = np.full((n, SPAN * vectors), np.nan, np.float32)
-    for expected, arguments in (
-        (plain, (left, right, None, None)),
-        (np.maximum(plain + bias, 0.0), (left, right, bias, None)),
-        (np.where(mask > 0.0, plain, 0.0), (left, right, None, mask)),
-        (plain, (transposed, right, None, None)),
+    for multiply, expected, arguments in (
+        (product, plain, (left, right, None, None)),
+        (product, np.maximum(plain + bias, 0.0), (left, right, bias, None)),
+        (product, np.where(mask > 0.0, plain, 0.0), (left, right, None, mask)),
+        (product, plain, (transposed, right, None, None)),
+        (linear, plain + bias, (left, right, bias, None)),
     ):
         out[:] = np.nan
-        product(out, *arguments)
+        multiply(out, *arguments)
         np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
         again = np.full_like(out, np.nan)
-        _plain_tile(n, vectors, again, 0, 0, *arguments)
+        _plain_tile(multiply is product, n, vectors, (0, 0), (again, *arguments))
         np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-5)
+
+
+@given(n=st.integers(1, 14), k=st.integers(1, 40), vectors=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_a_linear_layer_has_the_bits_of_plain_sums(n: int, k: int, vectors: int, seed: int) -> None:
+    left, right, bias, _ = matrices(n, k, SPAN * vectors, seed)
+    out = np.empty((n, SPAN * vectors), np.float32)
+    linear(out, left, right, bias, None)
+    expected = np.repeat(bias[None], n, axis=0)
+    for i in range(k):
+        expected += left[:n, i, None] * right[i]
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_a_product_takes_float32_alone_and_hides_no_nan() -> None:
