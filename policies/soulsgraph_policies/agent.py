@@ -16,7 +16,8 @@ from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.fused_networks import FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork
 
 #: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.
 StandIn = Literal["random", "idle"]

@@ -17,7 +17,8 @@ from soulsgraph_envs.combat.rollout import Rollout, SkillLog
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.streams import Seeds, episode_seeds
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
+from soulsgraph_policies.fused_networks import FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork, Weights
 
 
 @dataclass(frozen=True)

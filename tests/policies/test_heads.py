@@ -11,8 +11,9 @@ from ray.rllib.core.columns import Columns
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.module import QNetworkModule, QuantileHead, TensorBatch, _quantile_huber, minibatch_loss
 
 HEADS = [(0, True), (5, False), (5, True), (1, False)]

@@ -25,8 +25,8 @@ from soulsgraph_policies.artifact import (
     artifact_from,
     graph_fields,
 )
+from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
-from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.library import SkillLibrary
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")

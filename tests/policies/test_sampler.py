@@ -14,7 +14,8 @@ from soulsgraph_envs.core.streams import episode_seeds
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.fused_networks import FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.sampler import Sampled, Sampler, Transitions
 
 

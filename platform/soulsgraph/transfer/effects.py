@@ -25,8 +25,9 @@ from numba import njit
 from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.inference import FrozenNetwork
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
