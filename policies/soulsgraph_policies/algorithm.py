@@ -272,8 +272,11 @@ class SkillDQN(DQN):
 
     def _playing(self, module: str) -> Weights:
         """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
+        learning = self.learner.learning.get(module)
+        if learning is None:
+            return self._module(module).weights()
         finished = module in self.training and self.training[module].finished
-        return self.learner.learning[module].playing_weights() if finished else self._module(module).weights()
+        return learning.playing_weights() if finished else learning.newest_weights()
 
     @property
     def _runner(self) -> ChunkRunner:

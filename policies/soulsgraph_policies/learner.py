@@ -201,10 +201,15 @@ class ModuleUpdates:
 
     def bind(self) -> None:
         """Take up the optimizer's tensors: loading a state gives Adam new ones, and counts and kernel work on them."""
-        state = self.optimizer.state
-        #: Adam's counts of steps; it keeps one for every parameter.
-        self.steps: list[Tensor] = [state[parameter]["step"] for parameter in self.module.q_network.parameters()]
+        states = [self.optimizer.state[parameter] for parameter in self.module.q_network.parameters()]
+        #: Adam's count of steps; it keeps one for every parameter.
+        self._steps: Tensor = states[0]["step"]
         self.updater = self._make_updater() if self._compiled else None
+        if self._compiled:
+            for state in states:
+                state["step"] = self._steps
+        # The arrays share the parameters' memory, which has just moved.
+        self._views = self.module.weights() if self._compiled else None
 
     def _require_kernel_shape(self) -> None:
         sizes, device = self._hyperparameters.hidden_sizes, self._device.type
@@ -252,14 +257,13 @@ class ModuleUpdates:
             update_target_network(main_net=network, target_net=target, tau=share)
 
     def _updates_done(self) -> int:
-        return int(self.steps[0].item())
+        return int(self._steps.item())
 
     def _take_updates(self, batch: Batch) -> UpdateFigures:
         if self.updater is not None:
             done = self._updates_done()
             figures = self.updater.update(batch, done)
-            for step in self.steps:
-                step.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
+            self._steps.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
             return figures
         return _mean([self._autograd_update(part) for part in self._minibatches(batch)])
 
@@ -280,6 +284,10 @@ class ModuleUpdates:
             self._update_target(numbers.target_rate)
         errors = result.errors.abs().cpu().numpy()
         return UpdateFigures(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
+
+    def newest_weights(self) -> Weights:
+        """Return the module's weights as of the last update; on a CPU the arrays share its memory."""
+        return self.module.weights() if self._views is None else self._views
 
     def playing_weights(self) -> Weights:
         """Return the module's weights for greedy play: those of the average once there is one."""
