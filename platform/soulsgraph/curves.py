@@ -7,18 +7,18 @@ plays many of them in one batch of lanes, each lane with its own weights, while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.evaluate import evaluation_seeds, play_variants
 from soulsgraph.statistics import mean_interval
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
-from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.inference import FrozenNetwork, Weights
@@ -35,23 +35,14 @@ _BESIDE = "/"
 _PREFIX = "step-"
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """One checkpoint on its learning curve: the mean return and its 95 % t interval over episodes."""
+class CurvePoint(NamedTuple):
+    """One checkpoint on its learning curve: figures by the names that a run's curves have for them.
+
+    `low` and `high` are the ends of the 95 % t interval of the mean return over episodes.
+    """
 
     step: int
-    episode_return: float
-    low: float
-    high: float
-    length: float
-    seconds: float
-    win_rate: float
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """The point's figures by the names that a run's curves have for them."""
-        names = ("low", "high", "length", "seconds", "win_rate")
-        return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
+    figures: dict[str, float]
 
 
 #: Weights of some steps.
@@ -70,25 +61,19 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
         for skill in agent.skills
         if skill.name in learned[0]
     }
-    rollout = agent.playing(trained).rollout(make_game(lanes=len(checkpoints) * EPISODES))
-    episodes = rollout.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
-    points = []
-    for index, (step, _) in enumerate(checkpoints):
-        rows = slice(index * EPISODES, (index + 1) * EPISODES)
-        returns = episodes.returns[rows]
-        low, high = mean_interval(returns)
-        points.append(
-            CurvePoint(
-                step=step,
-                episode_return=float(returns.mean()),
-                low=low,
-                high=high,
-                length=float(episodes.lengths[rows].mean()),
-                seconds=float(episodes.seconds[rows].mean()),
-                win_rate=float(episodes.won[rows].mean()),
-            )
-        )
-    return points
+    episodes = play_variants(agent.playing(trained), evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
+    columns = (episodes.returns, episodes.lengths, episodes.seconds, episodes.won)
+    played = zip(*(values.reshape(-1, EPISODES) for values in columns), strict=True)
+    return [CurvePoint(step, _figures(*values)) for (step, _), values in zip(checkpoints, played, strict=True)]
+
+
+def _figures(
+    returns: npt.NDArray[Any], lengths: npt.NDArray[Any], seconds: npt.NDArray[Any], won: npt.NDArray[Any]
+) -> dict[str, float]:
+    low, high = mean_interval(returns)
+    means = {"length": lengths, "seconds": seconds, "win_rate": won}
+    figures = {"return": float(returns.mean()), "low": low, "high": high}
+    return figures | {name: float(values.mean()) for name, values in means.items()}
 
 
 def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
@@ -151,7 +136,7 @@ class CurveEvaluator:
 
     def collect(self) -> list[CurvePoint]:
         """Return the points that are ready, without waiting."""
-        if self._running and self._worker is not None and self._worker.answered:
+        if self._worker is not None and self._running and self._worker.answered:
             self._receive(self._worker)
         points, self._ready = self._ready, []
         return points
@@ -160,10 +145,9 @@ class CurveEvaluator:
         """Wait for every outstanding point and return them."""
         if self._waiting:
             self._submit()
-        while self._running and self._worker is not None:
+        while self._worker is not None and self._running:
             self._receive(self._worker)
-        points, self._ready = self._ready, []
-        return points
+        return self.collect()
 
     def _submit(self) -> None:
         checkpoints, self._waiting = self._waiting, []

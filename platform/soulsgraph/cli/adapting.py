@@ -240,7 +240,7 @@ def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Print
         return together
     (single,) = results.values()
     printing.console.print(controls_table(single))
-    return [result.row() for result in single]
+    return single
 
 
 def _transfers(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:

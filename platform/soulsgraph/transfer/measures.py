@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from numba import njit
 
-from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
-from soulsgraph.files import api_call
+from soulsgraph.evaluate import EVALUATION_SEED, OnFinished, check_evaluation, evaluation_seeds, load_networks
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
-from soulsgraph.transfer.rule import Evidence, compare_cues
+from soulsgraph.transfer.rule import Experiments, experiments
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.drivers.opening import make_game
@@ -29,13 +27,11 @@ from soulsgraph_policies.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.inference import FusedNetworks
 
 Doubles = npt.NDArray[np.float64]
-OnPlayed = Callable[[str], None]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
-#: Skills by who stands in for them.
-StandIns = Mapping[str, StandIn]
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
-Flags = npt.NDArray[np.bool_]
 _EXPLORATION_STREAM = 21
 #: Rows that the energy distance compares: its work grows with their square.
 _MOST_ROWS = 1_000
@@ -92,60 +88,32 @@ class SkillFigures:
     input_energy: float
 
 
-@dataclass(frozen=True)
-class Wins:
-    """Wins of the whole agent in one domain with one skill replaced, or none."""
-
-    domain: str
-    skill: str
-    stand_in: str
-    wins: int
-    episodes: int
-
-
-@dataclass(frozen=True)
-class Measures:
-    """Everything measured: figures and the rule's evidence by skill in training order, and the win rates."""
-
-    figures: Mapping[str, SkillFigures]
-    evidence: Mapping[str, Evidence]
-    wins: tuple[Wins, ...]
-
-
 @dataclass
 class Laboratory:
-    """Play the trials of a run in one domain, each once."""
+    """Play the trials of a run in one domain, each once; `on_played` is called with 1 after each."""
 
     run: RunFolder
-    trained_on: str
-    scenario: Scenario
     question: Question
-    on_played: OnPlayed
+    domain: str
+    on_played: OnFinished = lambda count: None
     _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Episodes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        order = self.run.plan.skill_graph.order
-        self.skills = {name: make_skill(name, self.run.plan.options) for name in order}
-        artifacts = load_artifacts(self.run, self.trained_on, order)
-        self.networks = {name: artifacts[name].network(self.skills[name], self.scenario) for name in order}
-        self._numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
+        self.scenario = load_scenario(self.domain)
+        self.skills = {name: make_skill(name, self.run.plan.options) for name in self.run.plan.skill_graph.order}
+        self.networks = load_networks(self.run, self.question.home, [*self.skills.values()], self.scenario)
         self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
 
-    def play(self, skill: str, stand_ins: StandIns | None = None, exploration: float = 0.0) -> Episodes:
+    def play(self, skill: str, stand_ins: Mapping[str, StandIn] | None = None, exploration: float = 0.0) -> Episodes:
         """Play a skill's own task, with stand-ins for it or for skills upstream of it, or exploring."""
         replaced = stand_ins or {}
         key = (skill, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
             skills = tuple(self.skills[name] for name in self._players(skill))
-            agent = Agent(self.scenario, skills, self.networks, replaced)
-            self._played[key] = play_trial(own_task(agent), self._seeds, exploration)
-            self.on_played(skill)
+            agent = Agent(practice_ground(self.scenario, skills[-1]), skills, self.networks, replaced)
+            self._played[key] = play_trial(agent, self._seeds, exploration)
+            self.on_played(1)
         return self._played[key]
-
-    def returns(self, skill: str, stand_ins: StandIns | None = None) -> Doubles:
-        """Return the undiscounted returns of `play`, (n,)."""
-        returns: Doubles = self.play(skill, stand_ins).terms.sum(axis=1, dtype=np.float64)
-        return returns
 
     def experiments(self, skill: str) -> Experiments:
         """Return the decisions in which the skill explored on its own task."""
@@ -155,93 +123,70 @@ class Laboratory:
         """Return the columns that the skill or one upstream of it observes."""
         return sorted({column for name in self._players(skill) for column in self.skills[name].observation.columns})
 
-    def inputs(self, skill: str, played: Episodes) -> Doubles:
+    def inputs(self, skill: str) -> Doubles:
         """Return the skill's observations at its decisions, normalised as in its training, (m, size)."""
-        return FusedNetworks([self.networks[skill]]).inputs(0, played.taken.rows)
+        return FusedNetworks([self.networks[skill]]).inputs(0, self.play(skill).taken.rows)
 
-    def values(self, skill: str) -> ValueCheck:
-        """Check the trained skill's values on its own task."""
-        return check_values(self.networks[skill], self.play(skill), self._numbers)
+    def figures(self, skill: str) -> DomainFigures:
+        """Measure the skill's own task."""
+        bias, error = self.values(skill)
+        return DomainFigures(
+            trained=self._mean_return(skill),
+            replaced={name: self._mean_return(skill, name) for name in STAND_INS},
+            value_bias=bias,
+            value_error=error,
+            input_shifts=self.columns(skill, self.inputs(skill).mean(axis=0)),
+        )
+
+    def values(self, skill: str) -> tuple[float, float]:
+        """Compare the largest Q-value at each decision with the discounted return from there on.
+
+        Return predicted minus obtained: the mean over episodes, above 0 the values are too optimistic, and the root
+        mean square over all decisions. After a truncation the rest is estimated by the largest Q-value at the end, as
+        in training.
+        """
+        numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
+        networks, played = FusedNetworks([self.networks[skill]]), self.play(skill)
+        taken = played.taken
+        promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
+        beyond = np.where(played.cut, networks.q_values(0, played.rows).max(axis=1), 0.0)
+        discounts = numbers.discount ** (taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks)))
+        difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
+        biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
+        return float(biases.mean()), float(np.sqrt(np.mean(difference**2)))
 
     def columns(self, skill: str, values: Doubles) -> dict[str, float]:
         """Pair the column names with values, (size,)."""
         names = [name.lower() for name in self.skills[skill].observation.names]
         return dict(zip(names, values.tolist(), strict=True))
 
+    def _mean_return(self, skill: str, stand_in: StandIn | None = None) -> float:
+        played = self.play(skill, {skill: stand_in} if stand_in else None)
+        return float(played.terms.sum(axis=1, dtype=np.float64).mean())
+
     def _players(self, skill: str) -> tuple[str, ...]:
         return (*self.run.plan.skill_graph.upstream(skill), skill)
 
 
 def trials_of(run: RunFolder) -> int:
-    """Return how many trials `measure` plays."""
+    """Return how many trials a transfer plays."""
     graph = run.plan.skill_graph
     own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
     return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
 
 
-def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda skill: None) -> Measures:
-    """Play every trial in both domains from the same evaluation seeds.
+@njit(cache=True)
+def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles, beyond: Doubles) -> Doubles:
+    """Return the discounted return from each decision (m,) to the end of its episode.
 
-    Raises:
-        LibraryError: if a skill was never trained, or is damaged.
-        SoulsGraphError: for an unknown scenario, or a number out of range.
+    Decisions are in order of episode and time; `beyond` (episodes,) is the value after an episode's end.
     """
-    if question.home != run.plan.scenario and not was_trained_on(run, question.home):
-        raise SoulsGraphError(
-            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
-            f"see {api_call('check_library', run=run.path)}."
-        )
-    home, shifted = (
-        Laboratory(run, question.home, load_scenario(name), question, on_played)
-        for name in (question.home, question.scenario)
-    )
-    order = run.plan.skill_graph.order
-    return Measures(
-        figures={skill: _figures(skill, home, shifted) for skill in order},
-        evidence={skill: _evidence(skill, home, shifted) for skill in order},
-        wins=(*_wins("home", home), *_wins("shifted", shifted)),
-    )
-
-
-def _figures(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
-    inputs = [laboratory.inputs(skill, laboratory.play(skill)) for laboratory in (home, shifted)]
-    return SkillFigures(
-        home=_domain_figures(skill, home, inputs[0]),
-        shifted=_domain_figures(skill, shifted, inputs[1]),
-        input_distances=home.columns(skill, column_distances(*inputs)),
-        input_energy=energy_coefficient(*inputs),
-    )
-
-
-def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> DomainFigures:
-    values = laboratory.values(skill)
-    return DomainFigures(
-        trained=float(laboratory.returns(skill).mean()),
-        replaced={name: float(laboratory.returns(skill, {skill: name}).mean()) for name in STAND_INS},
-        value_bias=values.bias,
-        value_error=values.error,
-        input_shifts=laboratory.columns(skill, inputs.mean(axis=0)),
-    )
-
-
-def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
-    explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
-    return Evidence(
-        effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
-        cues=compare_cues(home.skills[skill], *explored),
-    )
-
-
-def _wins(domain: str, laboratory: Laboratory) -> list[Wins]:
-    order = laboratory.run.plan.skill_graph.order
-    last = order[-1]
-    settings: list[tuple[str, str, StandIns]] = [("none", "trained", {})]
-    settings += [(skill, stand_in, {skill: stand_in}) for skill in order for stand_in in STAND_INS]
-    return [
-        Wins(domain, skill, stand_in, int(played.won.sum()), len(played.won))
-        for skill, stand_in, stand_ins in settings
-        for played in (laboratory.play(last, stand_ins),)
-    ]
+    out = np.empty(len(rewards))
+    for i in range(len(rewards) - 1, -1, -1):
+        last = i == len(rewards) - 1 or episodes[i + 1] != episodes[i]
+        following = beyond[episodes[i]] if last else out[i + 1]
+        out[i] = rewards[i] + discounts[i] * following
+    return out
 
 
 class Exploration:
@@ -281,11 +226,6 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
     exploring = Exploration(agent, len(seeds), exploration)
     episodes = agent.rollout(make_game(lanes=len(seeds)), exploring).play(seeds, keep_decisions=True)
     return replace(episodes, decisions=replace(episodes.taken, explored=exploring.explored))
-
-
-def own_task(agent: Agent) -> Agent:
-    """Return the agent in its last skill's practice scenario: the skill's start, HP refilled if it was in training."""
-    return replace(agent, scenario=practice_ground(agent.scenario, agent.skills[-1]))
 
 
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:

@@ -18,6 +18,7 @@ from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skil
 from soulsgraph.domains import (
     adaptation_stages,
     cards_by_stage,
+    cards_of,
     check_target,
     domain_cards,
     domain_chain,
@@ -25,21 +26,20 @@ from soulsgraph.domains import (
     stage_of,
     versions_before,
 )
-from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds, play_variants
 from soulsgraph.files import api_call, slug, write_json
-from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
+from soulsgraph.plan import BUDGETS, Stage, check_range
 from soulsgraph.progress import Board, Display
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, mean_interval
-from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.tables import write_rows
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph.transfer.report import text_table
+from soulsgraph.transfer.report import text_table, win_row
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agent import Agent, StandIn
 from soulsgraph_policies.artifact import SkillCard
@@ -50,7 +50,6 @@ from soulsgraph_policies.inference import FrozenNetwork, Weights
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
 #: Label of an arm whose skills adapt in the same fights, and kind of a comparison with one after another.
 JOINTLY = "jointly"
-_HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
 #: Folder of the arm of a recovery that trains every skill anew.
@@ -80,10 +79,6 @@ class Comparison:
     display: Display = "auto"
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
-
-    def workplace(self, folder: RunFolder, board: Board) -> Workplace:
-        """Return the workplace of an arm that is trained in a folder of its own."""
-        return Workplace(folder, self.session, board, self.display, worker=self.worker)
 
 
 @dataclass(frozen=True)
@@ -115,12 +110,12 @@ class ArmResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; the gain in win rate is paired by episode, with its t interval."""
-        rate = WinRate(self.label, int(self.played.won.sum()), len(self.played)).to_dict()
-        del rate["paper_percent"]
         gains = self.played.won.astype(np.float64) - self.before.won
         low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
         gain = float(gains.mean())
-        return rate | {
+        return {
+            "setting": self.label,
+            **win_row(int(self.played.won.sum()), len(self.played)),
             "adapted": " + ".join(self.skills),
             "mean_return": float(self.played.returns.mean()),
             "steps": self.steps,
@@ -155,18 +150,21 @@ def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> li
     """
     run, target = comparison.run, comparison.target
     after = check_target(run, target.scenario, target.home)
-    before = _judged(run, Setting(target.scenario, after), target)
+    before = _evaluated(run, after, target)
     results = [ArmResult(NOTHING, (), 0, before, before)]
+    name = results_name(target)
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
-        folder = _arm_folder(run, target, after, arm)
-        stages = _stages(folder, target, after, arm)
+        folder, stages = _begin(run, target, after, arm)
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
-            cards = train_stages(comparison.workplace(folder, board), stages, console)
-        evaluated = _judged(folder, Setting(target.scenario, target.scenario), target)
+            place = Workplace(folder, comparison.session, board, comparison.display, worker=comparison.worker)
+            cards = train_stages(place, stages, console)
+        evaluated = _evaluated(folder, target.scenario, target)
         steps = sum(card.training.steps for card in cards)
         results.append(ArmResult(arm.label, arm.skills, steps, evaluated, before))
-        _write(run, target, results)
+        rows = [result.to_dict() for result in results]
+        write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
+        write_rows(run.results(name), rows)
     return results
 
 
@@ -178,52 +176,40 @@ def results_name(target: Target) -> str:
 def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
     """Return the table for the terminal."""
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return text_table(title, _HEADINGS, [_cells(result.to_dict()) for result in results])
+    return text_table(title, [_cells(result.to_dict()) for result in results])
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any]) -> dict[str, str]:
     per_step = row["gain_per_10000_steps"]
-    return (
-        row["setting"],
-        f"{row['steps']:,}",
-        f"{row['wins']}/{row['episodes']}",
-        f"{100 * row['rate']:.1f} %",
-        f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
-        "" if per_step is None else f"{100 * per_step:+.2f}",
-        f"{row['mean_return']:.2f}",
-    )
+    return {
+        "adapted": row["setting"],
+        "steps": f"{row['steps']:,}",
+        "wins": f"{row['wins']}/{row['episodes']}",
+        "rate": f"{100 * row['rate']:.1f} %",
+        "gain (95 %)": f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
+        "per 10,000": "" if per_step is None else f"{100 * per_step:+.2f}",
+        "return": f"{row['mean_return']:.2f}",
+    }
 
 
-def _judged(run: RunFolder, setting: Setting, target: Target) -> Episodes:
-    return evaluate(run, setting, target.episodes, target.seed).episodes
+def _evaluated(run: RunFolder, trained_on: str, target: Target) -> Episodes:
+    return evaluate(run, Setting(target.scenario, trained_on), target.episodes, target.seed).episodes
 
 
-def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None:
-    name = results_name(target)
-    rows = [result.to_dict() for result in results]
-    write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
-    write_rows(run.results(name), rows)
-
-
-def _arm_folder(run: RunFolder, target: Target, after: str, arm: Arm) -> RunFolder:
-    """Open the arm's run, begun from the versions of the chain up to `after` if it is not there."""
+def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:
+    """Return the arm's run, begun from the versions of the chain up to `after` if it is not there, and its stages."""
     path = arm_path(run, target.scenario, target.budget, arm.folder)
     if (path / "plan.json").exists():
-        return RunFolder.open(path)
+        folder = RunFolder.open(path)
+    elif arm.skills:
+        folder = branch(run, path, after)
+    else:
+        scale = target.budget / sum(BUDGETS.values())
+        folder = RunFolder.create(path, replace(run.plan, scenario=target.scenario, scale=scale))
     if not arm.skills:
-        return RunFolder.create(path, _scratch_plan(run.plan, target))
-    return branch(run, path, after)
-
-
-def _scratch_plan(plan: Plan, target: Target) -> Plan:
-    return replace(plan, scenario=target.scenario, scale=target.budget / sum(BUDGETS.values()))
-
-
-def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[Stage, ...]:
-    if not arm.skills:
-        return folder.plan.stages()
+        return folder, folder.plan.stages()
     budget = target.budget // len(arm.skills)
-    return adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
+    return folder, adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
 
 
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
@@ -242,19 +228,14 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     chain = domain_chain(run, after)
     with whole_folder(path) as temporary:
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
-        _copy_versions(run, chain, temporary / "library")
+        for card in cards_of(run):
+            if card.training.scenario in chain:
+                version = Path(card.skill, f"v{card.version}")
+                shutil.copytree(run.library.folder / version, temporary / "library" / version)
         copied = RunFolder(temporary, run.plan)
         for earlier, later in pairwise(chain):
             record_domain(copied, later, earlier)
     return RunFolder.open(path)
-
-
-def _copy_versions(run: RunFolder, chain: tuple[str, ...], library: Path) -> None:
-    for skill in run.plan.skill_graph.order:
-        for number in run.library.versions(skill):
-            if run.library.card(skill, number).training.scenario in chain:
-                version = Path(skill, f"v{number}")
-                shutil.copytree(run.library.folder / version, library / version)
 
 
 Doubles = npt.NDArray[np.float64]
@@ -275,12 +256,15 @@ class SuccessCurve:
         span = float(self.steps[-1] - self.steps[0])
         return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
 
+    def to_list(self) -> list[list[float]]:
+        """Return steps and rates as plain values."""
+        return [self.steps.tolist(), self.rates.tolist()]
+
 
 def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
     """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
-    rollout = agent.rollout(make_game(lanes=variants * POINT_EPISODES))
-    won = rollout.play(np.tile(evaluation_seeds(seed, POINT_EPISODES), variants)).won
-    rates: list[float] = won.reshape(variants, POINT_EPISODES).mean(axis=1).tolist()
+    won = play_variants(agent, evaluation_seeds(seed, POINT_EPISODES), variants).won
+    rates: list[float] = won.reshape(variants, -1).mean(axis=1).tolist()
     return rates
 
 
@@ -294,43 +278,36 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
     scenario = load_scenario(domain)
 
-    def network(skill: str, version: int) -> FrozenNetwork:
-        return run.library.load(skill, version).network(skills[skill], scenario)
-
-    def learned(card: SkillCard, weights: Weights) -> FrozenNetwork:
-        return FrozenNetwork.of(skills[card.skill], scenario, weights, card.observation_clip)
-
-    before = {skill: network(skill, version) for skill, version in versions_before(run, domain).items()}
+    versions = versions_before(run, domain)
+    before = {skill: run.library.load(skill, n).network(skills[skill], scenario) for skill, n in versions.items()}
     untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
     agent = Agent(scenario, tuple(skills.values()), before, untrained)
-    steps, rates, begun = [0], win_rates(agent, seed), 0
+    steps, rates = [0], win_rates(agent, seed)
     for cards in cards_by_stage(domain_cards(run, domain)):
-        points = _checkpoints(run, cards)
+        points = _points(run, cards)
         playing = {
             card.skill: [
-                *(learned(card, weights[card.skill]) for weights in points.values()),
-                network(card.skill, card.version),
+                FrozenNetwork.of(skills[card.skill], scenario, weights[card.skill], card.observation_clip)
+                for weights in points.values()
             ]
             for card in cards
         }
-        end = sum(card.training.steps for card in cards)
-        steps += [begun + step for step in (*points, end)]
-        rates += win_rates(agent.playing(playing), seed, len(points) + 1)
+        steps += [steps[-1] + step for step in points]
+        rates += win_rates(agent.playing(playing), seed, len(points))
         agent = agent.playing({skill: networks[-1] for skill, networks in playing.items()})
-        begun += end
     return SuccessCurve(np.array(steps, np.float64), np.array(rates))
 
 
-def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
-    """Return every skill's weights at the checkpoints of the stage that made the cards, by step.
+def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
+    """Return every skill's weights by step: at the checkpoints of the stage that made the cards, and after it.
 
-    There are none where skills that learned beside them have been trained again since.
+    There are no checkpoints where skills that learned beside them have been trained again since.
     """
     stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
-    if len(cards) < len(cards[-1].training.jointly):
-        return {}
-    files = checkpoint_files(run.path / "curves" / stage.name)
-    return {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    complete = len(cards) >= len(cards[-1].training.jointly)
+    files = checkpoint_files(run.path / "curves" / stage.name) if complete else {}
+    points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
 
 
 @dataclass(frozen=True)
@@ -352,14 +329,15 @@ class TrainingTransfer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        curves = {"": self.curve, "alone_": self.alone}
-        areas = {f"{name}area": curve.area if curve else None for name, curve in curves.items()}
-        points = {
-            f"{name}curve": [curve.steps.tolist(), curve.rates.tolist()] if curve else None
-            for name, curve in curves.items()
+        alone = self.alone
+        return {
+            "forward_transfer": self.forward_transfer,
+            "area": self.curve.area,
+            "alone_area": alone and alone.area,
+            "missing": None if alone else self.remedy,
+            "curve": self.curve.to_list(),
+            "alone_curve": alone and alone.to_list(),
         }
-        missing = self.remedy if self.alone is None else None
-        return {"forward_transfer": self.forward_transfer, **areas, "missing": missing, **points}
 
     def line(self) -> str:
         """Return it as a line for the terminal."""

@@ -7,7 +7,6 @@ rates for the performances: `matrix[i, j]` is the win rate in domain j after tra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,16 +19,15 @@ from rich.table import Table
 from soulsgraph.domains import domain_chain
 from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate
 from soulsgraph.files import api_call, write_json
-from soulsgraph.progress import Display, stage_progress
+from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.tables import write_rows
 from soulsgraph.transfer.recovery import TrainingTransfer, branch, training_transfer
-from soulsgraph.transfer.report import text_table
+from soulsgraph.transfer.report import text_table, win_row
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-_UNUSED = ("setting", "paper_percent")
 
 
 @dataclass(frozen=True)
@@ -99,29 +97,27 @@ class Retention:
             "zero_shot_forward_transfer": _plain(zero_shot_forward_transfer(self.matrix)),
         }
 
+    @property
+    def _counts(self) -> dict[str, list[int]]:
+        """Wins in each domain after training on each, and by chance."""
+        trained = dict(zip(self.domains, self.wins.tolist(), strict=True))
+        return {"nothing (chance)": self.chance_wins.tolist(), **trained}
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a cell: after which domain, in which, the wins and their interval."""
-        after = ("nothing (chance)", *self.domains)
-        counts = np.vstack([self.chance_wins, self.wins]).tolist()
         return [
-            {
-                "after": name,
-                "domain": domain,
-                **{key: value for key, value in _rate(wins, self.episodes).items() if key not in _UNUSED},
-            }
-            for name, row in zip(after, counts, strict=True)
-            for domain, wins in zip(self.domains, row, strict=True)
+            {"after": after, "domain": domain, **win_row(wins, self.episodes)}
+            for after, counts in self._counts.items()
+            for domain, wins in zip(self.domains, counts, strict=True)
         ]
 
     def to_rich(self) -> Table:
         """Return the matrix for the terminal."""
-        after = ("nothing (chance)", *self.domains)
-        counts = np.vstack([self.chance_wins, self.wins]).tolist()
-        rows = [
-            [name, *(f"{wins}/{self.episodes}  {100 * wins / self.episodes:.1f} %" for wins in row)]
-            for name, row in zip(after, counts, strict=True)
-        ]
-        return text_table("Wins after training on (row) in (column)", ("after", *self.domains), rows)
+        rows = []
+        for after, counts in self._counts.items():
+            cells = [f"{wins}/{self.episodes}  {100 * wins / self.episodes:.1f} %" for wins in counts]
+            rows.append({"after": after, **dict(zip(self.domains, cells, strict=True))})
+        return text_table("Wins after training on (row) in (column)", rows)
 
     def lines(self) -> list[str]:
         """Return the measures in points of win rate."""
@@ -154,60 +150,37 @@ def measure_retention(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
             f"adapt it first: {api_call('adaptation_stages', run=run.path)}."
         )
-    size, done = len(domains), 0
+    size, order = len(domains), run.plan.skill_graph.order
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
+        count = Counting(progress)
 
-        def tell() -> None:
-            nonlocal done
-            done += 1
-            progress.update(done)
+        def won_by(player: RunFolder, setting: Setting) -> Flags:
+            won = evaluate(player, setting, episodes, seed).episodes.won
+            count(1)
+            return won
 
-        retention = _Judge(run, domains, episodes, seed, tell).retention()
+        def kept_in(domain: str) -> Kept:
+            with TemporaryDirectory() as folder:
+                before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
+            return Kept(domain, before, won[domain, domain])
+
+        def training_in(domain: str) -> TrainingTransfer:
+            found = training_transfer(run, domain, seed)
+            count(1)
+            return found
+
+        chance = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
+        won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
+        wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
+        kept, training = tuple(map(kept_in, domains[:-1])), tuple(map(training_in, domains[1:]))
+    retention = Retention(domains, wins, np.array(chance), episodes, kept, training)
     write_json(run.path / "results" / "retention.json", retention.to_dict())
     write_rows(run.results("retention"), retention.rows())
     return retention
 
 
-@dataclass(frozen=True)
-class _Judge:
-    run: RunFolder
-    domains: tuple[str, ...]
-    episodes: int
-    seed: int
-    tell: Callable[[], None]
-
-    def retention(self) -> Retention:
-        """Play everything there is to play."""
-        domains, order = self.domains, self.run.plan.skill_graph.order
-        chance = [self._won(self.run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
-        won = {(after, domain): self._won(self.run, Setting(domain, after)) for after in domains for domain in domains}
-        wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
-        kept = tuple(Kept(domain, self._won_before(domain), won[domain, domain]) for domain in domains[:-1])
-        training = tuple(map(self._training, domains[1:]))
-        return Retention(domains, wins, np.array(chance), self.episodes, kept, training)
-
-    def _won(self, run: RunFolder, setting: Setting) -> Flags:
-        won = evaluate(run, setting, self.episodes, self.seed).episodes.won
-        self.tell()
-        return won
-
-    def _won_before(self, domain: str) -> Flags:
-        """Play a domain by a copy of the run that ends with it."""
-        with TemporaryDirectory() as folder:
-            return self._won(branch(self.run, Path(folder, "run"), domain), Setting(domain, domain))
-
-    def _training(self, domain: str) -> TrainingTransfer:
-        found = training_transfer(self.run, domain, self.seed)
-        self.tell()
-        return found
-
-
-def _rate(wins: int, episodes: int) -> dict[str, Any]:
-    return WinRate("", wins, episodes).to_dict()
-
-
 def _plain(values: Doubles) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+    return [[None if np.isnan(value) else value for value in row] for row in values.tolist()]
 
 
 def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
@@ -245,7 +218,7 @@ def isolated_forgetting(matrix: Doubles) -> Doubles:
     F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
     benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
     """
-    return _isolated(matrix, earlier=True)
+    return np.where(np.triu(np.ones_like(matrix), 1), _lost(matrix), np.nan)
 
 
 def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
@@ -254,16 +227,13 @@ def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
     Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
     the first domain nothing is trained, so j = 1 has no value.
     """
-    return -_isolated(matrix, earlier=False)
+    return np.where(np.tril(np.ones_like(matrix), -1), -_lost(matrix), np.nan)
 
 
-def _isolated(matrix: Doubles, earlier: bool) -> Doubles:
-    size = len(matrix)
-    out = np.full((size, size), np.nan)
-    for i in range(size):
-        # Where a domain was never won nothing can be lost or gained.
-        best = max(float(np.abs(matrix[:, i]).max()), np.finfo(float).tiny)
-        for j in range(1, size):
-            if (i < j) == earlier and i != j:
-                out[i, j] = (matrix[j - 1, i] - matrix[j, i]) / best
-    return out
+def _lost(matrix: Doubles) -> Doubles:
+    """Return what training on domain j took from domain i, as a share of the best there; nan for the first j."""
+    # Where a domain was never won nothing can be lost or gained.
+    best = np.maximum(np.abs(matrix).max(axis=0), np.finfo(float).tiny)
+    lost = np.full_like(matrix, np.nan)
+    lost[:, 1:] = (matrix[:-1] - matrix[1:]).T / best[:, None]
+    return lost
