@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
@@ -30,6 +29,8 @@ EPISODES = 5
 CURVE_SEED = 1_000_003
 
 _BATCH = 20
+#: Means over episodes by the names that a run's curves have for them, and the columns they are of.
+_MEANS = {"return": "returns", "length": "lengths", "seconds": "seconds", "win_rate": "won"}
 #: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
 _BESIDE = "/"
 _PREFIX = "step-"
@@ -61,19 +62,14 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
         for skill in agent.skills
         if skill.name in learned[0]
     }
-    episodes = play_variants(agent.playing(trained), evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
-    columns = (episodes.returns, episodes.lengths, episodes.seconds, episodes.won)
-    played = zip(*(values.reshape(-1, EPISODES) for values in columns), strict=True)
-    return [CurvePoint(step, _figures(*values)) for (step, _), values in zip(checkpoints, played, strict=True)]
-
-
-def _figures(
-    returns: npt.NDArray[Any], lengths: npt.NDArray[Any], seconds: npt.NDArray[Any], won: npt.NDArray[Any]
-) -> dict[str, float]:
-    low, high = mean_interval(returns)
-    means = {"length": lengths, "seconds": seconds, "win_rate": won}
-    figures = {"return": float(returns.mean()), "low": low, "high": high}
-    return figures | {name: float(values.mean()) for name, values in means.items()}
+    played = play_variants(agent.playing(trained), evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
+    points = []
+    for index, (step, _) in enumerate(checkpoints):
+        rows = slice(index * EPISODES, (index + 1) * EPISODES)
+        low, high = mean_interval(played.returns[rows])
+        means = {name: float(getattr(played, column)[rows].mean()) for name, column in _MEANS.items()}
+        points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
+    return points
 
 
 def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:

@@ -6,9 +6,9 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +125,7 @@ class PlayedGame:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""
-        return {
-            "timing": self.timing.to_dict(),
-            "replays": self.replays,
-            "unknown_animations": dict(self.unknown_animations),
-        }
+        return asdict(self) | {"timing": self.timing.to_dict()}
 
     def __str__(self) -> str:
         unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
@@ -145,7 +141,8 @@ def play_in_games(
         GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
     """
     check_games(games)
-    _warm_up(agent)
+    # Play a tick of the simulator, so that no compilation delays a running fight.
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
     stop, lock = threading.Event(), threading.Lock()
 
     def finished(count: int) -> None:
@@ -153,34 +150,22 @@ def play_in_games(
             if on_finished:
                 on_finished(count)
 
+    def play_share(share: Seeds, settings: GameSettings) -> tuple[Episodes, PlayedGame]:
+        with closing(open_live_game(settings, stoppable(stop))) as game:
+            rollout = agent.rollout(game)
+            episodes = rollout.play(share, finished)
+            return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
+
     shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
     with ThreadPoolExecutor(len(shares)) as pool:
-        playing = [
-            pool.submit(_play, agent, share, settings, stop, finished)
-            for share, settings in zip(shares, games, strict=False)
-        ]
+        playing = [pool.submit(play_share, share, settings) for share, settings in zip(shares, games, strict=False)]
         try:
-            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
-            for future in done:
+            for future in as_completed(playing):
                 future.result()
         finally:
             stop.set()
     parts, reports = zip(*(future.result() for future in playing), strict=True)
     return Episodes.join(parts), reports
-
-
-def _warm_up(agent: Agent) -> None:
-    """Play a tick of the simulator, so that no compilation delays a running fight."""
-    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
-
-
-def _play(
-    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
-) -> tuple[Episodes, PlayedGame]:
-    with closing(open_live_game(settings, stoppable(stop))) as game:
-        rollout = agent.rollout(game)
-        episodes = rollout.play(seeds, finished)
-        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
 
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:

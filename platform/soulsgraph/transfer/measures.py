@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,9 @@ from numba import njit
 from soulsgraph.evaluate import EVALUATION_SEED, OnFinished, check_evaluation, evaluation_seeds, load_networks
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.rule import Experiments, experiments
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph.tables import WinRate
+from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments
+from soulsgraph_envs.combat.episodes import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
@@ -25,10 +27,6 @@ from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.inference import FusedNetworks
-
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
@@ -155,6 +153,17 @@ class Laboratory:
         biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
         return float(biases.mean()), float(np.sqrt(np.mean(difference**2)))
 
+    def win_rates(self, name: str) -> list[dict[str, Any]]:
+        """Return the whole agent's wins with each skill replaced, and with none; `name` is that of the domain."""
+        order, rows = self.run.plan.skill_graph.order, []
+        replaced: list[dict[str, StandIn]] = [{}, *({skill: stand_in} for skill in order for stand_in in STAND_INS)]
+        for stand_ins in replaced:
+            won = self.play(order[-1], stand_ins).won
+            skill, stand_in = next(iter(stand_ins.items()), ("none", "trained"))
+            row = {"setting": f"{name}: {skill} {stand_in}", **win_row(int(won.sum()), len(won))}
+            rows.append(row | {"domain": name, "replaced": skill, "stand_in": stand_in})
+        return rows
+
     def columns(self, skill: str, values: Doubles) -> dict[str, float]:
         """Pair the column names with values, (size,)."""
         names = [name.lower() for name in self.skills[skill].observation.names]
@@ -166,6 +175,32 @@ class Laboratory:
 
     def _players(self, skill: str) -> tuple[str, ...]:
         return (*self.run.plan.skill_graph.upstream(skill), skill)
+
+
+def win_row(wins: int, episodes: int) -> dict[str, Any]:
+    """Return wins, their rate and its Wilson interval as plain values."""
+    row = WinRate("", wins, episodes).to_dict()
+    return {name: value for name, value in row.items() if name not in ("setting", "paper_percent")}
+
+
+def compare(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
+    """Measure a skill in both domains."""
+    inputs = home.inputs(skill), shifted.inputs(skill)
+    return SkillFigures(
+        home=home.figures(skill),
+        shifted=shifted.figures(skill),
+        input_distances=home.columns(skill, column_distances(*inputs)),
+        input_energy=energy_coefficient(*inputs),
+    )
+
+
+def evidence_of(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
+    """Return what the rule needs to know of a skill."""
+    explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
+    return Evidence(
+        effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
+        cues=compare_cues(home.skills[skill], *explored),
+    )
 
 
 def trials_of(run: RunFolder) -> int:
@@ -205,11 +240,9 @@ class Exploration:
     def act(self, combat: Combat, actions: Actions) -> None:
         """Draw whether to explore in lanes where the skill is due, and an action for those that do."""
         due = np.flatnonzero(combat.due[:, self._position])
-        drawn = np.zeros(len(due), np.bool_)
-        if self._share:
-            whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
-            drawn = whether < self._share
-            actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
+        whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
+        drawn = whether < self._share
+        actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
         self._lanes.append(due)
         self._drawn.append(drawn)
 

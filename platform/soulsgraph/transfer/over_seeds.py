@@ -14,7 +14,7 @@ from soulsgraph.files import describe_origin, write_json
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, Spread, clopper_pearson_interval, paired_difference
 from soulsgraph.tables import readable_table, seeds_text, write_rows
-from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, ArmResult, Target
+from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
 from soulsgraph.transfer.report import TransferReport, text_table
 from soulsgraph.transfer.retention import Retention
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -207,14 +207,14 @@ def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
 _KEY = "setting"
 
 
-def recovery_over_seeds(target: Target, results: Mapping[int, Sequence[ArmResult]]) -> SeedsTable:
-    """Put the recoveries of several seeds together; `results` are each seed's, the first without any step.
+def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> SeedsTable:
+    """Put the recoveries of several seeds together; `results` are each seed's rows, the first without any step.
 
     Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which
     nothing was recommended counts in the recommended row as it was before.
     """
     first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
-    rows = {seed: [arm.to_dict() for arm in _completed(arms, first)] for seed, arms in results.items()}
+    rows = {seed: _completed(arms, first) for seed, arms in results.items()}
     best = Spread({seed: 100.0 * row["rate"] for seed, found in rows.items() for row in found if row[_KEY] == first})
 
     def summarise(found: Records) -> dict[str, Any]:
@@ -241,8 +241,8 @@ def recovery_over_seeds(target: Target, results: Mapping[int, Sequence[ArmResult
     return replace(table, summary=sorted(table.summary, key=lambda row: places.get(row[_KEY], 2)))
 
 
-def _completed(arms: Sequence[ArmResult], first: str) -> Sequence[ArmResult]:
-    return arms if any(arm.label == first for arm in arms) else [*arms, replace(arms[0], label=first)]
+def _completed(arms: Records, first: str) -> Records:
+    return arms if any(arm[_KEY] == first for arm in arms) else [*arms, {**arms[0], _KEY: first}]
 
 
 def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
@@ -294,8 +294,5 @@ def measures_of(retention: Retention) -> dict[str, float | None]:
         f"forward transfer while training in {found.domain}": found.forward_transfer for found in retention.training
     }
     named |= {f"forgetting of {domain}, newest versions": lost for domain, lost in values["forgetting"].items()}
-    named |= {
-        f"change of {found.domain}, own versions": values["kept"][found.domain]["difference"]
-        for found in retention.kept
-    }
+    named |= {f"change of {found.domain}, own versions": found.to_dict()["difference"] for found in retention.kept}
     return named

@@ -15,21 +15,13 @@ from soulsgraph.evaluate import OnFinished, load_artifacts, was_trained_on
 from soulsgraph.files import api_call, slug, write_json
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.tables import write_rows
 from soulsgraph.transfer import rule
-from soulsgraph.transfer.measures import (
-    EXPLORATION,
-    Laboratory,
-    Question,
-    SkillFigures,
-    column_distances,
-    energy_coefficient,
-    trials_of,
-)
-from soulsgraph.transfer.rule import Evidence, Verdict, compare_cues, compare_effects, recommend
+from soulsgraph.transfer.measures import Laboratory, Question, SkillFigures, compare, evidence_of, trials_of
+from soulsgraph.transfer.rule import Evidence, Verdict, recommend
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_policies.agent import STAND_INS, StandIn
+from soulsgraph_policies.agent import STAND_INS
 
 
 @dataclass(frozen=True)
@@ -230,45 +222,10 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     return TransferReport(
         question,
         versions,
-        figures={skill: _figures(skill, home, shifted) for skill in order},
-        evidence={skill: _evidence(skill, home, shifted) for skill in order},
-        win_rates=[row for domain in zip(_DOMAINS, (home, shifted), strict=True) for row in _win_rates(*domain)],
+        figures={skill: compare(skill, home, shifted) for skill in order},
+        evidence={skill: evidence_of(skill, home, shifted) for skill in order},
+        win_rates=[*home.win_rates("home"), *shifted.win_rates("shifted")],
     )
-
-
-def _figures(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
-    inputs = home.inputs(skill), shifted.inputs(skill)
-    return SkillFigures(
-        home=home.figures(skill),
-        shifted=shifted.figures(skill),
-        input_distances=home.columns(skill, column_distances(*inputs)),
-        input_energy=energy_coefficient(*inputs),
-    )
-
-
-def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
-    explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
-    return Evidence(
-        effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
-        cues=compare_cues(home.skills[skill], *explored),
-    )
-
-
-def _win_rates(domain: str, laboratory: Laboratory) -> list[dict[str, Any]]:
-    order, rows = laboratory.run.plan.skill_graph.order, []
-    replaced: list[dict[str, StandIn]] = [{}, *({skill: stand_in} for skill in order for stand_in in STAND_INS)]
-    for stand_ins in replaced:
-        won = laboratory.play(order[-1], stand_ins).won
-        skill, stand_in = next(iter(stand_ins.items()), ("none", "trained"))
-        row = {"setting": f"{domain}: {skill} {stand_in}", **win_row(int(won.sum()), len(won))}
-        rows.append(row | {"domain": domain, "replaced": skill, "stand_in": stand_in})
-    return rows
-
-
-def win_row(wins: int, episodes: int) -> dict[str, Any]:
-    """Return wins, their rate and its Wilson interval as plain values."""
-    row = WinRate("", wins, episodes).to_dict()
-    return {name: value for name, value in row.items() if name not in ("setting", "paper_percent")}
 
 
 def versions_of(run: RunFolder, home: str) -> dict[str, str]:

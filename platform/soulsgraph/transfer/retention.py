@@ -7,27 +7,32 @@ rates for the performances: `matrix[i, j]` is the win rate in domain j after tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.table import Table
 
-from soulsgraph.domains import domain_chain
-from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate
+from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
+from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of, versions_before
+from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate, evaluation_seeds, play_variants
 from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
-from soulsgraph.transfer.recovery import TrainingTransfer, branch, training_transfer
-from soulsgraph.transfer.report import text_table, win_row
+from soulsgraph.transfer.measures import win_row
+from soulsgraph.transfer.recovery import SCRATCH, arm_path, branch
+from soulsgraph.transfer.report import text_table
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-
-Doubles = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.agent import Agent, StandIn
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.inference import FrozenNetwork, Weights
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ class Retention:
     """
 
     domains: tuple[str, ...]
-    wins: npt.NDArray[np.int64]
-    chance_wins: npt.NDArray[np.int64]
+    wins: Integers
+    chance_wins: Integers
     episodes: int
     kept: tuple[Kept, ...]
     training: tuple[TrainingTransfer, ...]
@@ -181,6 +186,140 @@ def measure_retention(
 
 def _plain(values: Doubles) -> list[list[float | None]]:
     return [[None if np.isnan(value) else value for value in row] for row in values.tolist()]
+
+
+#: Episodes that each checkpoint plays, the same ones for every checkpoint and run.
+POINT_EPISODES = 20
+
+
+@dataclass(frozen=True)
+class SuccessCurve:
+    """Win rates of the whole agent after a number of steps in a domain: both (points,), from step 0 on."""
+
+    steps: Doubles
+    rates: Doubles
+
+    @property
+    def area(self) -> float:
+        """Mean win rate over the steps (trapezoids), in [0, 1]: the AUC of Continual World."""
+        span = float(self.steps[-1] - self.steps[0])
+        return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
+
+    def to_list(self) -> list[list[float]]:
+        """Return steps and rates as plain values."""
+        return [self.steps.tolist(), self.rates.tolist()]
+
+
+def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
+    """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
+    won = play_variants(agent, evaluation_seeds(seed, POINT_EPISODES), variants).won
+    rates: list[float] = won.reshape(variants, -1).mean(axis=1).tolist()
+    return rates
+
+
+def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
+    """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: if a checkpoint is damaged.
+    """
+    skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
+    scenario = load_scenario(domain)
+    versions = versions_before(run, domain)
+    before = {skill: run.library.load(skill, n).network(skills[skill], scenario) for skill, n in versions.items()}
+    untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
+    agent = Agent(scenario, tuple(skills.values()), before, untrained)
+    steps, rates = [0], win_rates(agent, seed)
+    for cards in cards_by_stage(domain_cards(run, domain)):
+        points = _points(run, cards)
+        playing = {
+            card.skill: [
+                FrozenNetwork.of(skills[card.skill], scenario, weights[card.skill], card.observation_clip)
+                for weights in points.values()
+            ]
+            for card in cards
+        }
+        steps += [steps[-1] + step for step in points]
+        rates += win_rates(agent.playing(playing), seed, len(points))
+        agent = agent.playing({skill: networks[-1] for skill, networks in playing.items()})
+    return SuccessCurve(np.array(steps, np.float64), np.array(rates))
+
+
+def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
+    """Return every skill's weights by step: at the checkpoints of the stage that made the cards, and after it.
+
+    There are no checkpoints where skills that learned beside them have been trained again since.
+    """
+    stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
+    complete = len(cards) >= len(cards[-1].training.jointly)
+    files = checkpoint_files(run.path / "curves" / stage.name) if complete else {}
+    points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
+
+
+@dataclass(frozen=True)
+class TrainingTransfer:
+    """Success over the steps in one domain beside the same from scratch; None where that was not trained.
+
+    `remedy` is the call that trains it.
+    """
+
+    domain: str
+    curve: SuccessCurve
+    alone: SuccessCurve | None
+    remedy: str
+
+    @property
+    def forward_transfer(self) -> float | None:
+        """Continual World's forward transfer; None without the curve from scratch, or if that is 1 throughout."""
+        return None if self.alone is None else training_forward_transfer(self.curve.area, self.alone.area)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        alone = self.alone
+        return {
+            "forward_transfer": self.forward_transfer,
+            "area": self.curve.area,
+            "alone_area": alone and alone.area,
+            "missing": None if alone else self.remedy,
+            "curve": self.curve.to_list(),
+            "alone_curve": alone and alone.to_list(),
+        }
+
+    def line(self) -> str:
+        """Return it as a line for the terminal."""
+        begin = f"forward transfer while training in {self.domain} (Continual World): "
+        if self.alone is None:
+            return f"{begin}missing, for nothing was trained there from scratch; train it with: {self.remedy}"
+        value = self.forward_transfer
+        shown = "not defined, from scratch won throughout" if value is None else f"{value:+.3f}"
+        return f"{begin}{shown}; mean success {self.curve.area:.3f}, from scratch {self.alone.area:.3f}"
+
+
+def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfer:
+    """Play a domain's curve, and that of the recovery's arm trained from scratch.
+
+    Raises:
+        SoulsGraphError: if a checkpoint or an artifact is damaged.
+    """
+    budget = sum(card.training.budget for card in domain_cards(run, domain))
+    path = arm_path(run, domain, budget, SCRATCH)
+    scratch = RunFolder.open(path) if (path / "plan.json").exists() else None
+    trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
+    alone = success_curve(scratch, domain, seed) if scratch and trained else None
+    remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)
+    return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
+
+
+def training_forward_transfer(area: float, area_alone: float) -> float | None:
+    """Return FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
+
+    `area` is the mean success rate over the steps in the domain, `area_alone` that of training it from
+    scratch for the same steps: Wolczyk et al. (2021), "Continual World". 0 is no help, 1 success from the
+    first step on; None where training from scratch succeeded throughout.
+    """
+    return (area - area_alone) / (1.0 - area_alone) if area_alone < 1.0 else None
 
 
 def forward_transfer(matrix: Doubles, chance: Doubles) -> float:

@@ -19,15 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes
+from soulsgraph_envs.combat.episodes import DecisionColumns, Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 #: Columns that hold numbers of animations, whose order means nothing, and the columns of their progress.
 _PROGRESS = {Column.BOSS_ANIMATION: Column.BOSS_PROGRESS, Column.PLAYER_ANIMATION: Column.PLAYER_PROGRESS}
@@ -155,7 +151,7 @@ def _features(rows: StateRows, columns: Sequence[Column]) -> Doubles:
     return np.concatenate([np.ones((len(rows), 1)), scaled, scaled**2, *indicators], axis=1)
 
 
-def _probability(features: Doubles, labels: npt.NDArray[np.bool_]) -> Doubles:
+def _probability(features: Doubles, labels: Flags) -> Doubles:
     """Return the probability of the label by ridge logistic regression, Newton's method, (n,)."""
     weights = np.zeros(features.shape[1])
     ridge = _RIDGE * np.eye(len(weights))
