@@ -158,9 +158,9 @@ class CurveEvaluator:
             self._ready += worker.result()
             del self._running[0]
         except WorkerLostError:
-            lost, self._running = self._running, []
-            for checkpoints in lost:
+            for checkpoints in self._running:
                 self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
+            self._running = []
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:

@@ -308,7 +308,6 @@ def evaluate(
         GameError: if a game cannot be reached or reset.
     """
     seeds, agent = evaluation_seeds(seed, episodes), make_agent(run, setting)
-    playing = [skill.name for skill in agent.skills if skill.name not in setting.randomize]
     origin = {
         "run": str(run.path),
         "scenario": setting.scenario,
@@ -316,7 +315,7 @@ def evaluate(
         "start": agent.scenario.start,
         "trained_on": setting.trained_on,
         "randomized": list(setting.randomize),
-        "versions": {name: version_in_play(run, name, setting.trained_on) for name in playing},
+        "versions": {name: version_in_play(run, name, setting.trained_on) for name in agent.networks},
         "preset": run.plan.preset,
         "training_seed": run.plan.seed,
         "seed": seed,

@@ -61,31 +61,6 @@ class Question(TransferOptions):
     home: str
 
 
-@dataclass(frozen=True)
-class DomainFigures:
-    """One skill's own task in one domain: mean returns trained and replaced, its values, its inputs.
-
-    `value_bias` and `value_error` are predicted minus obtained discounted return, as mean and as root
-    mean square; `input_shifts` the mean of each column in deviations from the mean it was trained on.
-    """
-
-    trained: float
-    replaced: Mapping[str, float]
-    value_bias: float
-    value_error: float
-    input_shifts: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class SkillFigures:
-    """One skill in both domains, and how far its inputs differ between them: a column, and all together."""
-
-    home: DomainFigures
-    shifted: DomainFigures
-    input_distances: Mapping[str, float]
-    input_energy: float
-
-
 @dataclass
 class Laboratory:
     """Play the trials of a run in one domain, each once; `on_played` is called with 1 after each."""
@@ -125,23 +100,24 @@ class Laboratory:
         """Return the skill's observations at its decisions, normalised as in its training, (m, size)."""
         return FusedNetworks([self.networks[skill]]).inputs(0, self.play(skill).taken.rows)
 
-    def figures(self, skill: str) -> DomainFigures:
-        """Measure the skill's own task."""
-        bias, error = self.values(skill)
-        return DomainFigures(
-            trained=self._mean_return(skill),
-            replaced={name: self._mean_return(skill, name) for name in STAND_INS},
-            value_bias=bias,
-            value_error=error,
-            input_shifts=self.columns(skill, self.inputs(skill).mean(axis=0)),
-        )
+    def figures(self, skill: str) -> dict[str, Any]:
+        """Measure the skill's own task: mean returns trained and replaced, its values, its inputs.
 
-    def values(self, skill: str) -> tuple[float, float]:
+        `input_shifts` is the mean of each column in deviations from the mean it was trained on.
+        """
+        return {
+            "trained": self._mean_return(skill),
+            "replaced": {name: self._mean_return(skill, name) for name in STAND_INS},
+            **self.values(skill),
+            "input_shifts": self.columns(skill, self.inputs(skill).mean(axis=0)),
+        }
+
+    def values(self, skill: str) -> dict[str, float]:
         """Compare the largest Q-value at each decision with the discounted return from there on.
 
-        Return predicted minus obtained: the mean over episodes, above 0 the values are too optimistic, and the root
-        mean square over all decisions. After a truncation the rest is estimated by the largest Q-value at the end, as
-        in training.
+        `value_bias` is the mean over episodes of predicted minus obtained, above 0 the values are too optimistic,
+        `value_error` the root mean square over all decisions. After a truncation the rest is estimated by the largest
+        Q-value at the end, as in training.
         """
         numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
         networks, played = FusedNetworks([self.networks[skill]]), self.play(skill)
@@ -151,7 +127,7 @@ class Laboratory:
         discounts = numbers.discount ** (taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks)))
         difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
         biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
-        return float(biases.mean()), float(np.sqrt(np.mean(difference**2)))
+        return {"value_bias": float(biases.mean()), "value_error": float(np.sqrt(np.mean(difference**2)))}
 
     def win_rates(self, name: str) -> list[dict[str, Any]]:
         """Return the whole agent's wins with each skill replaced, and with none; `name` is that of the domain."""
@@ -183,15 +159,15 @@ def win_row(wins: int, episodes: int) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("setting", "paper_percent")}
 
 
-def compare(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
-    """Measure a skill in both domains."""
+def figures_of(skill: str, home: Laboratory, shifted: Laboratory) -> dict[str, Any]:
+    """Measure a skill in both domains, and how far its inputs differ between them: a column, and all together."""
     inputs = home.inputs(skill), shifted.inputs(skill)
-    return SkillFigures(
-        home=home.figures(skill),
-        shifted=shifted.figures(skill),
-        input_distances=home.columns(skill, column_distances(*inputs)),
-        input_energy=energy_coefficient(*inputs),
-    )
+    return {
+        "home": home.figures(skill),
+        "shifted": shifted.figures(skill),
+        "input_distances": home.columns(skill, column_distances(*inputs)),
+        "input_energy": energy_coefficient(*inputs),
+    }
 
 
 def evidence_of(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
@@ -250,8 +226,7 @@ class Exploration:
     def explored(self) -> Flags:
         """Whether each decision was explored, lane by lane and in order of time."""
         order = np.argsort(np.concatenate(self._lanes), kind="stable")
-        explored: Flags = np.concatenate(self._drawn)[order]
-        return explored
+        return np.asarray(np.concatenate(self._drawn)[order])
 
 
 def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes:
@@ -263,9 +238,8 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
 
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
     """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
-    pairs = zip(np.asarray(first, np.float64).T, np.asarray(second, np.float64).T, strict=True)
     # The p-value, which is not used, is cheapest so.
-    return np.array([scipy.stats.ks_2samp(*pair, method="asymp").statistic for pair in pairs])
+    return np.asarray(scipy.stats.ks_2samp(first, second, axis=0, method="asymp").statistic)
 
 
 def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +11,15 @@ from rich.table import Table
 
 from soulsgraph.files import describe_origin, write_json
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import Interval, Spread, clopper_pearson_interval, paired_difference
-from soulsgraph.tables import readable_table, seeds_text, write_rows
+from soulsgraph.statistics import Spread, clopper_pearson_interval, paired_difference
+from soulsgraph.tables import readable_table, seeds_text, text_table, write_rows
 from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
-from soulsgraph.transfer.report import TransferReport, text_table
+from soulsgraph.transfer.report import TransferReport
 from soulsgraph.transfer.retention import Retention
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 Records = Sequence[Mapping[str, Any]]
 
-_EACH = "each_seed"
 #: More would not fit beside each other on a line of 80 characters.
 _SEEDS_A_TABLE = 5
 
@@ -72,7 +70,9 @@ class SeedsTable:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the summary, every seed's point in a column of its own."""
-        return [{**row, _EACH: "; ".join(f"{s}: {p}" for s, p in self._points(row).items())} for row in self.summary]
+        return [
+            {**row, "each_seed": "; ".join(f"{s}: {p}" for s, p in self._points(row).items())} for row in self.summary
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return both tables as plain values for JSON."""
@@ -82,18 +82,17 @@ class SeedsTable:
         """Return the summary and every seed's points for the terminal, a table for a few seeds each."""
         summary = readable_table(self.summary)
         title = f"{self.title}, {seeds_text(len(self.seeds))}"
-        if summary.common:
-            title = f"{title}\n{summary.common_line}"
-        cells = [dict(zip(summary.headings, line, strict=True)) for line in summary.cells]
-        parts = (self.seeds[start : start + _SEEDS_A_TABLE] for start in range(0, len(self.seeds), _SEEDS_A_TABLE))
-        return [text_table(title, cells), *map(self._points_table, parts)]
-
-    def _points_table(self, seeds: Sequence[int]) -> Table:
-        rows = []
-        for row in self.summary:
-            points = self._points(row)
-            rows.append({key: str(row[key]) for key in self.keys} | {f"seed {s}": points.get(s, "") for s in seeds})
-        return text_table("Each seed", rows)
+        title = "\n".join(filter(None, [title, summary.common_line]))
+        tables = [text_table(title, summary.headings, summary.cells)]
+        for start in range(0, len(self.seeds), _SEEDS_A_TABLE):
+            seeds = self.seeds[start : start + _SEEDS_A_TABLE]
+            headings = (*self.keys, *(f"seed {seed}" for seed in seeds))
+            rows = [
+                [*(str(row[key]) for key in self.keys), *(self._points(row).get(seed, "") for seed in seeds)]
+                for row in self.summary
+            ]
+            tables.append(text_table("Each seed", headings, rows))
+        return tables
 
     def save(self, folder: Path, name: str) -> None:
         """Write `<name>.json`, `<name>.parquet` (the summary) and `<name>-seeds.parquet` into a folder.
@@ -120,16 +119,12 @@ def _point(row: Mapping[str, Any]) -> str:
 
 
 def spread_fields(name: str, spread: Spread | None) -> dict[str, float | None]:
-    """Return a mean over seeds and the ends of its t interval as columns; None where there is none."""
-    if spread is None:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
-    return {name: spread.mean, **interval_fields(name, spread.mean_interval)}
+    """Return a mean over seeds and the ends of its t interval as columns.
 
-
-def interval_fields(name: str, interval: Interval) -> dict[str, float | None]:
-    """Return the ends of an interval as columns; None where it is unbounded, as that of one seed is."""
-    bounded = all(map(math.isfinite, interval))
-    return {f"{name}_low": interval.low if bounded else None, f"{name}_high": interval.high if bounded else None}
+    All are None where there is no mean, the ends where they are unbounded, as those of one seed are.
+    """
+    low, high = spread.mean_interval if spread and len(spread.by_seed) > 1 else (None, None)
+    return {name: spread.mean if spread else None, f"{name}_low": low, f"{name}_high": high}
 
 
 def _table(
@@ -156,8 +151,8 @@ def _win_percent(rows: Records) -> dict[str, Any]:
 def _share(name: str, rows: Records) -> dict[str, Any]:
     """Count the seeds for which something holds, with the exact interval of their share in percent."""
     held = sum(bool(row[name]) for row in rows)
-    interval = clopper_pearson_interval(held, len(rows)).scaled(100.0)
-    percent = {f"{name}_percent": 100.0 * held / len(rows), **interval_fields(f"{name}_percent", interval)}
+    low, high = clopper_pearson_interval(held, len(rows)).scaled(100.0)
+    percent = {f"{name}_percent": 100.0 * held / len(rows), f"{name}_percent_low": low, f"{name}_percent_high": high}
     return {f"seeds_{name}": f"{held} of {len(rows)}", **percent}
 
 
@@ -187,7 +182,7 @@ def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTa
                 "adapt": verdict.adapt,
                 "effect_kept_percent": 100.0 * report.evidence[skill].effect.kept,
                 "changed_decisions_percent": 100.0 * verdict.changed_decisions,
-                "input_energy": report.figures[skill].input_energy,
+                "input_energy": report.figures[skill]["input_energy"],
                 "reason": verdict.reason,
             }
             for skill, verdict in report.verdicts.items()
@@ -204,9 +199,6 @@ def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
     return _table("Win rates with each skill replaced", ("domain", "replaced", "stand_in"), results, _win_percent)
 
 
-_KEY = "setting"
-
-
 def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> SeedsTable:
     """Put the recoveries of several seeds together; `results` are each seed's rows, the first without any step.
 
@@ -215,10 +207,12 @@ def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> Seeds
     """
     first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
     rows = {seed: _completed(arms, first) for seed, arms in results.items()}
-    best = Spread({seed: 100.0 * row["rate"] for seed, found in rows.items() for row in found if row[_KEY] == first})
+    best = Spread(
+        {seed: 100.0 * row["rate"] for seed, found in rows.items() for row in found if row["setting"] == first}
+    )
 
     def summarise(found: Records) -> dict[str, Any]:
-        label, rates, gains = found[0][_KEY], _spread(found, "rate", 100.0), _spread(found, "gain", 100.0)
+        label, rates, gains = found[0]["setting"], _spread(found, "rate", 100.0), _spread(found, "gain", 100.0)
         fields: dict[str, Any] = {
             "seeds": len(found),
             "steps": round(_spread(found, "steps").mean),
@@ -235,14 +229,14 @@ def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> Seeds
         return fields | spread_fields(f"{first}_ahead_points", paired_difference(best, rates))
 
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    table = _table(title, (_KEY,), rows, summarise)
+    table = _table(title, ("setting",), rows, summarise)
     # What the others are compared with stands before them, even if the first seed had no recommendation.
     places = {NOTHING: 0, first: 1}
-    return replace(table, summary=sorted(table.summary, key=lambda row: places.get(row[_KEY], 2)))
+    return replace(table, summary=sorted(table.summary, key=lambda row: places.get(row["setting"], 2)))
 
 
 def _completed(arms: Records, first: str) -> Records:
-    return arms if any(arm[_KEY] == first for arm in arms) else [*arms, {**arms[0], _KEY: first}]
+    return arms if any(arm["setting"] == first for arm in arms) else [*arms, {**arms[0], "setting": first}]
 
 
 def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:

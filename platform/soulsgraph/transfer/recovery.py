@@ -23,7 +23,7 @@ from soulsgraph.statistics import Interval, mean_interval
 from soulsgraph.tables import write_rows
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
-from soulsgraph.transfer.report import text_table
+from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_policies.atomic import whole_folder
 
@@ -139,7 +139,7 @@ def results_name(target: Target) -> str:
 def recovery_table(target: Target, rows: Sequence[Row]) -> Table:
     """Return the table for the terminal."""
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return text_table(title, [_cells(row) for row in rows])
+    return cells_table(title, [_cells(row) for row in rows])
 
 
 def _cells(row: Row) -> dict[str, str]:

@@ -8,16 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.evaluate import OnFinished, load_artifacts, was_trained_on
 from soulsgraph.files import api_call, slug, write_json
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import write_rows
+from soulsgraph.tables import text_table, write_rows
 from soulsgraph.transfer import rule
-from soulsgraph.transfer.measures import Laboratory, Question, SkillFigures, compare, evidence_of, trials_of
+from soulsgraph.transfer.measures import Laboratory, Question, evidence_of, figures_of, trials_of
 from soulsgraph.transfer.rule import Evidence, Verdict, recommend
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -80,7 +79,7 @@ def controls_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         {name: row[name] for name in ("control", "expected", "found")} | {"right": "yes" if row["right"] else "no"}
         for row in rows
     ]
-    return text_table(f"Controls of the recommendation: {right} of {len(rows)} right", shown)
+    return cells_table(f"Controls of the recommendation: {right} of {len(rows)} right", shown)
 
 
 def _named(skills: Sequence[str]) -> str:
@@ -100,7 +99,7 @@ class TransferReport:
 
     question: Question
     versions: Mapping[str, str]
-    figures: Mapping[str, SkillFigures]
+    figures: Mapping[str, Mapping[str, Any]]
     evidence: Mapping[str, Evidence]
     win_rates: Sequence[Mapping[str, Any]]
 
@@ -134,12 +133,12 @@ class TransferReport:
             "What its actions do, what it sees",
         )
         rows = zip(*map(self._cells, self.verdicts), strict=True)
-        return [text_table(title, cells) for title, cells in zip(titles, rows, strict=True)]
+        return [cells_table(title, cells) for title, cells in zip(titles, rows, strict=True)]
 
     def _skill(self, name: str) -> dict[str, Any]:
         evidence = self.evidence[name]
         return {
-            **asdict(self.figures[name]),
+            **self.figures[name],
             "verdict": asdict(self.verdicts[name]),
             "effect": asdict(evidence.effect),
             "cues": [asdict(cue) | {"column": cue.column.name.lower()} for cue in evidence.cues],
@@ -148,22 +147,22 @@ class TransferReport:
     def _cells(self, skill: str) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Return a skill's row of each table."""
         figures, verdict, effect = self.figures[skill], self.verdicts[skill], self.evidence[skill].effect
-        home, shifted = figures.home, figures.shifted
+        home, shifted = figures["home"], figures["shifted"]
         wins = {(row["domain"], row["stand_in"]): row["wins"] for row in self.win_rates if row["replaced"] == skill}
         own_task = {
             "skill": skill,
-            "home": f"{home.trained:.3g}",
-            "shifted": f"{shifted.trained:.3g}",
-            **{name: f"{home.replaced[name]:.3g}" for name in STAND_INS},
+            "home": f"{home['trained']:.3g}",
+            "shifted": f"{shifted['trained']:.3g}",
+            **{name: f"{home['replaced'][name]:.3g}" for name in STAND_INS},
             **{f"wins {name}": f"{wins['home', name]}, {wins['shifted', name]}" for name in STAND_INS},
         }
-        furthest = max(figures.input_distances, key=figures.input_distances.__getitem__)
+        column, distance = max(figures["input_distances"].items(), key=lambda item: item[1])
         inputs = {
             "skill": skill,
-            "furthest input": f"{figures.input_distances[furthest]:.2f} {furthest}",
-            "energy": f"{figures.input_energy:.2f}",
-            "value bias": f"{home.value_bias:+.2f}, {shifted.value_bias:+.2f}",
-            "value error": f"{home.value_error:.2f}, {shifted.value_error:.2f}",
+            "furthest input": f"{distance:.2f} {column}",
+            "energy": f"{figures['input_energy']:.2f}",
+            "value bias": f"{home['value_bias']:+.2f}, {shifted['value_bias']:+.2f}",
+            "value error": f"{home['value_error']:.2f}, {shifted['value_error']:.2f}",
         }
         found = {
             "skill": skill,
@@ -183,15 +182,9 @@ class TransferReport:
         return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
 
 
-def text_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a plain table for the terminal, the first column to the left; rows hold their cells by heading."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for index, heading in enumerate(rows[0]):
-        # Folded, not cut: a figure without its end is worse than one on two lines.
-        table.add_column(heading, justify="right" if index else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row.values())
-    return table
+def cells_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return a plain table for the terminal of rows that hold their cells by heading."""
+    return text_table(title, [*rows[0]], [[*row.values()] for row in rows])
 
 
 def transfer(run: RunFolder, question: Question, display: Display = "auto") -> TransferReport:
@@ -222,7 +215,7 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     return TransferReport(
         question,
         versions,
-        figures={skill: compare(skill, home, shifted) for skill in order},
+        figures={skill: figures_of(skill, home, shifted) for skill in order},
         evidence={skill: evidence_of(skill, home, shifted) for skill in order},
         win_rates=[*home.win_rates("home"), *shifted.win_rates("shifted")],
     )

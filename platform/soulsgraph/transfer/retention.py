@@ -25,7 +25,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.transfer.measures import win_row
 from soulsgraph.transfer.recovery import SCRATCH, arm_path, branch
-from soulsgraph.transfer.report import text_table
+from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -83,8 +83,7 @@ class Retention:
     @property
     def matrix(self) -> Doubles:
         """Win rates in domain j (columns) after training on domain i (rows)."""
-        rates: Doubles = self.wins / self.episodes
-        return rates
+        return np.asarray(self.wins / self.episodes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; None where a measure is not defined."""
@@ -122,20 +121,18 @@ class Retention:
         for after, counts in self._counts.items():
             cells = [f"{wins}/{self.episodes}  {100 * wins / self.episodes:.1f} %" for wins in counts]
             rows.append({"after": after, **dict(zip(self.domains, cells, strict=True))})
-        return text_table("Wins after training on (row) in (column)", rows)
+        return cells_table("Wins after training on (row) in (column)", rows)
 
     def lines(self) -> list[str]:
         """Return the measures in points of win rate."""
-        chance = self.chance_wins / self.episodes
-        lost = ", ".join(
-            f"{name} {100 * value:+.1f}" for name, value in zip(self.domains, forgetting(self.matrix), strict=True)
-        )
+        found = self.to_dict()
+        lost = ", ".join(f"{domain} {100 * value:+.1f}" for domain, value in found["forgetting"].items())
         return [
-            f"zero-shot forward transfer {100 * forward_transfer(self.matrix, chance):+.1f} points over chance",
-            *(found.line() for found in self.training),
-            f"backward transfer {100 * backward_transfer(self.matrix):+.1f} points",
+            f"zero-shot forward transfer {100 * found['zero_shot_transfer']:+.1f} points over chance",
+            *(transfer.line() for transfer in self.training),
+            f"backward transfer {100 * found['backward_transfer']:+.1f} points",
             f"forgetting with the newest versions: {lost}",
-            *(found.line() for found in self.kept),
+            *(kept.line() for kept in self.kept),
         ]
 
 
@@ -159,26 +156,23 @@ def measure_retention(
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
         count = Counting(progress)
 
+        def counted(result: Any) -> Any:
+            count(1)
+            return result
+
         def won_by(player: RunFolder, setting: Setting) -> Flags:
-            won = evaluate(player, setting, episodes, seed).episodes.won
-            count(1)
-            return won
-
-        def kept_in(domain: str) -> Kept:
-            with TemporaryDirectory() as folder:
-                before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
-            return Kept(domain, before, won[domain, domain])
-
-        def training_in(domain: str) -> TrainingTransfer:
-            found = training_transfer(run, domain, seed)
-            count(1)
-            return found
+            return np.asarray(counted(evaluate(player, setting, episodes, seed).episodes.won))
 
         chance = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
         won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
         wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
-        kept, training = tuple(map(kept_in, domains[:-1])), tuple(map(training_in, domains[1:]))
-    retention = Retention(domains, wins, np.array(chance), episodes, kept, training)
+        kept = []
+        for domain in domains[:-1]:
+            with TemporaryDirectory() as folder:
+                before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
+            kept.append(Kept(domain, before, won[domain, domain]))
+        training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
+    retention = Retention(domains, wins, np.array(chance), episodes, tuple(kept), training)
     write_json(run.path / "results" / "retention.json", retention.to_dict())
     write_rows(run.results("retention"), retention.rows())
     return retention
@@ -213,8 +207,7 @@ class SuccessCurve:
 def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
     """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
     won = play_variants(agent, evaluation_seeds(seed, POINT_EPISODES), variants).won
-    rates: list[float] = won.reshape(variants, -1).mean(axis=1).tolist()
-    return rates
+    return [float(rate) for rate in won.reshape(variants, -1).mean(axis=1)]
 
 
 def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
@@ -347,8 +340,7 @@ def forgetting(matrix: Doubles) -> Doubles:
     F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
     World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
     """
-    lost: Doubles = np.diagonal(matrix) - matrix[-1]
-    return lost
+    return np.asarray(np.diagonal(matrix) - matrix[-1])
 
 
 def isolated_forgetting(matrix: Doubles) -> Doubles:

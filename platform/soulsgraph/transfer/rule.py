@@ -91,8 +91,7 @@ def outcomes(taken: DecisionColumns, ticks: int) -> Doubles:
     episode_ends = np.searchsorted(taken.episodes, taken.episodes, side="right")
     ends = np.minimum(np.searchsorted(starts, starts + ticks), episode_ends)
     sums = np.concatenate([[0.0], np.cumsum(taken.rewards)])
-    collected: Doubles = sums[ends] - sums[:-1]
-    return collected
+    return np.asarray(sums[ends] - sums[:-1])
 
 
 def compare_effects(columns: Sequence[Column], home: Experiments, shifted: Experiments) -> Effect:
@@ -126,8 +125,7 @@ def _slope(tried: Experiments, features: Doubles, weights: Doubles) -> tuple[flo
     if total == 0.0:
         return 0.0, np.zeros(tried.seeds)
     slope = float(products.sum()) / total
-    influence: Doubles = np.bincount(tried.episodes, products - slope * squares, tried.seeds) / total
-    return slope, influence
+    return slope, np.bincount(tried.episodes, products - slope * squares, tried.seeds) / total
 
 
 def _in_errors(value: float, influences: Doubles) -> float:
@@ -217,11 +215,10 @@ def compare_cues(skill: Skill, home: DecisionColumns, shifted: DecisionColumns) 
 
 
 def _cue(column: Column, number: float, home: DecisionColumns, shifted: DecisionColumns) -> Cue:
-    shares: list[float] = []
+    masks = [played.rows[:, column] == number for played in (home, shifted)]
+    home_share, share = (float(seen.mean()) for seen in masks)
     tempos, costs = [], []
-    for played in (home, shifted):
-        seen = played.rows[:, column] == number
-        shares.append(float(seen.mean()))
+    for played, seen in zip((home, shifted), masks, strict=True):
         # Only what another decision of the same episode follows shows how it went on.
         at = np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
         before, after = played.rows[at], played.rows[at + 1]
@@ -229,7 +226,7 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
         lost = (before[:, Column.PLAYER_HP] - after[:, Column.PLAYER_HP]).astype(np.float64)
         costs.append(lost[lost > _BLOW])
     cost = _change(*costs) if column == Column.BOSS_ANIMATION else (1.0, 0.0)
-    return Cue(column, int(number), shares[0], shares[1], *_change(*tempos), *cost)
+    return Cue(column, int(number), home_share, share, *_change(*tempos), *cost)
 
 
 def _tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) -> Doubles:
@@ -237,8 +234,7 @@ def _tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers)
     progress = _PROGRESS[column]
     gained = after[:, progress] - before[:, progress]
     went_on = (before[:, column] == after[:, column]) & (gained > 0.0) & (after[:, progress] < 1.0)
-    rates: Doubles = gained[went_on] / ticks[went_on].astype(np.float64)
-    return rates
+    return np.asarray(gained[went_on] / ticks[went_on].astype(np.float64))
 
 
 def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:

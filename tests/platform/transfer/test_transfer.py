@@ -124,8 +124,8 @@ def test_without_a_shift_nothing_moves_and_nothing_is_recommended(run):
     report = transfer(run, Question("controls-no-shift", home=HOME, episodes=EPISODES, seed=SEED), "silent")
     assert report.recommended == ()
     for figures in report.figures.values():
-        assert figures.home == figures.shifted
-        assert set(figures.input_distances.values()) == {0.0}
+        assert figures["home"] == figures["shifted"]
+        assert set(figures["input_distances"].values()) == {0.0}
     assert [found.effect.kept for found in report.evidence.values()] == pytest.approx([1.0] * 5)
     assert not any(verdict.changed_cues for verdict in report.verdicts.values())
     laboratory = Laboratory(run, report.question, HOME, count.append)
@@ -212,4 +212,4 @@ def test_values_are_checked_by_the_discount_that_the_run_learned_with(tmp_path):
 
     decisions, ticks = laboratory_of("decisions"), laboratory_of("ticks", semi_markov=True)
     np.testing.assert_array_equal(decisions.play("dodge").taken.rewards, ticks.play("dodge").taken.rewards)
-    assert decisions.values("dodge")[0] != ticks.values("dodge")[0]
+    assert decisions.values("dodge")["value_bias"] != ticks.values("dodge")["value_bias"]
