@@ -57,12 +57,8 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
     bounds what their networks see.
     """
     learned = [weights_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
-    trained = {
-        skill.name: [FrozenNetwork.of(skill, agent.scenario, one[skill.name], clip) for one in learned]
-        for skill in agent.skills
-        if skill.name in learned[0]
-    }
-    played = play_variants(agent.playing(trained), evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
+    agent = with_variants(agent, clip, learned)
+    played = play_variants(agent, evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
     points = []
     for index, (step, _) in enumerate(checkpoints):
         rows = slice(index * EPISODES, (index + 1) * EPISODES)
@@ -70,6 +66,16 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
         means = {name: float(getattr(played, column)[rows].mean()) for name, column in _MEANS.items()}
         points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
     return points
+
+
+def with_variants(agent: Agent, clip: float, learned: Sequence[Mapping[str, Weights]]) -> Agent:
+    """Return the agent in several variants, each with weights of its own of the skills that learned."""
+    networks = {
+        skill.name: [FrozenNetwork.of(skill, agent.scenario, weights[skill.name], clip) for weights in learned]
+        for skill in agent.skills
+        if skill.name in learned[0]
+    }
+    return agent.playing(networks)
 
 
 def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:

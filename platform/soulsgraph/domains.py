@@ -144,12 +144,6 @@ def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
     return tuple(card for card in cards if card.training.scenario == domain)
 
 
-def versions_before(run: RunFolder, domain: str) -> dict[str, int]:
-    """Return the versions that came into the domain; none where the run began in it."""
-    before = domain_chain(run, domain)[:-1]
-    return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
-
-
 def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
     """Return cards, in training order, by the stage that made them: those of skills that learned jointly are one's."""
     stages: list[list[SkillCard]] = []

@@ -256,11 +256,8 @@ class Evaluation:
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
         played = self.episodes
-        return {
-            "mean_return": float(played.returns.mean()),
-            "mean_length": float(played.lengths.mean()),
-            "mean_seconds": float(played.seconds.mean()),
-        }
+        means = played.returns.mean(), played.lengths.mean(), played.seconds.mean()
+        return dict(zip(("mean_return", "mean_length", "mean_seconds"), map(float, means), strict=True))
 
     def lines(self) -> tuple[str, ...]:
         """Return what was evaluated, as lines for a reader."""

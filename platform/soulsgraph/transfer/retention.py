@@ -16,9 +16,17 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of, versions_before
-from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate, evaluation_seeds, play_variants
+from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
+from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of
+from soulsgraph.evaluate import (
+    EVALUATION_SEED,
+    Setting,
+    check_evaluation,
+    evaluate,
+    evaluation_seeds,
+    make_agent,
+    play_variants,
+)
 from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
@@ -28,11 +36,9 @@ from soulsgraph.transfer.recovery import SCRATCH, arm_path, branch
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agent import Agent, StandIn
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.artifact import SkillCard
-from soulsgraph_policies.inference import FrozenNetwork, Weights
+from soulsgraph_policies.inference import Weights
 
 
 @dataclass(frozen=True)
@@ -217,25 +223,16 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
         LibraryError: if a skill was never trained, or is damaged.
         SoulsGraphError: if a checkpoint is damaged.
     """
-    skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
-    scenario = load_scenario(domain)
-    versions = versions_before(run, domain)
-    before = {skill: run.library.load(skill, n).network(skills[skill], scenario) for skill, n in versions.items()}
-    untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
-    agent = Agent(scenario, tuple(skills.values()), before, untrained)
+    before = domain_chain(run, domain)[:-1]
+    untrained = Setting(domain, domain, randomize=run.plan.skill_graph.order)
+    agent = make_agent(run, Setting(domain, before[-1]) if before else untrained)
     steps, rates = [0], win_rates(agent, seed)
     for cards in cards_by_stage(domain_cards(run, domain)):
-        points = _points(run, cards)
-        playing = {
-            card.skill: [
-                FrozenNetwork.of(skills[card.skill], scenario, weights[card.skill], card.observation_clip)
-                for weights in points.values()
-            ]
-            for card in cards
-        }
+        points, clip = _points(run, cards), cards[-1].observation_clip
+        learned = [*points.values()]
         steps += [steps[-1] + step for step in points]
-        rates += win_rates(agent.playing(playing), seed, len(points))
-        agent = agent.playing({skill: networks[-1] for skill, networks in playing.items()})
+        rates += win_rates(with_variants(agent, clip, learned), seed, len(learned))
+        agent = with_variants(agent, clip, learned[-1:])
     return SuccessCurve(np.array(steps, np.float64), np.array(rates))
 
 
