@@ -195,7 +195,7 @@ class Cue:
 
     @property
     def change(self) -> str:
-        """Say what changed; empty where nothing did."""
+        """What changed; empty where nothing did."""
         if self.home_share < KNOWN_SHARE:
             return "new"
         for word, ratio, errors in (("tempo", self.tempo, self.tempo_errors), ("cost", self.cost, self.cost_errors)):
