@@ -7,18 +7,17 @@ plays many of them in one batch of lanes, each lane with its own weights, while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.evaluate import evaluation_seeds, play_variants
 from soulsgraph.statistics import mean_interval
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
-from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.inference import FrozenNetwork, Weights
@@ -30,28 +29,21 @@ EPISODES = 5
 CURVE_SEED = 1_000_003
 
 _BATCH = 20
+#: Means over episodes by the names that a run's curves have for them, and the columns they are of.
+_MEANS = {"return": "returns", "length": "lengths", "seconds": "seconds", "win_rate": "won"}
 #: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
 _BESIDE = "/"
 _PREFIX = "step-"
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """One checkpoint on its learning curve: the mean return and its 95 % t interval over episodes."""
+class CurvePoint(NamedTuple):
+    """One checkpoint on its learning curve: figures by the names that a run's curves have for them.
+
+    `low` and `high` are the ends of the 95 % t interval of the mean return over episodes.
+    """
 
     step: int
-    episode_return: float
-    low: float
-    high: float
-    length: float
-    seconds: float
-    win_rate: float
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """The point's figures by the names that a run's curves have for them."""
-        names = ("low", "high", "length", "seconds", "win_rate")
-        return {"return": self.episode_return, **{name: getattr(self, name) for name in names}}
+    figures: dict[str, float]
 
 
 #: Weights of some steps.
@@ -65,30 +57,25 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
     bounds what their networks see.
     """
     learned = [weights_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
-    trained = {
-        skill.name: [FrozenNetwork.of(skill, agent.scenario, one[skill.name], clip) for one in learned]
-        for skill in agent.skills
-        if skill.name in learned[0]
-    }
-    rollout = agent.playing(trained).rollout(make_game(lanes=len(checkpoints) * EPISODES))
-    episodes = rollout.play(np.tile(evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints)))
+    agent = with_variants(agent, clip, learned)
+    played = play_variants(agent, evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
     points = []
     for index, (step, _) in enumerate(checkpoints):
         rows = slice(index * EPISODES, (index + 1) * EPISODES)
-        returns = episodes.returns[rows]
-        low, high = mean_interval(returns)
-        points.append(
-            CurvePoint(
-                step=step,
-                episode_return=float(returns.mean()),
-                low=low,
-                high=high,
-                length=float(episodes.lengths[rows].mean()),
-                seconds=float(episodes.seconds[rows].mean()),
-                win_rate=float(episodes.won[rows].mean()),
-            )
-        )
+        low, high = mean_interval(played.returns[rows])
+        means = {name: float(getattr(played, column)[rows].mean()) for name, column in _MEANS.items()}
+        points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
     return points
+
+
+def with_variants(agent: Agent, clip: float, learned: Sequence[Mapping[str, Weights]]) -> Agent:
+    """Return the agent in several variants, each with weights of its own of the skills that learned."""
+    networks = {
+        skill.name: [FrozenNetwork.of(skill, agent.scenario, weights[skill.name], clip) for weights in learned]
+        for skill in agent.skills
+        if skill.name in learned[0]
+    }
+    return agent.playing(networks)
 
 
 def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
@@ -151,7 +138,7 @@ class CurveEvaluator:
 
     def collect(self) -> list[CurvePoint]:
         """Return the points that are ready, without waiting."""
-        if self._running and self._worker is not None and self._worker.answered:
+        if self._worker is not None and self._running and self._worker.answered:
             self._receive(self._worker)
         points, self._ready = self._ready, []
         return points
@@ -160,10 +147,9 @@ class CurveEvaluator:
         """Wait for every outstanding point and return them."""
         if self._waiting:
             self._submit()
-        while self._running and self._worker is not None:
+        while self._worker is not None and self._running:
             self._receive(self._worker)
-        points, self._ready = self._ready, []
-        return points
+        return self.collect()
 
     def _submit(self) -> None:
         checkpoints, self._waiting = self._waiting, []
@@ -178,9 +164,9 @@ class CurveEvaluator:
             self._ready += worker.result()
             del self._running[0]
         except WorkerLostError:
-            lost, self._running = self._running, []
-            for checkpoints in lost:
+            for checkpoints in self._running:
                 self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
+            self._running = []
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:

@@ -29,7 +29,7 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     """
     path, own = run.path / _FILE, run.plan.scenario
     # A scenario that is not on record continued the run's own versions.
-    adapted = {card.training.scenario: own for card in _cards(run) if card.parent is not None}
+    adapted = {card.training.scenario: own for card in cards_of(run) if card.parent is not None}
     if not path.exists():
         return adapted
     where = Where(path, remedy="restore the file from a copy or begin a new run")
@@ -39,9 +39,10 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     return {name: after for name, after in adapted.items() if name not in trained} | trained
 
 
-def _cards(run: RunFolder) -> list[SkillCard]:
-    library, skills = run.library, run.plan.skill_graph.order
-    return [library.card(skill, number) for skill in skills for number in library.versions(skill)]
+def cards_of(run: RunFolder, skills: Sequence[str] | None = None) -> list[SkillCard]:
+    """Return the cards of every version of some skills, by default of all, in training order, oldest first."""
+    library, names = run.library, run.plan.skill_graph.order if skills is None else skills
+    return [library.card(skill, number) for skill in names for number in library.versions(skill)]
 
 
 def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]:
@@ -125,15 +126,15 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     Raises:
         LibraryError: if the skill was never trained.
     """
-    library = run.library
-    if not library.versions(skill):
-        raise _untrained(run, skill)
-    newest = {library.card(skill, number).training.scenario: number for number in library.versions(skill)}
+    cards = cards_of(run, (skill,))
+    if not cards:
+        names = (*run.plan.skill_graph.upstream(skill), skill)
+        first = next(name for name in names if not run.library.versions(name))
+        raise LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
+    newest = {card.training.scenario: card.version for card in cards}
     chain = domain_chain(run, trained_on) if after is None else (*domain_chain(run, after), trained_on)
-    for scenario in reversed((run.plan.scenario, *chain)):
-        if scenario in newest:
-            return newest[scenario]
-    return library.latest(skill)
+    scenarios = reversed((run.plan.scenario, *chain))
+    return next((newest[scenario] for scenario in scenarios if scenario in newest), cards[-1].version)
 
 
 def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
@@ -141,12 +142,6 @@ def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
     order, library = run.plan.skill_graph.order, run.library
     cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
     return tuple(card for card in cards if card.training.scenario == domain)
-
-
-def versions_before(run: RunFolder, domain: str) -> dict[str, int]:
-    """Return the versions that came into the domain; none where the run began in it."""
-    before = domain_chain(run, domain)[:-1]
-    return {skill: version_in_play(run, skill, before[-1]) for skill in run.plan.skill_graph.order} if before else {}
 
 
 def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
@@ -168,16 +163,9 @@ def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
     """Return the stage that made some cards, by the name that it had."""
     parts = []
     for card in cards:
-        part = run.plan.stage(card.skill, card.training.scenario, card.parent)
-        part = replace(part, budget=card.training.budget)
+        part = replace(run.plan.stage(card.skill, card.training.scenario, card.parent), budget=card.training.budget)
         parts.append(_suffixed(run, part, {card.skill: card}))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
-
-
-def _untrained(run: RunFolder, skill: str) -> LibraryError:
-    names = (*run.plan.skill_graph.upstream(skill), skill)
-    first = next(name for name in names if not run.library.versions(name))
-    return LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
 
 
 def training_call(run: RunFolder, skill: str) -> str:
@@ -197,8 +185,7 @@ def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
 
 def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
-    lasts = [run.library.card(stage.skill, number) for number in run.library.versions(stage.skill)]
-    together = [card for card in lasts if card.training.jointly == stage.skills]
+    together = [card for card in cards_of(run, (stage.skill,)) if card.training.jointly == stage.skills]
     followed = {(artifact.skill, artifact.version) for card in together for artifact in card.upstream}
     cards = {part.skill: _finished(run, part, stage.skills) for part in stage.jointly}
     return {skill: card for skill, card in cards.items() if card and (skill, card.version) not in followed}
@@ -291,15 +278,12 @@ def adaptation_stages(
     for skill in skills:
         if skill not in order:
             raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))
-    stages = tuple(_stage(run, scenario, skill, budget, source) for skill in order if skill in skills)
+    chosen = [skill for skill in order if skill in skills]
+    planned = (run.plan.stage(skill, scenario, version_in_play(run, skill, source)) for skill in chosen)
+    stages = tuple(replace(stage, after=source, budget=budget or stage.budget) for stage in planned)
     if jointly:
         stages = (replace(stages[-1], jointly=stages[:-1]),)
     return tuple(_named_apart(run, stage) for stage in stages)
-
-
-def _stage(run: RunFolder, scenario: str, skill: str, budget: int | None, after: str) -> Stage:
-    stage = replace(run.plan.stage(skill, scenario, version_in_play(run, skill, after)), after=after)
-    return stage if budget is None else replace(stage, budget=budget)
 
 
 def _named_apart(run: RunFolder, stage: Stage) -> Stage:
@@ -309,9 +293,11 @@ def _named_apart(run: RunFolder, stage: Stage) -> Stage:
 
 
 def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard]) -> Stage:
-    card, versions = saved.get(part.skill), run.library.versions(part.skill)
+    card = saved.get(part.skill)
     # Where the stage saved this skill already, it is named by what it began with.
-    before = [number for number in versions if card is None or number < card.version]
-    further = any(run.library.card(part.skill, number).training.scenario == part.scenario for number in before)
+    before = [one for one in cards_of(run, (part.skill,)) if card is None or one.version < card.version]
+    further = any(one.training.scenario == part.scenario for one in before)
     usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
-    return replace(part, suffix=f"-v{before[-1] + 1}-{part.budget}") if further or part.budget != usual else part
+    return (
+        replace(part, suffix=f"-v{before[-1].version + 1}-{part.budget}") if further or part.budget != usual else part
+    )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import training_call, version_in_play
+from soulsgraph.domains import cards_of, training_call, version_in_play
 from soulsgraph.files import source_commit, write_json
 from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.run_folder import RunFolder
@@ -24,23 +26,34 @@ from soulsgraph_envs.core.streams import Seeds, derive_seeds, episode_seeds
 from soulsgraph_envs.drivers.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.drivers.realtime.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.skills import END_TO_END, make_skill
+from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.artifact import Artifact, SkillCard
+from soulsgraph_policies.inference import FrozenNetwork
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting: where it is evaluated, what was trained for it, which skills are replaced by random."""
+class Setting:
+    """What is evaluated: a scenario and start, the skill versions that play, the skills randomised.
 
-    label: str
-    part: str
+    The versions are those in play after training on `trained_on`; where that is not `scenario`, it is zero-shot
+    transfer.
+    """
+
     scenario: str
-    paper_percent: float
-    start: str = "mid"
+    trained_on: str
+    start: str | None = None
     randomize: tuple[str, ...] = ()
-    #: The scenario whose skill versions play; where it is not `scenario`, that is zero-shot transfer.
-    trained_on: str = "iudex-phase1"
+
+
+@dataclass(frozen=True)
+class Row(Setting):
+    """A setting of a table of win rates, and what the paper reports of it."""
+
+    start: str = "mid"
+    label: str = ""
+    part: str = ""
+    paper_percent: float = math.nan
     skill: str = "heal_attack"
     #: Skills that must have been adapted to `trained_on` for the row to mean what it says.
     adapted: tuple[str, ...] = ()
@@ -49,14 +62,14 @@ class Row:
 _PHASE_1, _PHASE_2 = "iudex-phase1", "iudex-phase2"
 
 TABLE_1 = (
-    Row("heal-attack random, dodge random", "a", _PHASE_1, 0.0, randomize=("heal_attack", "dodge")),
-    Row("heal-attack random, dodge trained", "a", _PHASE_1, 4.0, randomize=("heal_attack",)),
-    Row("heal-attack trained, dodge random", "a", _PHASE_1, 16.0, randomize=("dodge",)),
-    Row("heal-attack trained, dodge trained", "a", _PHASE_1, 44.0),
-    Row("single end-to-end agent", "a", _PHASE_1, 0.0, skill=END_TO_END),
-    Row("zero-shot, mid-range start", "b", _PHASE_2, 33.3),
-    Row("zero-shot, long-range start", "b", _PHASE_2, 12.5, start="long"),
-    Row("dodge and heal-attack fine-tuned", "b", _PHASE_2, 52.0, trained_on=_PHASE_2, adapted=("dodge", "heal_attack")),
+    Row(_PHASE_1, _PHASE_1, "mid", ("heal_attack", "dodge"), "heal-attack random, dodge random", "a", 0.0),
+    Row(_PHASE_1, _PHASE_1, "mid", ("heal_attack",), "heal-attack random, dodge trained", "a", 4.0),
+    Row(_PHASE_1, _PHASE_1, "mid", ("dodge",), "heal-attack trained, dodge random", "a", 16.0),
+    Row(_PHASE_1, _PHASE_1, "mid", (), "heal-attack trained, dodge trained", "a", 44.0),
+    Row(_PHASE_1, _PHASE_1, "mid", (), "single end-to-end agent", "a", 0.0, skill=END_TO_END),
+    Row(_PHASE_2, _PHASE_1, "mid", (), "zero-shot, mid-range start", "b", 33.3),
+    Row(_PHASE_2, _PHASE_1, "long", (), "zero-shot, long-range start", "b", 12.5),
+    Row(_PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")),
 )
 
 
@@ -97,6 +110,11 @@ def play(
     return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
 
 
+def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
+    """Play each of an agent's variants on the same seeds, all in one batch of lanes, and return them in this order."""
+    return agent.rollout(make_game(lanes=variants * len(seeds))).play(np.tile(seeds, variants))
+
+
 @dataclass(frozen=True)
 class PlayedGame:
     """How one game ran: its timing, episodes that were lost and played again, animations that no data file names."""
@@ -107,11 +125,7 @@ class PlayedGame:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""
-        return {
-            "timing": self.timing.to_dict(),
-            "replays": self.replays,
-            "unknown_animations": dict(self.unknown_animations),
-        }
+        return asdict(self) | {"timing": self.timing.to_dict()}
 
     def __str__(self) -> str:
         unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
@@ -127,7 +141,8 @@ def play_in_games(
         GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
     """
     check_games(games)
-    _warm_up(agent)
+    # Play a tick of the simulator, so that no compilation delays a running fight.
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
     stop, lock = threading.Event(), threading.Lock()
 
     def finished(count: int) -> None:
@@ -135,15 +150,17 @@ def play_in_games(
             if on_finished:
                 on_finished(count)
 
+    def play_share(share: Seeds, settings: GameSettings) -> tuple[Episodes, PlayedGame]:
+        with closing(open_live_game(settings, stoppable(stop))) as game:
+            rollout = agent.rollout(game)
+            episodes = rollout.play(share, finished)
+            return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
+
     shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
     with ThreadPoolExecutor(len(shares)) as pool:
-        playing = [
-            pool.submit(_play, agent, share, settings, stop, finished)
-            for share, settings in zip(shares, games, strict=False)
-        ]
+        playing = [pool.submit(play_share, share, settings) for share, settings in zip(shares, games, strict=False)]
         try:
-            done, _ = wait(playing, return_when=FIRST_EXCEPTION)
-            for future in done:
+            for future in as_completed(playing):
                 future.result()
         finally:
             stop.set()
@@ -151,44 +168,22 @@ def play_in_games(
     return Episodes.join(parts), reports
 
 
-def _warm_up(agent: Agent) -> None:
-    """Play a tick of the simulator, so that no compilation delays a running fight."""
-    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
-
-
-def _play(
-    agent: Agent, seeds: Seeds, settings: GameSettings, stop: threading.Event, finished: OnFinished
-) -> tuple[Episodes, PlayedGame]:
-    game = open_live_game(settings, stoppable(stop))
-    try:
-        rollout = agent.rollout(game)
-        episodes = rollout.play(seeds, finished)
-        return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
-    finally:
-        game.close()
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is evaluated: a scenario and start, the skill versions that play, the skills randomised."""
-
-    scenario: str
-    trained_on: str
-    start: str | None = None
-    randomize: tuple[str, ...] = ()
-
-
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
     """Return whether the run has a version of one of the skills, by default of any, trained on the scenario."""
-    library = run.library
-    names = run.plan.skill_graph.skills if skills is None else skills
-    cards = (library.card(name, number) for name in names for number in library.versions(name))
-    return any(card.training.scenario == scenario for card in cards)
+    return any(card.training.scenario == scenario for card in cards_of(run, skills))
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
     return {name: _load(run, name, version_in_play(run, name, trained_on)) for name in skills}
+
+
+def load_networks(
+    run: RunFolder, trained_on: str, skills: Sequence[Skill], scenario: Scenario
+) -> dict[str, FrozenNetwork]:
+    """Load the networks by which skills play in a scenario after training on `trained_on`."""
+    artifacts = load_artifacts(run, trained_on, [skill.name for skill in skills])
+    return {skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills}
 
 
 def _load(run: RunFolder, skill: str, version: int) -> Artifact:
@@ -203,13 +198,11 @@ def check_library(run: RunFolder) -> list[SkillCard]:
     Raises:
         SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
     """
-    scenario, cards = load_scenario(run.plan.scenario), []
-    for skill in (make_skill(name, run.plan.options) for name in run.plan.skill_graph.order):
-        for version in run.library.versions(skill.name):
-            artifact = _load(run, skill.name, version)
-            artifact.network(skill, scenario)
-            cards.append(artifact.card)
-    return cards
+    scenario = load_scenario(run.plan.scenario)
+    artifacts = [_load(run, card.skill, card.version) for card in cards_of(run)]
+    for artifact in artifacts:
+        artifact.network(make_skill(artifact.card.skill, run.plan.options), scenario)
+    return [artifact.card for artifact in artifacts]
 
 
 def started_at(scenario: Scenario, start: str | None) -> Scenario:
@@ -232,12 +225,9 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
         SoulsGraphError: if a skill is missing or damaged, or a name unknown.
     """
     scenario = started_at(load_scenario(setting.scenario), setting.start)
-    order = run.plan.skill_graph.order
-    skills = tuple(make_skill(name, run.plan.options) for name in order)
-    artifacts = load_artifacts(run, setting.trained_on, [name for name in order if name not in setting.randomize])
-    networks = {
-        skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills if skill.name in artifacts
-    }
+    skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
+    trained = [skill for skill in skills if skill.name not in setting.randomize]
+    networks = load_networks(run, setting.trained_on, trained, scenario)
     return Agent(scenario, skills, networks, dict.fromkeys(setting.randomize, "random"))
 
 
@@ -266,11 +256,8 @@ class Evaluation:
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
         played = self.episodes
-        return {
-            "mean_return": float(played.returns.mean()),
-            "mean_length": float(played.lengths.mean()),
-            "mean_seconds": float(played.seconds.mean()),
-        }
+        means = played.returns.mean(), played.lengths.mean(), played.seconds.mean()
+        return dict(zip(("mean_return", "mean_length", "mean_seconds"), map(float, means), strict=True))
 
     def lines(self) -> tuple[str, ...]:
         """Return what was evaluated, as lines for a reader."""
@@ -318,7 +305,6 @@ def evaluate(
         GameError: if a game cannot be reached or reset.
     """
     seeds, agent = evaluation_seeds(seed, episodes), make_agent(run, setting)
-    playing = [skill.name for skill in agent.skills if skill.name not in setting.randomize]
     origin = {
         "run": str(run.path),
         "scenario": setting.scenario,
@@ -326,7 +312,7 @@ def evaluate(
         "start": agent.scenario.start,
         "trained_on": setting.trained_on,
         "randomized": list(setting.randomize),
-        "versions": {name: version_in_play(run, name, setting.trained_on) for name in playing},
+        "versions": {name: version_in_play(run, name, setting.trained_on) for name in agent.networks},
         "preset": run.plan.preset,
         "training_seed": run.plan.seed,
         "seed": seed,
@@ -340,38 +326,31 @@ def evaluate(
     return Evaluation(origin, agent.skills[-1].reward.names, seeds, played, reports)
 
 
-def allowed_rows(run: RunFolder) -> tuple[tuple[Row, Setting], ...]:
-    """Return the rows of Table 1 that the run's skills allow, as settings of the run's own scenario.
+def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
+    """Return the rows of Table 1 that the run's skills allow, in the run's own scenario.
 
     A run on another scenario than the paper's first gets the ablations of part (a) only.
     """
     plan = run.plan
     order = plan.skill_graph.order
-    if not all(run.library.versions(name) for name in order):
-        missing = [name for name in order if not run.library.versions(name)]
+    missing = [name for name in order if not run.library.versions(name)]
+    if missing:
         raise SoulsGraphError(
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
             f"train them first: {training_call(run, missing[0])}."
         )
-    papers = plan.scenario == TABLE_1[0].scenario
-    rows = []
-    for row in TABLE_1:
-        if row.skill != order[-1] or (row.part == "b" and not papers):
-            continue
-        own = row if papers else replace(row, scenario=plan.scenario, trained_on=plan.scenario)
-        if all(was_trained_on(run, own.trained_on, (name,)) for name in own.adapted):
-            rows.append((own, Setting(own.scenario, own.trained_on, own.start, own.randomize)))
-    return tuple(rows)
+    rows = [row for row in TABLE_1 if row.skill == order[-1]]
+    if plan.scenario != TABLE_1[0].scenario:
+        own = [row for row in rows if row.part == "a"]
+        return tuple(replace(row, scenario=plan.scenario, trained_on=plan.scenario) for row in own)
+    return tuple(row for row in rows if all(was_trained_on(run, row.trained_on, (name,)) for name in row.adapted))
 
 
 def evaluate_rows(
     run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, on_finished: OnFinished | None = None
 ) -> Mapping[Row, Episodes]:
     """Evaluate every row that the run allows, each on the same evaluation seeds."""
-    return {
-        row: evaluate(run, setting, episodes, seed, on_finished=on_finished).episodes
-        for row, setting in allowed_rows(run)
-    }
+    return {row: evaluate(run, row, episodes, seed, on_finished=on_finished).episodes for row in allowed_rows(run)}
 
 
 def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,8 +135,9 @@ def recovery(
         out: Folder for the results over all seeds.
     """
     from soulsgraph.domains import check_target
+    from soulsgraph.train import Workplace
     from soulsgraph.transfer.over_seeds import open_seeds, recovery_over_seeds
-    from soulsgraph.transfer.recovery import JOINTLY, Comparison, Target, recover, recovery_table, results_name
+    from soulsgraph.transfer.recovery import JOINTLY, Target, recover, recovery_table, results_name
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import connect
 
@@ -151,16 +153,16 @@ def recovery(
         connect(session.address, needed=any(run.plan.env_runners for run in runs.values())) as joined,
         WorkerProcess() as worker,
     ):
+        place = partial(Workplace, session=joined, display=display_of(session), worker=worker)
         for seed, run in runs.items():
             with run.locked():
-                comparison = Comparison(run, target, joined, display_of(session), worker)
-                results[seed] = recover(comparison, arms[seed], console)
+                results[seed] = recover(run, target, arms[seed], place, console)
     printing = Printing(console, session, out)
     together = printing.together({results_name(target): recovery_over_seeds(target, results)}, shown=len(runs) > 1)
     if len(runs) == 1:
         (single,) = results.values()
         console.print(recovery_table(target, single))
-        together = [result.to_dict() for result in single]
+        together = single
     if session.json:
         print_json(together)
 
@@ -240,7 +242,7 @@ def _controls(runs: Mapping[int, RunFolder], question: Question, printing: Print
         return together
     (single,) = results.values()
     printing.console.print(controls_table(single))
-    return [result.row() for result in single]
+    return single
 
 
 def _transfers(runs: Mapping[int, RunFolder], question: Question, printing: Printing) -> Any:

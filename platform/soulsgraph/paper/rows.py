@@ -15,7 +15,6 @@ from soulsgraph.evaluate import (
     TABLE_1,
     OnFinished,
     Row,
-    Setting,
     allowed_rows,
     evaluate,
     evaluation_seeds,
@@ -37,29 +36,28 @@ from soulsgraph_policies.agent import Agent
 _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
 #: Rows of references: two oracles a fight.
 REFERENCE_ROWS = 2 * len(_FIGHTS)
-_FINE_TUNED_LONG = Row("long-range start, fine-tuned", "extra", SHIFTED, float("nan"), start="long", trained_on=SHIFTED)
+_FINE_TUNED_LONG = Row(SHIFTED, SHIFTED, "long", label="long-range start, fine-tuned", part="extra")
 
 Rows = list[dict[str, Any]]
 
 
-def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
+def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[Row, ...]:
     """Return what the unit's agent is evaluated on."""
     settings = allowed_rows(run)
     if unit.part == "skills":
-        extra = _FINE_TUNED_LONG
-        return (*settings, (extra, Setting(extra.scenario, extra.trained_on, extra.start)))
+        return (*settings, _FINE_TUNED_LONG)
     if unit.part == "end_to_end":
         return settings
     label = f"single end-to-end agent, {run.plan.budget(END_TO_END):,} steps"
-    return tuple((replace(row, part="extra", label=label), setting) for row, setting in settings)
+    return tuple(replace(row, part="extra", label=label) for row in settings)
 
 
 def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Rows:
     """Evaluate everything on the same evaluation seeds; return one row a setting."""
     rows = []
-    for row, setting in evaluated_settings(run, unit):
+    for row in evaluated_settings(run, unit):
         seed = evaluation_seed(unit.seed)
-        played = evaluate(run, setting, run.plan.episodes, seed, on_finished=on_finished).episodes
+        played = evaluate(run, row, run.plan.episodes, seed, on_finished=on_finished).episodes
         papers = None if row.part == "extra" else row.paper_percent
         place = {"part": row.part, "label": row.label, "scenario": row.scenario, "start": row.start}
         rows.append({"seed": unit.seed, **place, "paper_percent": papers, **_outcome(played)})

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from numba import njit
 
-from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_artifacts, was_trained_on
-from soulsgraph.files import api_call
+from soulsgraph.evaluate import EVALUATION_SEED, OnFinished, check_evaluation, evaluation_seeds, load_networks
 from soulsgraph.plan import lasting_name
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.transfer.effects import Experiments, ValueCheck, check_values, compare_effects, experiments
-from soulsgraph.transfer.rule import Evidence, compare_cues
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph.tables import WinRate
+from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments
+from soulsgraph_envs.combat.episodes import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.drivers.opening import make_game
@@ -28,14 +28,8 @@ from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
-Doubles = npt.NDArray[np.float64]
-OnPlayed = Callable[[str], None]
-
-#: Skills by who stands in for them.
-StandIns = Mapping[str, StandIn]
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
-Flags = npt.NDArray[np.bool_]
 _EXPLORATION_STREAM = 21
 #: Rows that the energy distance compares: its work grows with their square.
 _MOST_ROWS = 1_000
@@ -67,85 +61,32 @@ class Question(TransferOptions):
     home: str
 
 
-@dataclass(frozen=True)
-class DomainFigures:
-    """One skill's own task in one domain: mean returns trained and replaced, its values, its inputs.
-
-    `value_bias` and `value_error` are predicted minus obtained discounted return, as mean and as root
-    mean square; `input_shifts` the mean of each column in deviations from the mean it was trained on.
-    """
-
-    trained: float
-    replaced: Mapping[str, float]
-    value_bias: float
-    value_error: float
-    input_shifts: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class SkillFigures:
-    """One skill in both domains, and how far its inputs differ between them: a column, and all together."""
-
-    home: DomainFigures
-    shifted: DomainFigures
-    input_distances: Mapping[str, float]
-    input_energy: float
-
-
-@dataclass(frozen=True)
-class Wins:
-    """Wins of the whole agent in one domain with one skill replaced, or none."""
-
-    domain: str
-    skill: str
-    stand_in: str
-    wins: int
-    episodes: int
-
-
-@dataclass(frozen=True)
-class Measures:
-    """Everything measured: figures and the rule's evidence by skill in training order, and the win rates."""
-
-    figures: Mapping[str, SkillFigures]
-    evidence: Mapping[str, Evidence]
-    wins: tuple[Wins, ...]
-
-
 @dataclass
 class Laboratory:
-    """Play the trials of a run in one domain, each once."""
+    """Play the trials of a run in one domain, each once; `on_played` is called with 1 after each."""
 
     run: RunFolder
-    trained_on: str
-    scenario: Scenario
     question: Question
-    on_played: OnPlayed
+    domain: str
+    on_played: OnFinished = lambda count: None
     _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Episodes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        order = self.run.plan.skill_graph.order
-        self.skills = {name: make_skill(name, self.run.plan.options) for name in order}
-        artifacts = load_artifacts(self.run, self.trained_on, order)
-        self.networks = {name: artifacts[name].network(self.skills[name], self.scenario) for name in order}
-        self._numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
+        self.scenario = load_scenario(self.domain)
+        self.skills = {name: make_skill(name, self.run.plan.options) for name in self.run.plan.skill_graph.order}
+        self.networks = load_networks(self.run, self.question.home, [*self.skills.values()], self.scenario)
         self._seeds = evaluation_seeds(self.question.seed, self.question.episodes)
 
-    def play(self, skill: str, stand_ins: StandIns | None = None, exploration: float = 0.0) -> Episodes:
+    def play(self, skill: str, stand_ins: Mapping[str, StandIn] | None = None, exploration: float = 0.0) -> Episodes:
         """Play a skill's own task, with stand-ins for it or for skills upstream of it, or exploring."""
         replaced = stand_ins or {}
         key = (skill, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
             skills = tuple(self.skills[name] for name in self._players(skill))
-            agent = Agent(self.scenario, skills, self.networks, replaced)
-            self._played[key] = play_trial(own_task(agent), self._seeds, exploration)
-            self.on_played(skill)
+            agent = Agent(practice_ground(self.scenario, skills[-1]), skills, self.networks, replaced)
+            self._played[key] = play_trial(agent, self._seeds, exploration)
+            self.on_played(1)
         return self._played[key]
-
-    def returns(self, skill: str, stand_ins: StandIns | None = None) -> Doubles:
-        """Return the undiscounted returns of `play`, (n,)."""
-        returns: Doubles = self.play(skill, stand_ins).terms.sum(axis=1, dtype=np.float64)
-        return returns
 
     def experiments(self, skill: str) -> Experiments:
         """Return the decisions in which the skill explored on its own task."""
@@ -155,76 +96,82 @@ class Laboratory:
         """Return the columns that the skill or one upstream of it observes."""
         return sorted({column for name in self._players(skill) for column in self.skills[name].observation.columns})
 
-    def inputs(self, skill: str, played: Episodes) -> Doubles:
+    def inputs(self, skill: str) -> Doubles:
         """Return the skill's observations at its decisions, normalised as in its training, (m, size)."""
-        return FusedNetworks([self.networks[skill]]).inputs(0, played.taken.rows)
+        return FusedNetworks([self.networks[skill]]).inputs(0, self.play(skill).taken.rows)
 
-    def values(self, skill: str) -> ValueCheck:
-        """Check the trained skill's values on its own task."""
-        return check_values(self.networks[skill], self.play(skill), self._numbers)
+    def figures(self, skill: str) -> dict[str, Any]:
+        """Measure the skill's own task: mean returns trained and replaced, its values, its inputs.
+
+        `input_shifts` is the mean of each column in deviations from the mean it was trained on.
+        """
+        return {
+            "trained": self._mean_return(skill),
+            "replaced": {name: self._mean_return(skill, name) for name in STAND_INS},
+            **self.values(skill),
+            "input_shifts": self.columns(skill, self.inputs(skill).mean(axis=0)),
+        }
+
+    def values(self, skill: str) -> dict[str, float]:
+        """Compare the largest Q-value at each decision with the discounted return from there on.
+
+        `value_bias` is the mean over episodes of predicted minus obtained, above 0 the values are too optimistic,
+        `value_error` the root mean square over all decisions. After a truncation the rest is estimated by the largest
+        Q-value at the end, as in training.
+        """
+        numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
+        networks, played = FusedNetworks([self.networks[skill]]), self.play(skill)
+        taken = played.taken
+        promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
+        beyond = np.where(played.cut, networks.q_values(0, played.rows).max(axis=1), 0.0)
+        discounts = numbers.discount ** (taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks)))
+        difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
+        biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
+        return {"value_bias": float(biases.mean()), "value_error": float(np.sqrt(np.mean(difference**2)))}
+
+    def win_rates(self, name: str) -> list[dict[str, Any]]:
+        """Return the whole agent's wins with each skill replaced, and with none; `name` is that of the domain."""
+        order, rows = self.run.plan.skill_graph.order, []
+        replaced: list[dict[str, StandIn]] = [{}, *({skill: stand_in} for skill in order for stand_in in STAND_INS)]
+        for stand_ins in replaced:
+            won = self.play(order[-1], stand_ins).won
+            skill, stand_in = next(iter(stand_ins.items()), ("none", "trained"))
+            row = {"setting": f"{name}: {skill} {stand_in}", **win_row(int(won.sum()), len(won))}
+            rows.append(row | {"domain": name, "replaced": skill, "stand_in": stand_in})
+        return rows
 
     def columns(self, skill: str, values: Doubles) -> dict[str, float]:
         """Pair the column names with values, (size,)."""
         names = [name.lower() for name in self.skills[skill].observation.names]
         return dict(zip(names, values.tolist(), strict=True))
 
+    def _mean_return(self, skill: str, stand_in: StandIn | None = None) -> float:
+        played = self.play(skill, {skill: stand_in} if stand_in else None)
+        return float(played.terms.sum(axis=1, dtype=np.float64).mean())
+
     def _players(self, skill: str) -> tuple[str, ...]:
         return (*self.run.plan.skill_graph.upstream(skill), skill)
 
 
-def trials_of(run: RunFolder) -> int:
-    """Return how many trials `measure` plays."""
-    graph = run.plan.skill_graph
-    own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
-    return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
+def win_row(wins: int, episodes: int) -> dict[str, Any]:
+    """Return wins, their rate and its Wilson interval as plain values."""
+    row = WinRate("", wins, episodes).to_dict()
+    return {name: value for name, value in row.items() if name not in ("setting", "paper_percent")}
 
 
-def measure(run: RunFolder, question: Question, on_played: OnPlayed = lambda skill: None) -> Measures:
-    """Play every trial in both domains from the same evaluation seeds.
-
-    Raises:
-        LibraryError: if a skill was never trained, or is damaged.
-        SoulsGraphError: for an unknown scenario, or a number out of range.
-    """
-    if question.home != run.plan.scenario and not was_trained_on(run, question.home):
-        raise SoulsGraphError(
-            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
-            f"see {api_call('check_library', run=run.path)}."
-        )
-    home, shifted = (
-        Laboratory(run, question.home, load_scenario(name), question, on_played)
-        for name in (question.home, question.scenario)
-    )
-    order = run.plan.skill_graph.order
-    return Measures(
-        figures={skill: _figures(skill, home, shifted) for skill in order},
-        evidence={skill: _evidence(skill, home, shifted) for skill in order},
-        wins=(*_wins("home", home), *_wins("shifted", shifted)),
-    )
+def figures_of(skill: str, home: Laboratory, shifted: Laboratory) -> dict[str, Any]:
+    """Measure a skill in both domains, and how far its inputs differ between them: a column, and all together."""
+    inputs = home.inputs(skill), shifted.inputs(skill)
+    return {
+        "home": home.figures(skill),
+        "shifted": shifted.figures(skill),
+        "input_distances": home.columns(skill, column_distances(*inputs)),
+        "input_energy": energy_coefficient(*inputs),
+    }
 
 
-def _figures(skill: str, home: Laboratory, shifted: Laboratory) -> SkillFigures:
-    inputs = [laboratory.inputs(skill, laboratory.play(skill)) for laboratory in (home, shifted)]
-    return SkillFigures(
-        home=_domain_figures(skill, home, inputs[0]),
-        shifted=_domain_figures(skill, shifted, inputs[1]),
-        input_distances=home.columns(skill, column_distances(*inputs)),
-        input_energy=energy_coefficient(*inputs),
-    )
-
-
-def _domain_figures(skill: str, laboratory: Laboratory, inputs: Doubles) -> DomainFigures:
-    values = laboratory.values(skill)
-    return DomainFigures(
-        trained=float(laboratory.returns(skill).mean()),
-        replaced={name: float(laboratory.returns(skill, {skill: name}).mean()) for name in STAND_INS},
-        value_bias=values.bias,
-        value_error=values.error,
-        input_shifts=laboratory.columns(skill, inputs.mean(axis=0)),
-    )
-
-
-def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
+def evidence_of(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
+    """Return what the rule needs to know of a skill."""
     explored = [laboratory.play(skill, exploration=EXPLORATION).taken for laboratory in (home, shifted)]
     return Evidence(
         effect=compare_effects(home.context(skill), home.experiments(skill), shifted.experiments(skill)),
@@ -232,16 +179,25 @@ def _evidence(skill: str, home: Laboratory, shifted: Laboratory) -> Evidence:
     )
 
 
-def _wins(domain: str, laboratory: Laboratory) -> list[Wins]:
-    order = laboratory.run.plan.skill_graph.order
-    last = order[-1]
-    settings: list[tuple[str, str, StandIns]] = [("none", "trained", {})]
-    settings += [(skill, stand_in, {skill: stand_in}) for skill in order for stand_in in STAND_INS]
-    return [
-        Wins(domain, skill, stand_in, int(played.won.sum()), len(played.won))
-        for skill, stand_in, stand_ins in settings
-        for played in (laboratory.play(last, stand_ins),)
-    ]
+def trials_of(run: RunFolder) -> int:
+    """Return how many trials a transfer plays."""
+    graph = run.plan.skill_graph
+    own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
+    return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
+
+
+@njit(cache=True)
+def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles, beyond: Doubles) -> Doubles:
+    """Return the discounted return from each decision (m,) to the end of its episode.
+
+    Decisions are in order of episode and time; `beyond` (episodes,) is the value after an episode's end.
+    """
+    out = np.empty(len(rewards))
+    for i in range(len(rewards) - 1, -1, -1):
+        last = i == len(rewards) - 1 or episodes[i + 1] != episodes[i]
+        following = beyond[episodes[i]] if last else out[i + 1]
+        out[i] = rewards[i] + discounts[i] * following
+    return out
 
 
 class Exploration:
@@ -260,11 +216,9 @@ class Exploration:
     def act(self, combat: Combat, actions: Actions) -> None:
         """Draw whether to explore in lanes where the skill is due, and an action for those that do."""
         due = np.flatnonzero(combat.due[:, self._position])
-        drawn = np.zeros(len(due), np.bool_)
-        if self._share:
-            whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
-            drawn = whether < self._share
-            actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
+        whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
+        drawn = whether < self._share
+        actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
         self._lanes.append(due)
         self._drawn.append(drawn)
 
@@ -272,8 +226,7 @@ class Exploration:
     def explored(self) -> Flags:
         """Whether each decision was explored, lane by lane and in order of time."""
         order = np.argsort(np.concatenate(self._lanes), kind="stable")
-        explored: Flags = np.concatenate(self._drawn)[order]
-        return explored
+        return np.asarray(np.concatenate(self._drawn)[order])
 
 
 def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes:
@@ -283,16 +236,10 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
     return replace(episodes, decisions=replace(episodes.taken, explored=exploring.explored))
 
 
-def own_task(agent: Agent) -> Agent:
-    """Return the agent in its last skill's practice scenario: the skill's start, HP refilled if it was in training."""
-    return replace(agent, scenario=practice_ground(agent.scenario, agent.skills[-1]))
-
-
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
     """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
-    pairs = zip(np.asarray(first, np.float64).T, np.asarray(second, np.float64).T, strict=True)
     # The p-value, which is not used, is cheapest so.
-    return np.array([scipy.stats.ks_2samp(*pair, method="asymp").statistic for pair in pairs])
+    return np.asarray(scipy.stats.ks_2samp(first, second, axis=0, method="asymp").statistic)
 
 
 def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,15 @@ from rich.table import Table
 
 from soulsgraph.files import describe_origin, write_json
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import Interval, Spread, clopper_pearson_interval, paired_difference
-from soulsgraph.tables import readable_table, seeds_text, write_rows
-from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, ArmResult, Target
-from soulsgraph.transfer.report import ControlResult, TransferReport, text_table
+from soulsgraph.statistics import Spread, clopper_pearson_interval, paired_difference
+from soulsgraph.tables import readable_table, seeds_text, text_table, write_rows
+from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
+from soulsgraph.transfer.report import TransferReport
 from soulsgraph.transfer.retention import Retention
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 Records = Sequence[Mapping[str, Any]]
 
-_EACH = "each_seed"
 #: More would not fit beside each other on a line of 80 characters.
 _SEEDS_A_TABLE = 5
 
@@ -72,7 +70,9 @@ class SeedsTable:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the summary, every seed's point in a column of its own."""
-        return [{**row, _EACH: "; ".join(f"{s}: {p}" for s, p in self._points(row).items())} for row in self.summary]
+        return [
+            {**row, "each_seed": "; ".join(f"{s}: {p}" for s, p in self._points(row).items())} for row in self.summary
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return both tables as plain values for JSON."""
@@ -82,18 +82,17 @@ class SeedsTable:
         """Return the summary and every seed's points for the terminal, a table for a few seeds each."""
         summary = readable_table(self.summary)
         title = f"{self.title}, {seeds_text(len(self.seeds))}"
-        if summary.common:
-            title = f"{title}\n{summary.common_line}"
-        parts = (self.seeds[start : start + _SEEDS_A_TABLE] for start in range(0, len(self.seeds), _SEEDS_A_TABLE))
-        return [text_table(title, summary.headings, summary.cells), *map(self._points_table, parts)]
-
-    def _points_table(self, seeds: Sequence[int]) -> Table:
-        headings = (*self.keys, *(f"seed {seed}" for seed in seeds))
-        cells = [
-            [*(str(row[key]) for key in self.keys), *(self._points(row).get(seed, "") for seed in seeds)]
-            for row in self.summary
-        ]
-        return text_table("Each seed", headings, cells)
+        title = "\n".join(filter(None, [title, summary.common_line]))
+        tables = [text_table(title, summary.headings, summary.cells)]
+        for start in range(0, len(self.seeds), _SEEDS_A_TABLE):
+            seeds = self.seeds[start : start + _SEEDS_A_TABLE]
+            headings = (*self.keys, *(f"seed {seed}" for seed in seeds))
+            rows = [
+                [*(str(row[key]) for key in self.keys), *(self._points(row).get(seed, "") for seed in seeds)]
+                for row in self.summary
+            ]
+            tables.append(text_table("Each seed", headings, rows))
+        return tables
 
     def save(self, folder: Path, name: str) -> None:
         """Write `<name>.json`, `<name>.parquet` (the summary) and `<name>-seeds.parquet` into a folder.
@@ -120,139 +119,124 @@ def _point(row: Mapping[str, Any]) -> str:
 
 
 def spread_fields(name: str, spread: Spread | None) -> dict[str, float | None]:
-    """Return a mean over seeds and the ends of its t interval as columns; None where there is none."""
-    if spread is None:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
-    return {name: spread.mean, **interval_fields(name, spread.mean_interval)}
+    """Return a mean over seeds and the ends of its t interval as columns.
+
+    All are None where there is no mean, the ends where they are unbounded, as those of one seed are.
+    """
+    low, high = spread.mean_interval if spread and len(spread.by_seed) > 1 else (None, None)
+    return {name: spread.mean if spread else None, f"{name}_low": low, f"{name}_high": high}
 
 
-def interval_fields(name: str, interval: Interval) -> dict[str, float | None]:
-    """Return the ends of an interval as columns; None where it is unbounded, as that of one seed is."""
-    bounded = all(map(math.isfinite, interval))
-    return {f"{name}_low": interval.low if bounded else None, f"{name}_high": interval.high if bounded else None}
+def _table(
+    title: str, keys: tuple[str, ...], results: Mapping[int, Records], summarise: Callable[[Records], dict[str, Any]]
+) -> SeedsTable:
+    """Make the table of every seed's rows; `summarise` returns the columns of one setting from its rows."""
+    by_seed = [{"seed": seed, **row} for seed, rows in results.items() for row in rows]
+    settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in by_seed:
+        settings.setdefault(tuple(row[key] for key in keys), []).append(row)
+    summary = [dict(zip(keys, setting, strict=True)) | summarise(rows) for setting, rows in settings.items()]
+    return SeedsTable(title, keys, summary, by_seed)
 
 
-_SETTING = ("domain", "replaced", "stand_in")
+def _spread(rows: Records, column: str, factor: float = 1.0) -> Spread:
+    """Return a column of a setting's rows over seeds; what is missing is 0, as the gain per step without steps."""
+    return Spread({row["seed"]: factor * (row[column] or 0.0) for row in rows})
 
 
-def controls_over_seeds(results: Mapping[int, Sequence[ControlResult]]) -> SeedsTable:
+def _win_percent(rows: Records) -> dict[str, Any]:
+    return {"seeds": len(rows), **spread_fields("win_percent", _spread(rows, "rate", 100.0))}
+
+
+def _share(name: str, rows: Records) -> dict[str, Any]:
+    """Count the seeds for which something holds, with the exact interval of their share in percent."""
+    held = sum(bool(row[name]) for row in rows)
+    low, high = clopper_pearson_interval(held, len(rows)).scaled(100.0)
+    percent = {f"{name}_percent": 100.0 * held / len(rows), f"{name}_percent_low": low, f"{name}_percent_high": high}
+    return {f"seeds_{name}": f"{held} of {len(rows)}", **percent}
+
+
+def controls_over_seeds(results: Mapping[int, Records]) -> SeedsTable:
     """Count, for each control, the seeds whose recommendation is right, with the exact interval of their share."""
-    by_seed = [{"seed": seed, **result.row()} for seed, found in results.items() for result in found]
-    keys = ("control",)
-    summary = [
-        {**dict(zip(keys, setting, strict=True)), "expected": rows[0]["expected"], **_share("right", rows)}
-        for setting, rows in _settings(by_seed, keys).items()
-    ]
-    return SeedsTable("Controls of the recommendation, right or wrong", keys, summary, by_seed)
+
+    def summarise(rows: Records) -> dict[str, Any]:
+        return {"expected": rows[0]["expected"], **_share("right", rows)}
+
+    return _table("Controls of the recommendation, right or wrong", ("control",), results, summarise)
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
     """Count, for each skill, the seeds that it is recommended to adapt for."""
-    by_seed = [
-        {
-            "seed": seed,
-            "skill": skill,
-            "found": "adapt" if verdict.adapt else "keep",
-            "adapt": verdict.adapt,
-            "effect_kept_percent": 100.0 * report.measures.evidence[skill].effect.kept,
-            "changed_decisions_percent": 100.0 * verdict.changed_decisions,
-            "input_energy": report.measures.figures[skill].input_energy,
-            "reason": verdict.reason,
-        }
+
+    def summarise(rows: Records) -> dict[str, Any]:
+        fields = _share("adapt", rows)
+        for name in ("effect_kept_percent", "changed_decisions_percent", "input_energy"):
+            fields |= spread_fields(name, _spread(rows, name))
+        return fields
+
+    results = {
+        seed: [
+            {
+                "skill": skill,
+                "found": "adapt" if verdict.adapt else "keep",
+                "adapt": verdict.adapt,
+                "effect_kept_percent": 100.0 * report.evidence[skill].effect.kept,
+                "changed_decisions_percent": 100.0 * verdict.changed_decisions,
+                "input_energy": report.figures[skill]["input_energy"],
+                "reason": verdict.reason,
+            }
+            for skill, verdict in report.verdicts.items()
+        ]
         for seed, report in reports.items()
-        for skill, verdict in report.verdicts.items()
-    ]
-    figures = ("effect_kept_percent", "changed_decisions_percent", "input_energy")
-    summary = []
-    for (skill,), rows in _settings(by_seed, ("skill",)).items():
-        spreads = (spread_fields(name, Spread({row["seed"]: row[name] for row in rows})) for name in figures)
-        summary.append(
-            {"skill": skill, **_share("adapt", rows)} | {k: v for spread in spreads for k, v in spread.items()}
-        )
+    }
     asked = next(iter(reports.values())).question
-    return SeedsTable(f"Recommended, {asked.home} -> {asked.scenario}", ("skill",), summary, by_seed)
+    return _table(f"Recommended, {asked.home} -> {asked.scenario}", ("skill",), results, summarise)
 
 
 def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
     """Return the whole agent's win rates in both domains with each skill replaced, in percent."""
-    by_seed = [{"seed": seed, **row} for seed, report in reports.items() for row in report.to_dict()["win_rates"]]
-    summary = [
-        {**dict(zip(_SETTING, setting, strict=True)), "seeds": len(rows)}
-        | spread_fields("win_percent", Spread({row["seed"]: 100.0 * row["rate"] for row in rows}))
-        for setting, rows in _settings(by_seed, _SETTING).items()
-    ]
-    return SeedsTable("Win rates with each skill replaced", _SETTING, summary, by_seed)
+    results = {seed: report.win_rates for seed, report in reports.items()}
+    return _table("Win rates with each skill replaced", ("domain", "replaced", "stand_in"), results, _win_percent)
 
 
-def _settings(by_seed: Records, keys: Sequence[str]) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
-    settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in by_seed:
-        settings.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return settings
-
-
-def _share(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Count the seeds for which something holds, with the exact interval of their share in percent."""
-    held = sum(bool(row[name]) for row in rows)
-    interval = clopper_pearson_interval(held, len(rows)).scaled(100.0)
-    percent = {f"{name}_percent": 100.0 * held / len(rows), **interval_fields(f"{name}_percent", interval)}
-    return {f"seeds_{name}": f"{held} of {len(rows)}", **percent}
-
-
-_KEY = "setting"
-
-
-def recovery_over_seeds(target: Target, results: Mapping[int, Sequence[ArmResult]]) -> SeedsTable:
-    """Put the recoveries of several seeds together; `results` are each seed's, the first without any step.
+def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> SeedsTable:
+    """Put the recoveries of several seeds together; `results` are each seed's rows, the first without any step.
 
     Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which
     nothing was recommended counts in the recommended row as it was before.
     """
     first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
-    by_seed = [
-        {"seed": seed, **row}
-        for seed, arms in results.items()
-        for row in (arm.to_dict() for arm in _completed(arms, first))
-    ]
-    labels = dict.fromkeys(row[_KEY] for row in by_seed)
-    # What the others are compared with stands before them, even if the first seed had no recommendation.
-    ordered = [label for label in (NOTHING, first) if label in labels]
-    ordered += [label for label in labels if label not in ordered]
+    rows = {seed: _completed(arms, first) for seed, arms in results.items()}
+    best = Spread(
+        {seed: 100.0 * row["rate"] for seed, found in rows.items() for row in found if row["setting"] == first}
+    )
+
+    def summarise(found: Records) -> dict[str, Any]:
+        label, rates, gains = found[0]["setting"], _spread(found, "rate", 100.0), _spread(found, "gain", 100.0)
+        fields: dict[str, Any] = {
+            "seeds": len(found),
+            "steps": round(_spread(found, "steps").mean),
+            "median_percent": rates.median,
+        }
+        fields |= spread_fields("win_percent", rates)
+        if label == NOTHING:
+            return fields
+        fields |= spread_fields("gain_points", gains)
+        fields |= spread_fields("gain_per_10000_steps", _spread(found, "gain_per_10000_steps", 100.0))
+        fields |= {"seeds_that_gained": f"{sum(gain > 0.0 for gain in gains.values)} of {len(found)}"}
+        if label == first:
+            return fields
+        return fields | spread_fields(f"{first}_ahead_points", paired_difference(best, rates))
+
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return SeedsTable(title, (_KEY,), [_summary(label, by_seed, first) for label in ordered], by_seed)
+    table = _table(title, ("setting",), rows, summarise)
+    # What the others are compared with stands before them, even if the first seed had no recommendation.
+    places = {NOTHING: 0, first: 1}
+    return replace(table, summary=sorted(table.summary, key=lambda row: places.get(row["setting"], 2)))
 
 
-def _completed(arms: Sequence[ArmResult], first: str) -> list[ArmResult]:
-    if any(arm.label == first for arm in arms):
-        return [*arms]
-    return [*arms, replace(arms[0], label=first)]
-
-
-def _summary(label: str, by_seed: Records, first: str) -> dict[str, Any]:
-    rates = _spread(by_seed, label, "rate", 100.0)
-    ahead = paired_difference(_spread(by_seed, first, "rate", 100.0), rates)
-    gains = _spread(by_seed, label, "gain", 100.0)
-    summary: dict[str, Any] = {
-        _KEY: label,
-        "seeds": len(rates.by_seed),
-        "steps": round(_spread(by_seed, label, "steps").mean),
-        "median_percent": rates.median,
-        **spread_fields("win_percent", rates),
-    }
-    if label == NOTHING:
-        return summary
-    summary |= spread_fields("gain_points", gains)
-    summary |= spread_fields("gain_per_10000_steps", _spread(by_seed, label, "gain_per_10000_steps", 100.0))
-    summary["seeds_that_gained"] = f"{sum(gain > 0.0 for gain in gains.values)} of {len(gains.by_seed)}"
-    return summary if label == first else summary | spread_fields(f"{first}_ahead_points", ahead)
-
-
-def _spread(by_seed: Records, label: str, column: str, factor: float = 1.0) -> Spread:
-    """Return a column of a setting's rows over seeds; the gain per step of an arm without steps is 0."""
-    return Spread({row["seed"]: factor * (row[column] or 0.0) for row in by_seed if row[_KEY] == label})
-
-
-_CELL = ("after", "domain")
+def _completed(arms: Records, first: str) -> Records:
+    return arms if any(arm["setting"] == first for arm in arms) else [*arms, {**arms[0], "setting": first}]
 
 
 def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
@@ -272,28 +256,25 @@ def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
 
 def chain_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
     """Return the win rate after each domain in each, in percent."""
-    by_seed = [{"seed": seed, **row} for seed, retention in found.items() for row in retention.rows()]
-    summary = []
-    for cell in dict.fromkeys((row["after"], row["domain"]) for row in by_seed):
-        rates = {row["seed"]: 100.0 * row["rate"] for row in by_seed if (row["after"], row["domain"]) == cell}
-        fields = spread_fields("win_percent", Spread(rates))
-        summary.append({**dict(zip(_CELL, cell, strict=True)), "seeds": len(rates), **fields})
-    return SeedsTable("Wins after training on one domain in another", _CELL, summary, by_seed)
+    results = {seed: retention.rows() for seed, retention in found.items()}
+    return _table("Wins after training on one domain in another", ("after", "domain"), results, _win_percent)
 
 
 def measures_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
     """Return transfer, forgetting and the change of the old versions; a seed's missing measure is shown as missing."""
-    by_seed: list[dict[str, Any]] = [
-        {"seed": seed, "measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
+
+    def summarise(rows: Records) -> dict[str, Any]:
+        known = [row for row in rows if row["value"] is not None]
+        return {"seeds": len(known), **spread_fields("mean", _spread(known, "value") if known else None)}
+
+    results = {
+        seed: [
+            {"measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
+            for name, value in measures_of(retention).items()
+        ]
         for seed, retention in found.items()
-        for name, value in measures_of(retention).items()
-    ]
-    summary: list[dict[str, Any]] = []
-    for name in dict.fromkeys(row["measure"] for row in by_seed):
-        values = {row["seed"]: row["value"] for row in by_seed if row["measure"] == name and row["value"] is not None}
-        spread = Spread(values) if values else None
-        summary.append({"measure": name, "seeds": len(values), **spread_fields("mean", spread)})
-    return SeedsTable("Transfer and forgetting, as shares of episodes", ("measure",), summary, by_seed)
+    }
+    return _table("Transfer and forgetting, as shares of episodes", ("measure",), results, summarise)
 
 
 def measures_of(retention: Retention) -> dict[str, float | None]:
@@ -307,8 +288,5 @@ def measures_of(retention: Retention) -> dict[str, float | None]:
         f"forward transfer while training in {found.domain}": found.forward_transfer for found in retention.training
     }
     named |= {f"forgetting of {domain}, newest versions": lost for domain, lost in values["forgetting"].items()}
-    named |= {
-        f"change of {found.domain}, own versions": values["kept"][found.domain]["difference"]
-        for found in retention.kept
-    }
+    named |= {f"change of {found.domain}, own versions": found.to_dict()["difference"] for found in retention.kept}
     return named

@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.domains import (
-    adaptation_stages,
-    cards_by_stage,
-    check_target,
-    domain_cards,
-    domain_chain,
-    record_domain,
-    stage_of,
-    versions_before,
-)
-from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
-from soulsgraph.files import api_call, slug, write_json
-from soulsgraph.plan import BUDGETS, Plan, Stage, check_range
-from soulsgraph.progress import Board, Display
+from soulsgraph.domains import adaptation_stages, cards_of, check_target, domain_chain, record_domain
+from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.files import slug, write_json
+from soulsgraph.plan import BUDGETS, Stage, check_range
+from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, mean_interval
-from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.tables import write_rows
 from soulsgraph.train import Workplace, train_stages
-from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph.transfer.report import text_table
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session
+from soulsgraph.transfer.measures import TransferOptions, win_row
+from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agent import Agent, StandIn
-from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.atomic import whole_folder
-from soulsgraph_policies.inference import FrozenNetwork, Weights
 
+Row = Mapping[str, Any]
 #: Labels of the row without any step, and of two arms.
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
 #: Label of an arm whose skills adapt in the same fights, and kind of a comparison with one after another.
 JOINTLY = "jointly"
-_HEADINGS = ("adapted", "steps", "wins", "rate", "gain (95 %)", "per 10,000", "return")
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
 #: Folder of the arm of a recovery that trains every skill anew.
@@ -70,20 +51,8 @@ class Target(TransferOptions):
         check_range("budget", self.budget, _LEAST_BUDGET, 100_000_000)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A run, the target of its recovery, and the session its arms are trained in."""
-
-    run: RunFolder
-    target: Target
-    session: Session
-    display: Display = "auto"
-    #: Evaluates learning curves while training goes on.
-    worker: WorkerProcess | None = None
-
-    def workplace(self, folder: RunFolder, board: Board) -> Workplace:
-        """Return the workplace of an arm that is trained in a folder of its own."""
-        return Workplace(folder, self.session, board, self.display, worker=self.worker)
+#: Makes the workplace of an arm from the run in a folder of its own and its `board`.
+MakePlace = Callable[..., Workplace]
 
 
 @dataclass(frozen=True)
@@ -103,32 +72,25 @@ class Arm:
         return "+".join(self.skills) + (f"-{JOINTLY}" if self.jointly else "") or SCRATCH
 
 
-@dataclass(frozen=True)
-class ArmResult:
-    """The result of an arm: skills adapted, steps taken, the episodes played, and those played before any step."""
+def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, before: Episodes) -> Row:
+    """Return the result of an arm: skills adapted, steps taken, the episodes played, and those played before any step.
 
-    label: str
-    skills: tuple[str, ...]
-    steps: int
-    played: Episodes
-    before: Episodes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain values; the gain in win rate is paired by episode, with its t interval."""
-        rate = WinRate(self.label, int(self.played.won.sum()), len(self.played)).to_dict()
-        del rate["paper_percent"]
-        gains = self.played.won.astype(np.float64) - self.before.won
-        low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
-        gain = float(gains.mean())
-        return rate | {
-            "adapted": " + ".join(self.skills),
-            "mean_return": float(self.played.returns.mean()),
-            "steps": self.steps,
-            "gain": gain,
-            "gain_low": low,
-            "gain_high": high,
-            "gain_per_10000_steps": 10_000 * gain / self.steps if self.steps else None,
-        }
+    The gain in win rate is paired by episode, with its t interval.
+    """
+    gains = played.won.astype(np.float64) - before.won
+    low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
+    gain = float(gains.mean())
+    return {
+        "setting": label,
+        **win_row(int(played.won.sum()), len(played)),
+        "adapted": " + ".join(skills),
+        "mean_return": float(played.returns.mean()),
+        "steps": steps,
+        "gain": gain,
+        "gain_low": low,
+        "gain_high": high,
+        "gain_per_10000_steps": 10_000 * gain / steps if steps else None,
+    }
 
 
 def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
@@ -143,31 +105,30 @@ def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
     return Arm(JOINTLY, tuple(skills), jointly=True), Arm("one after another", tuple(skills))
 
 
-def recover(comparison: Comparison, arms: Sequence[Arm], console: Console) -> list[ArmResult]:
+def recover(run: RunFolder, target: Target, arms: Sequence[Arm], make_place: MakePlace, console: Console) -> list[Row]:
     """Train every arm in a folder of its own below the run's `recovery`, evaluate it, and write the results.
 
-    The run itself stays as it is. What was trained before is not trained again.
+    The run itself stays as it is. What was trained before is not trained again. A row is returned for the agent
+    before any step, and one for each arm.
 
     Raises:
         SoulsGraphError: for an unknown scenario, or one that the run went through.
         Interrupted: if a stop was asked for; the same call goes on.
         WriteError: if a folder cannot be written.
     """
-    run, target = comparison.run, comparison.target
     after = check_target(run, target.scenario, target.home)
-    before = _judged(run, Setting(target.scenario, after), target)
-    results = [ArmResult(NOTHING, (), 0, before, before)]
+    before = _evaluated(run, after, target)
+    rows, name = [arm_row(NOTHING, (), 0, before, before)], results_name(target)
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
-        folder = _arm_folder(run, target, after, arm)
-        stages = _stages(folder, target, after, arm)
+        folder, stages = _begin(run, target, after, arm)
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
-            cards = train_stages(comparison.workplace(folder, board), stages, console)
-        evaluated = _judged(folder, Setting(target.scenario, target.scenario), target)
+            cards = train_stages(make_place(folder, board=board), stages, console)
         steps = sum(card.training.steps for card in cards)
-        results.append(ArmResult(arm.label, arm.skills, steps, evaluated, before))
-        _write(run, target, results)
-    return results
+        rows.append(arm_row(arm.label, arm.skills, steps, _evaluated(folder, target.scenario, target), before))
+        write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
+        write_rows(run.results(name), rows)
+    return rows
 
 
 def results_name(target: Target) -> str:
@@ -175,55 +136,43 @@ def results_name(target: Target) -> str:
     return f"{target.kind}-{slug(target.scenario)}-{target.budget}"
 
 
-def recovery_table(target: Target, results: Sequence[ArmResult]) -> Table:
+def recovery_table(target: Target, rows: Sequence[Row]) -> Table:
     """Return the table for the terminal."""
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return text_table(title, _HEADINGS, [_cells(result.to_dict()) for result in results])
+    return cells_table(title, [_cells(row) for row in rows])
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: Row) -> dict[str, str]:
     per_step = row["gain_per_10000_steps"]
-    return (
-        row["setting"],
-        f"{row['steps']:,}",
-        f"{row['wins']}/{row['episodes']}",
-        f"{100 * row['rate']:.1f} %",
-        f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
-        "" if per_step is None else f"{100 * per_step:+.2f}",
-        f"{row['mean_return']:.2f}",
-    )
+    return {
+        "adapted": row["setting"],
+        "steps": f"{row['steps']:,}",
+        "wins": f"{row['wins']}/{row['episodes']}",
+        "rate": f"{100 * row['rate']:.1f} %",
+        "gain (95 %)": f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
+        "per 10,000": "" if per_step is None else f"{100 * per_step:+.2f}",
+        "return": f"{row['mean_return']:.2f}",
+    }
 
 
-def _judged(run: RunFolder, setting: Setting, target: Target) -> Episodes:
-    return evaluate(run, setting, target.episodes, target.seed).episodes
+def _evaluated(run: RunFolder, trained_on: str, target: Target) -> Episodes:
+    return evaluate(run, Setting(target.scenario, trained_on), target.episodes, target.seed).episodes
 
 
-def _write(run: RunFolder, target: Target, results: Sequence[ArmResult]) -> None:
-    name = results_name(target)
-    rows = [result.to_dict() for result in results]
-    write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
-    write_rows(run.results(name), rows)
-
-
-def _arm_folder(run: RunFolder, target: Target, after: str, arm: Arm) -> RunFolder:
-    """Open the arm's run, begun from the versions of the chain up to `after` if it is not there."""
+def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:
+    """Return the arm's run, begun from the versions of the chain up to `after` if it is not there, and its stages."""
     path = arm_path(run, target.scenario, target.budget, arm.folder)
     if (path / "plan.json").exists():
-        return RunFolder.open(path)
+        folder = RunFolder.open(path)
+    elif arm.skills:
+        folder = branch(run, path, after)
+    else:
+        scale = target.budget / sum(BUDGETS.values())
+        folder = RunFolder.create(path, replace(run.plan, scenario=target.scenario, scale=scale))
     if not arm.skills:
-        return RunFolder.create(path, _scratch_plan(run.plan, target))
-    return branch(run, path, after)
-
-
-def _scratch_plan(plan: Plan, target: Target) -> Plan:
-    return replace(plan, scenario=target.scenario, scale=target.budget / sum(BUDGETS.values()))
-
-
-def _stages(folder: RunFolder, target: Target, after: str, arm: Arm) -> tuple[Stage, ...]:
-    if not arm.skills:
-        return folder.plan.stages()
+        return folder, folder.plan.stages()
     budget = target.budget // len(arm.skills)
-    return adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
+    return folder, adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
 
 
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
@@ -242,155 +191,11 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     chain = domain_chain(run, after)
     with whole_folder(path) as temporary:
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
-        _copy_versions(run, chain, temporary / "library")
+        for card in cards_of(run):
+            if card.training.scenario in chain:
+                version = Path(card.skill, f"v{card.version}")
+                shutil.copytree(run.library.folder / version, temporary / "library" / version)
         copied = RunFolder(temporary, run.plan)
         for earlier, later in pairwise(chain):
             record_domain(copied, later, earlier)
     return RunFolder.open(path)
-
-
-def _copy_versions(run: RunFolder, chain: tuple[str, ...], library: Path) -> None:
-    for skill in run.plan.skill_graph.order:
-        for number in run.library.versions(skill):
-            if run.library.card(skill, number).training.scenario in chain:
-                version = Path(skill, f"v{number}")
-                shutil.copytree(run.library.folder / version, library / version)
-
-
-Doubles = npt.NDArray[np.float64]
-#: Episodes that each checkpoint plays, the same ones for every checkpoint and run.
-POINT_EPISODES = 20
-
-
-@dataclass(frozen=True)
-class SuccessCurve:
-    """Win rates of the whole agent after a number of steps in a domain: both (points,), from step 0 on."""
-
-    steps: Doubles
-    rates: Doubles
-
-    @property
-    def area(self) -> float:
-        """Mean win rate over the steps (trapezoids), in [0, 1]: the AUC of Continual World."""
-        span = float(self.steps[-1] - self.steps[0])
-        return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
-
-
-def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
-    """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
-    rollout = agent.rollout(make_game(lanes=variants * POINT_EPISODES))
-    won = rollout.play(np.tile(evaluation_seeds(seed, POINT_EPISODES), variants)).won
-    rates: list[float] = won.reshape(variants, POINT_EPISODES).mean(axis=1).tolist()
-    return rates
-
-
-def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
-    """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
-
-    Raises:
-        LibraryError: if a skill was never trained, or is damaged.
-        SoulsGraphError: if a checkpoint is damaged.
-    """
-    skills = {name: make_skill(name, run.plan.options) for name in run.plan.skill_graph.order}
-    scenario = load_scenario(domain)
-
-    def network(skill: str, version: int) -> FrozenNetwork:
-        return run.library.load(skill, version).network(skills[skill], scenario)
-
-    def learned(card: SkillCard, weights: Weights) -> FrozenNetwork:
-        return FrozenNetwork.of(skills[card.skill], scenario, weights, card.observation_clip)
-
-    before = {skill: network(skill, version) for skill, version in versions_before(run, domain).items()}
-    untrained: dict[str, StandIn] = {name: "random" for name in skills if name not in before}
-    agent = Agent(scenario, tuple(skills.values()), before, untrained)
-    steps, rates, begun = [0], win_rates(agent, seed), 0
-    for cards in cards_by_stage(domain_cards(run, domain)):
-        points = _checkpoints(run, cards)
-        playing = {
-            card.skill: [
-                *(learned(card, weights[card.skill]) for weights in points.values()),
-                network(card.skill, card.version),
-            ]
-            for card in cards
-        }
-        end = sum(card.training.steps for card in cards)
-        steps += [begun + step for step in (*points, end)]
-        rates += win_rates(agent.playing(playing), seed, len(points) + 1)
-        agent = agent.playing({skill: networks[-1] for skill, networks in playing.items()})
-        begun += end
-    return SuccessCurve(np.array(steps, np.float64), np.array(rates))
-
-
-def _checkpoints(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
-    """Return every skill's weights at the checkpoints of the stage that made the cards, by step.
-
-    There are none where skills that learned beside them have been trained again since.
-    """
-    stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
-    if len(cards) < len(cards[-1].training.jointly):
-        return {}
-    files = checkpoint_files(run.path / "curves" / stage.name)
-    return {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
-
-
-@dataclass(frozen=True)
-class TrainingTransfer:
-    """Success over the steps in one domain beside the same from scratch; None where that was not trained.
-
-    `remedy` is the call that trains it.
-    """
-
-    domain: str
-    curve: SuccessCurve
-    alone: SuccessCurve | None
-    remedy: str
-
-    @property
-    def forward_transfer(self) -> float | None:
-        """Continual World's forward transfer; None without the curve from scratch, or if that is 1 throughout."""
-        return None if self.alone is None else training_forward_transfer(self.curve.area, self.alone.area)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        curves = {"": self.curve, "alone_": self.alone}
-        areas = {f"{name}area": curve.area if curve else None for name, curve in curves.items()}
-        points = {
-            f"{name}curve": [curve.steps.tolist(), curve.rates.tolist()] if curve else None
-            for name, curve in curves.items()
-        }
-        missing = self.remedy if self.alone is None else None
-        return {"forward_transfer": self.forward_transfer, **areas, "missing": missing, **points}
-
-    def line(self) -> str:
-        """Return it as a line for the terminal."""
-        begin = f"forward transfer while training in {self.domain} (Continual World): "
-        if self.alone is None:
-            return f"{begin}missing, for nothing was trained there from scratch; train it with: {self.remedy}"
-        value = self.forward_transfer
-        shown = "not defined, from scratch won throughout" if value is None else f"{value:+.3f}"
-        return f"{begin}{shown}; mean success {self.curve.area:.3f}, from scratch {self.alone.area:.3f}"
-
-
-def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfer:
-    """Play a domain's curve, and that of the recovery's arm trained from scratch.
-
-    Raises:
-        SoulsGraphError: if a checkpoint or an artifact is damaged.
-    """
-    budget = sum(card.training.budget for card in domain_cards(run, domain))
-    path = arm_path(run, domain, budget, SCRATCH)
-    scratch = RunFolder.open(path) if (path / "plan.json").exists() else None
-    trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
-    alone = success_curve(scratch, domain, seed) if scratch and trained else None
-    remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)
-    return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
-
-
-def training_forward_transfer(area: float, area_alone: float) -> float | None:
-    """Return FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
-
-    `area` is the mean success rate over the steps in the domain, `area_alone` that of training it from
-    scratch for the same steps: Wolczyk et al. (2021), "Continual World". 0 is no help, 1 success from the
-    first step on; None where training from scratch succeeded throughout.
-    """
-    return (area - area_alone) / (1.0 - area_alone) if area_alone < 1.0 else None

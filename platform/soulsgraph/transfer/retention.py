@@ -7,29 +7,38 @@ rates for the performances: `matrix[i, j]` is the win rate in domain j after tra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.table import Table
 
-from soulsgraph.domains import domain_chain
-from soulsgraph.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluate
+from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
+from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of
+from soulsgraph.evaluate import (
+    EVALUATION_SEED,
+    Setting,
+    check_evaluation,
+    evaluate,
+    evaluation_seeds,
+    make_agent,
+    play_variants,
+)
 from soulsgraph.files import api_call, write_json
-from soulsgraph.progress import Display, stage_progress
+from soulsgraph.progress import Counting, Display, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, write_rows
-from soulsgraph.transfer.recovery import TrainingTransfer, branch, training_transfer
-from soulsgraph.transfer.report import text_table
+from soulsgraph.tables import write_rows
+from soulsgraph.transfer.measures import win_row
+from soulsgraph.transfer.recovery import SCRATCH, arm_path, branch
+from soulsgraph.transfer.report import cells_table
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-
-Doubles = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-_UNUSED = ("setting", "paper_percent")
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.artifact import SkillCard
+from soulsgraph_policies.inference import Weights
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,8 @@ class Retention:
     """
 
     domains: tuple[str, ...]
-    wins: npt.NDArray[np.int64]
-    chance_wins: npt.NDArray[np.int64]
+    wins: Integers
+    chance_wins: Integers
     episodes: int
     kept: tuple[Kept, ...]
     training: tuple[TrainingTransfer, ...]
@@ -80,8 +89,7 @@ class Retention:
     @property
     def matrix(self) -> Doubles:
         """Win rates in domain j (columns) after training on domain i (rows)."""
-        rates: Doubles = self.wins / self.episodes
-        return rates
+        return np.asarray(self.wins / self.episodes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; None where a measure is not defined."""
@@ -99,42 +107,38 @@ class Retention:
             "zero_shot_forward_transfer": _plain(zero_shot_forward_transfer(self.matrix)),
         }
 
+    @property
+    def _counts(self) -> dict[str, list[int]]:
+        """Wins in each domain after training on each, and by chance."""
+        trained = dict(zip(self.domains, self.wins.tolist(), strict=True))
+        return {"nothing (chance)": self.chance_wins.tolist(), **trained}
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a cell: after which domain, in which, the wins and their interval."""
-        after = ("nothing (chance)", *self.domains)
-        counts = np.vstack([self.chance_wins, self.wins]).tolist()
         return [
-            {
-                "after": name,
-                "domain": domain,
-                **{key: value for key, value in _rate(wins, self.episodes).items() if key not in _UNUSED},
-            }
-            for name, row in zip(after, counts, strict=True)
-            for domain, wins in zip(self.domains, row, strict=True)
+            {"after": after, "domain": domain, **win_row(wins, self.episodes)}
+            for after, counts in self._counts.items()
+            for domain, wins in zip(self.domains, counts, strict=True)
         ]
 
     def to_rich(self) -> Table:
         """Return the matrix for the terminal."""
-        after = ("nothing (chance)", *self.domains)
-        counts = np.vstack([self.chance_wins, self.wins]).tolist()
-        rows = [
-            [name, *(f"{wins}/{self.episodes}  {100 * wins / self.episodes:.1f} %" for wins in row)]
-            for name, row in zip(after, counts, strict=True)
-        ]
-        return text_table("Wins after training on (row) in (column)", ("after", *self.domains), rows)
+        rows = []
+        for after, counts in self._counts.items():
+            cells = [f"{wins}/{self.episodes}  {100 * wins / self.episodes:.1f} %" for wins in counts]
+            rows.append({"after": after, **dict(zip(self.domains, cells, strict=True))})
+        return cells_table("Wins after training on (row) in (column)", rows)
 
     def lines(self) -> list[str]:
         """Return the measures in points of win rate."""
-        chance = self.chance_wins / self.episodes
-        lost = ", ".join(
-            f"{name} {100 * value:+.1f}" for name, value in zip(self.domains, forgetting(self.matrix), strict=True)
-        )
+        found = self.to_dict()
+        lost = ", ".join(f"{domain} {100 * value:+.1f}" for domain, value in found["forgetting"].items())
         return [
-            f"zero-shot forward transfer {100 * forward_transfer(self.matrix, chance):+.1f} points over chance",
-            *(found.line() for found in self.training),
-            f"backward transfer {100 * backward_transfer(self.matrix):+.1f} points",
+            f"zero-shot forward transfer {100 * found['zero_shot_transfer']:+.1f} points over chance",
+            *(transfer.line() for transfer in self.training),
+            f"backward transfer {100 * found['backward_transfer']:+.1f} points",
             f"forgetting with the newest versions: {lost}",
-            *(found.line() for found in self.kept),
+            *(kept.line() for kept in self.kept),
         ]
 
 
@@ -154,60 +158,158 @@ def measure_retention(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
             f"adapt it first: {api_call('adaptation_stages', run=run.path)}."
         )
-    size, done = len(domains), 0
+    size, order = len(domains), run.plan.skill_graph.order
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
+        count = Counting(progress)
 
-        def tell() -> None:
-            nonlocal done
-            done += 1
-            progress.update(done)
+        def counted(result: Any) -> Any:
+            count(1)
+            return result
 
-        retention = _Judge(run, domains, episodes, seed, tell).retention()
+        def won_by(player: RunFolder, setting: Setting) -> Flags:
+            return np.asarray(counted(evaluate(player, setting, episodes, seed).episodes.won))
+
+        chance = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
+        won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
+        wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
+        kept = []
+        for domain in domains[:-1]:
+            with TemporaryDirectory() as folder:
+                before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
+            kept.append(Kept(domain, before, won[domain, domain]))
+        training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
+    retention = Retention(domains, wins, np.array(chance), episodes, tuple(kept), training)
     write_json(run.path / "results" / "retention.json", retention.to_dict())
     write_rows(run.results("retention"), retention.rows())
     return retention
 
 
-@dataclass(frozen=True)
-class _Judge:
-    run: RunFolder
-    domains: tuple[str, ...]
-    episodes: int
-    seed: int
-    tell: Callable[[], None]
-
-    def retention(self) -> Retention:
-        """Play everything there is to play."""
-        domains, order = self.domains, self.run.plan.skill_graph.order
-        chance = [self._won(self.run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
-        won = {(after, domain): self._won(self.run, Setting(domain, after)) for after in domains for domain in domains}
-        wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
-        kept = tuple(Kept(domain, self._won_before(domain), won[domain, domain]) for domain in domains[:-1])
-        training = tuple(map(self._training, domains[1:]))
-        return Retention(domains, wins, np.array(chance), self.episodes, kept, training)
-
-    def _won(self, run: RunFolder, setting: Setting) -> Flags:
-        won = evaluate(run, setting, self.episodes, self.seed).episodes.won
-        self.tell()
-        return won
-
-    def _won_before(self, domain: str) -> Flags:
-        """Play a domain by a copy of the run that ends with it."""
-        with TemporaryDirectory() as folder:
-            return self._won(branch(self.run, Path(folder, "run"), domain), Setting(domain, domain))
-
-    def _training(self, domain: str) -> TrainingTransfer:
-        found = training_transfer(self.run, domain, self.seed)
-        self.tell()
-        return found
-
-
-def _rate(wins: int, episodes: int) -> dict[str, Any]:
-    return WinRate("", wins, episodes).to_dict()
-
-
 def _plain(values: Doubles) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+    return [[None if np.isnan(value) else value for value in row] for row in values.tolist()]
+
+
+#: Episodes that each checkpoint plays, the same ones for every checkpoint and run.
+POINT_EPISODES = 20
+
+
+@dataclass(frozen=True)
+class SuccessCurve:
+    """Win rates of the whole agent after a number of steps in a domain: both (points,), from step 0 on."""
+
+    steps: Doubles
+    rates: Doubles
+
+    @property
+    def area(self) -> float:
+        """Mean win rate over the steps (trapezoids), in [0, 1]: the AUC of Continual World."""
+        span = float(self.steps[-1] - self.steps[0])
+        return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
+
+    def to_list(self) -> list[list[float]]:
+        """Return steps and rates as plain values."""
+        return [self.steps.tolist(), self.rates.tolist()]
+
+
+def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
+    """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
+    won = play_variants(agent, evaluation_seeds(seed, POINT_EPISODES), variants).won
+    return [float(rate) for rate in won.reshape(variants, -1).mean(axis=1)]
+
+
+def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
+    """Play the agent as it enters a domain, at every checkpoint of its stages there, and after each stage.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: if a checkpoint is damaged.
+    """
+    before = domain_chain(run, domain)[:-1]
+    untrained = Setting(domain, domain, randomize=run.plan.skill_graph.order)
+    agent = make_agent(run, Setting(domain, before[-1]) if before else untrained)
+    steps, rates = [0], win_rates(agent, seed)
+    for cards in cards_by_stage(domain_cards(run, domain)):
+        points, clip = _points(run, cards), cards[-1].observation_clip
+        learned = [*points.values()]
+        steps += [steps[-1] + step for step in points]
+        rates += win_rates(with_variants(agent, clip, learned), seed, len(learned))
+        agent = with_variants(agent, clip, learned[-1:])
+    return SuccessCurve(np.array(steps, np.float64), np.array(rates))
+
+
+def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
+    """Return every skill's weights by step: at the checkpoints of the stage that made the cards, and after it.
+
+    There are no checkpoints where skills that learned beside them have been trained again since.
+    """
+    stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
+    complete = len(cards) >= len(cards[-1].training.jointly)
+    files = checkpoint_files(run.path / "curves" / stage.name) if complete else {}
+    points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
+
+
+@dataclass(frozen=True)
+class TrainingTransfer:
+    """Success over the steps in one domain beside the same from scratch; None where that was not trained.
+
+    `remedy` is the call that trains it.
+    """
+
+    domain: str
+    curve: SuccessCurve
+    alone: SuccessCurve | None
+    remedy: str
+
+    @property
+    def forward_transfer(self) -> float | None:
+        """Continual World's forward transfer; None without the curve from scratch, or if that is 1 throughout."""
+        return None if self.alone is None else training_forward_transfer(self.curve.area, self.alone.area)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        alone = self.alone
+        return {
+            "forward_transfer": self.forward_transfer,
+            "area": self.curve.area,
+            "alone_area": alone and alone.area,
+            "missing": None if alone else self.remedy,
+            "curve": self.curve.to_list(),
+            "alone_curve": alone and alone.to_list(),
+        }
+
+    def line(self) -> str:
+        """Return it as a line for the terminal."""
+        begin = f"forward transfer while training in {self.domain} (Continual World): "
+        if self.alone is None:
+            return f"{begin}missing, for nothing was trained there from scratch; train it with: {self.remedy}"
+        value = self.forward_transfer
+        shown = "not defined, from scratch won throughout" if value is None else f"{value:+.3f}"
+        return f"{begin}{shown}; mean success {self.curve.area:.3f}, from scratch {self.alone.area:.3f}"
+
+
+def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfer:
+    """Play a domain's curve, and that of the recovery's arm trained from scratch.
+
+    Raises:
+        SoulsGraphError: if a checkpoint or an artifact is damaged.
+    """
+    budget = sum(card.training.budget for card in domain_cards(run, domain))
+    path = arm_path(run, domain, budget, SCRATCH)
+    scratch = RunFolder.open(path) if (path / "plan.json").exists() else None
+    trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
+    alone = success_curve(scratch, domain, seed) if scratch and trained else None
+    remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)
+    return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
+
+
+def training_forward_transfer(area: float, area_alone: float) -> float | None:
+    """Return FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
+
+    `area` is the mean success rate over the steps in the domain, `area_alone` that of training it from
+    scratch for the same steps: Wolczyk et al. (2021), "Continual World". 0 is no help, 1 success from the
+    first step on; None where training from scratch succeeded throughout.
+    """
+    return (area - area_alone) / (1.0 - area_alone) if area_alone < 1.0 else None
 
 
 def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
@@ -235,8 +337,7 @@ def forgetting(matrix: Doubles) -> Doubles:
     F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
     World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
     """
-    lost: Doubles = np.diagonal(matrix) - matrix[-1]
-    return lost
+    return np.asarray(np.diagonal(matrix) - matrix[-1])
 
 
 def isolated_forgetting(matrix: Doubles) -> Doubles:
@@ -245,7 +346,7 @@ def isolated_forgetting(matrix: Doubles) -> Doubles:
     F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
     benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
     """
-    return _isolated(matrix, earlier=True)
+    return np.where(np.triu(np.ones_like(matrix), 1), _lost(matrix), np.nan)
 
 
 def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
@@ -254,16 +355,13 @@ def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
     Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
     the first domain nothing is trained, so j = 1 has no value.
     """
-    return -_isolated(matrix, earlier=False)
+    return np.where(np.tril(np.ones_like(matrix), -1), -_lost(matrix), np.nan)
 
 
-def _isolated(matrix: Doubles, earlier: bool) -> Doubles:
-    size = len(matrix)
-    out = np.full((size, size), np.nan)
-    for i in range(size):
-        # Where a domain was never won nothing can be lost or gained.
-        best = max(float(np.abs(matrix[:, i]).max()), np.finfo(float).tiny)
-        for j in range(1, size):
-            if (i < j) == earlier and i != j:
-                out[i, j] = (matrix[j - 1, i] - matrix[j, i]) / best
-    return out
+def _lost(matrix: Doubles) -> Doubles:
+    """Return what training on domain j took from domain i, as a share of the best there; nan for the first j."""
+    # Where a domain was never won nothing can be lost or gained.
+    best = np.maximum(np.abs(matrix).max(axis=0), np.finfo(float).tiny)
+    lost = np.full_like(matrix, np.nan)
+    lost[:, 1:] = (matrix[:-1] - matrix[1:]).T / best[:, None]
+    return lost

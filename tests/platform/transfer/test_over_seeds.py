@@ -16,7 +16,7 @@ from soulsgraph.statistics import clopper_pearson_interval, mean_interval
 from soulsgraph.tables import read_rows
 from soulsgraph.transfer.measures import Question
 from soulsgraph.transfer.over_seeds import controls_over_seeds, open_seeds, recovery_over_seeds
-from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, ArmResult, Target
+from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, Target, arm_row
 from soulsgraph.transfer.report import CONTROLS, run_controls
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -38,9 +38,9 @@ def won(*wins) -> Episodes:
     return Episodes(counts, counts, zeros, flags, ~flags, rows, zeros[:, None])
 
 
-def arms(before, **after) -> list[ArmResult]:
-    nothing = ArmResult(NOTHING, (), 0, won(*before), won(*before))
-    return [nothing, *(ArmResult(label, ("dodge",), 1_000, won(*wins), won(*before)) for label, wins in after.items())]
+def arms(before, **after) -> list[dict]:
+    nothing = arm_row(NOTHING, (), 0, won(*before), won(*before))
+    return [nothing, *(arm_row(label, ("dodge",), 1_000, won(*wins), won(*before)) for label, wins in after.items())]
 
 
 def test_runs_of_one_plan_are_told_apart_by_their_seeds(folders, tmp_path):

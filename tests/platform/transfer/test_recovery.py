@@ -1,6 +1,7 @@
 """Recovery: every arm in a folder of its own, resumed, compared at the same steps."""
 
 import json
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,8 @@ from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
-from soulsgraph.transfer.recovery import Arm, Comparison, Target, arms_of, branch, joint_arms, recover
+from soulsgraph.train import Workplace
+from soulsgraph.transfer.recovery import Arm, Target, arms_of, branch, joint_arms, recover
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -80,15 +82,14 @@ def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
     before = {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()}
     arms = (Arm("dodge", ("dodge",)), Arm("all", SKILL_NAMES), Arm("from scratch", ()))
     with connect(None) as session:
-        comparison = Comparison(run, Target(SECOND, episodes=5, seed=3, budget=1_000), session, "silent")
-        results = recover(comparison, arms, QUIET)
-        again = recover(comparison, arms, QUIET)
+        target, place = Target(SECOND, episodes=5, seed=3, budget=1_000), partial(Workplace, session=session)
+        results, again = (recover(run, target, arms, partial(place, display="silent"), QUIET) for _ in range(2))
     assert {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()} == before
-    assert [result.label for result in results] == ["nothing", "dodge", "all", "from scratch"]
-    assert all(abs(result.steps - 1_000) <= len(SKILL_NAMES) for result in results[1:])
-    assert [result.to_dict() for result in again] == [result.to_dict() for result in results]
+    assert [row["setting"] for row in results] == ["nothing", "dodge", "all", "from scratch"]
+    assert all(abs(row["steps"] - 1_000) <= len(SKILL_NAMES) for row in results[1:])
+    assert again == results
     name = f"recovery-{SECOND}-1000"
-    assert [row["steps"] for row in read_rows(run.results(name))] == [result.steps for result in results]
+    assert [row["steps"] for row in read_rows(run.results(name))] == [row["steps"] for row in results]
     assert json.loads((run.path / "results" / f"{name}.json").read_text())["scenario"] == SECOND
     arm = RunFolder.open(run.path / "recovery" / SECOND / "1000" / arms[1].folder)
     assert [arm.library.versions(skill) for skill in SKILL_NAMES] == [[1, 2]] * 5, "trained once"

@@ -8,12 +8,11 @@ from soulsgraph.domains import adaptation_stages, cards_by_stage, domain_cards, 
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
-from soulsgraph.transfer.recovery import (
+from soulsgraph.transfer.recovery import SCRATCH, arm_path
+from soulsgraph.transfer.retention import (
     POINT_EPISODES,
-    SCRATCH,
     SuccessCurve,
     TrainingTransfer,
-    arm_path,
     success_curve,
     training_forward_transfer,
     training_transfer,

@@ -8,9 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.evaluate import evaluation_seeds
-from soulsgraph.transfer.effects import Experiments, compare_effects, experiments, outcomes
 from soulsgraph.transfer.measures import play_trial
-from soulsgraph.transfer.rule import CERTAIN_ERRORS, Evidence, recommend
+from soulsgraph.transfer.rule import (
+    CERTAIN_ERRORS,
+    Evidence,
+    Experiments,
+    compare_effects,
+    experiments,
+    outcomes,
+    recommend,
+)
 from soulsgraph_envs.combat.episodes import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column

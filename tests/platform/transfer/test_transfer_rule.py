@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.transfer.effects import Effect
-from soulsgraph.transfer.rule import CHANGED_DECISIONS, Cue, Evidence, compare_cues, recommend
+from soulsgraph.transfer.rule import CHANGED_DECISIONS, Cue, Effect, Evidence, compare_cues, recommend
 from soulsgraph_envs.combat.episodes import DecisionColumns
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import make_skill
