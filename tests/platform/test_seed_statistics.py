@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.bands import PAPER_EPISODES, paper_rate
 from soulsgraph.statistics import (
-    SeedRate,
     SettingRates,
     Spread,
+    WinCount,
     interquartile_mean,
     interquartile_mean_interval,
     paired_difference,
@@ -26,7 +26,7 @@ def _spread(*values):
 
 
 def _setting(counts):
-    rates = tuple(SeedRate(seed, wins, episodes) for seed, (wins, episodes) in enumerate(counts))
+    rates = {seed: WinCount(wins, episodes) for seed, (wins, episodes) in enumerate(counts)}
     return SettingRates("both", "a", "iudex-phase1", "mid", None, rates)
 
 
@@ -71,7 +71,7 @@ def test_more_episodes_of_the_same_seeds_do_not_narrow_the_interval_over_seeds()
     few = _setting([(10, 25), (15, 25), (5, 25)])
     many = _setting([(1_000, 2_500), (1_500, 2_500), (500, 2_500)])
     assert few.spread.mean_interval == many.spread.mean_interval
-    assert few.seeds[0].interval.low < many.seeds[0].interval.low
+    assert few.seeds[0].wilson.low < many.seeds[0].wilson.low
 
 
 def test_pairing_removes_what_the_seeds_share():

@@ -9,14 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from soulsgraph.files import write_json, write_text
 from soulsgraph.paper import report_sections as sections
-from soulsgraph.paper import report_tables
 from soulsgraph.paper.bands import REMARK
 from soulsgraph.paper.records import (
-    Records,
     Reproduction,
     agreement_rows,
     agreement_section,
@@ -28,9 +26,6 @@ from soulsgraph.tables import read_rows, readable_table, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.atomic import whole_folder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _END = ".parquet"
 
@@ -113,9 +108,8 @@ def write_report(
         WriteError: if the place cannot be written.
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
-    tables = _tables(reproductions, ablated)
     agreement = agreement_rows(reproductions, load_earlier(earlier)) if earlier else []
-    tables |= {"agreement": agreement} if agreement else {}
+    tables = sections.report_tables(reproductions, ablated) | ({"agreement": agreement} if agreement else {})
     extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
     with _renewed(out / TABLES) as folder:
@@ -127,24 +121,10 @@ def write_report(
     }
     write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
     opening = [_OPENING, sections.outside(reproductions), agreement_section(agreement)]
-    text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
-    text += [*_descriptions(reproductions, ablated), _STATISTICS]
+    body = [*_sections(reproductions, pictures), sections.ablation(ablated), *extra]
+    text = [*opening, *body, *_descriptions(reproductions, ablated), _STATISTICS]
     write_text(out / REPORT, "\n\n".join(filter(None, text)) + "\n")
     return out / REPORT
-
-
-def _tables(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> dict[str, Records]:
-    makers = {
-        "settings": report_tables.setting_rows,
-        "seeds": report_tables.seed_rows,
-        "aims": report_tables.verdict_rows,
-        "measures": report_tables.measure_rows,
-        "differences": report_tables.contrast_rows,
-        "comparison": report_tables.comparison_rows,
-    }
-    tables = {name: make(reproductions) for name, make in makers.items()}
-    tables["ablation"] = report_tables.ablation_rows(variants)
-    return {name: rows for name, rows in tables.items() if rows}
 
 
 def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]) -> Iterator[str]:
@@ -173,35 +153,26 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     # Takes a second to import, and most commands never draw.
     from matplotlib.image import imread
 
-    from soulsgraph.paper.figures import save_figure
+    from soulsgraph.paper import figures
 
-    titles = {}
-    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
-        for name, title, figure in _draw(reproductions):
-            file = folder / f"{name}.png"
-            save_figure(figure, file)
-            board.image(name, imread(file)[..., :3])
-            titles[file.name] = title
-    return titles
-
-
-def _draw(reproductions: Sequence[Reproduction]) -> Iterator[tuple[str, str, Figure]]:
-    from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
-
-    rates = draw_win_rates(reproductions)
-    if rates:
-        yield "table-1", "Win rates of every seed beside the paper's", rates
+    drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
     drawers = {
-        "figures-2-3": ("Return over steps of the five skills", draw_skill_returns),
-        "figure-5": ("Return and episode length of the end-to-end baseline", draw_baseline),
-        "figure-6": ("Dodge's episode length beside random dodging", draw_dodge_lengths),
+        "figures-2-3": ("Return over steps of the five skills", figures.draw_skill_returns),
+        "figure-5": ("Return and episode length of the end-to-end baseline", figures.draw_baseline),
+        "figure-6": ("Dodge's episode length beside random dodging", figures.draw_dodge_lengths),
     }
     for item in reproductions:
-        for name, (title, draw) in drawers.items():
-            figure = draw(item)
+        slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
+        drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
+    titles = {}
+    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
+        for name, (title, figure) in drawn.items():
             if figure:
-                slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
-                yield f"{name}-{slug}", f"{title}, {item.title}", figure
+                file = folder / f"{name}.png"
+                figures.save_figure(figure, file)
+                board.image(name, imread(file)[..., :3])
+                titles[file.name] = title
+    return titles
 
 
 @contextmanager

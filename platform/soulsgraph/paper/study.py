@@ -19,7 +19,7 @@ from soulsgraph_envs.core.config import Between, Where, check_fields, read_file,
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import Preset
 
-Part = Literal["skills", "end_to_end", "end_to_end_long"]
+Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
 
 HOME, SHIFTED = "iudex-phase1", "iudex-phase2"
@@ -47,10 +47,6 @@ _PURPOSES = {
 }
 
 
-#: What is evaluated without training, by the name that it has among the units.
-REFERENCES = "references"
-
-
 @dataclass(frozen=True, order=True)
 class Unit:
     """One independent piece of work: everything that one seed trains of one part."""
@@ -61,12 +57,17 @@ class Unit:
     @property
     def name(self) -> str:
         """Identify the unit for readers."""
-        return f"{self.seed} {self.part}"
+        return self.part if self.part == "references" else f"{self.seed} {self.part}"
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The pieces of the unit's records."""
-        return ("learning", "rows") if self.part == "end_to_end_long" else ("learning", "rows", "measures")
+        kept = {"references": ("rows",), "end_to_end_long": ("learning", "rows")}
+        return kept.get(self.part, ("learning", "rows", "measures"))
+
+
+#: What is evaluated without training, on the evaluation episodes alone.
+REFERENCES = Unit(EVALUATION_SEED, "references")
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,7 @@ class Study:
             raise SoulsGraphError(
                 "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
             )
-        # The units of other seeds differ in their seed alone.
-        for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
-            plan = self.plan(unit)
+        for plan in self.plans():
             if self.learner == "stable-baselines3":
                 check_stable_baselines(plan.method)
 
@@ -123,6 +122,10 @@ class Study:
             "end_to_end": self.baseline,
         }
         return tuple(Unit(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
+
+    def plans(self) -> list[Plan]:
+        """Return the plans of the first seed's units: those of other seeds differ in their seed alone."""
+        return [self.plan(unit) for unit in self.units() if unit.seed == self.seeds[0]]
 
     def plan(self, unit: Unit) -> Plan:
         """Return the plan of the run that a unit trains."""
@@ -214,9 +217,8 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of this machine's memory; raises DataError."""
-        for unit in self.study.units():
-            if unit.seed == self.study.seeds[0]:
-                self.study.plan(unit).check_memory()
+        for plan in self.study.plans():
+            plan.check_memory()
 
     def description(self) -> _Begun:
         """Return what `reproduction.json` holds when it is begun."""
@@ -246,18 +248,15 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists."""
-        self._record(self._piece(unit, piece), make)
-
-    def record_references(self, make: Callable[[], Tables]) -> None:
-        """Write the rows that need no training, unless they exist."""
-        self._record(self._references, make)
+        file = self._piece(unit, piece)
+        if not file.exists():
+            write_json(file, make())
 
     @property
-    def left(self) -> list[str]:
-        """Names of the units whose records are not all there, and REFERENCES where theirs are not."""
-        units = self.study.units()
-        left = [unit.name for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
-        return left if self._references.exists() else [*left, REFERENCES]
+    def left(self) -> list[Unit]:
+        """The units whose records are not all there."""
+        units = (*self.study.units(), REFERENCES)
+        return [unit for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
 
     def assemble(self) -> None:
         """Write the record tables from every piece there is.
@@ -266,15 +265,13 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if a piece is damaged.
             WriteError: if the folder cannot be written.
         """
-        files = [self._references]
+        files = [self._piece(REFERENCES, "rows")]
         files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
         pieces = [_read_piece(file) for file in files if file.exists()]
         for table, columns in COLUMNS.items():
-            rows = [row for piece in pieces for row in piece.get(table, [])]
-            kept = [{"preset": self.study.preset, **row} for row in rows]
-            write_rows(
-                self.path / "records" / f"{table}.parquet", [{name: row[name] for name in columns} for row in kept]
-            )
+            rows = [{"preset": self.study.preset, **row} for piece in pieces for row in piece.get(table, [])]
+            kept = [{name: row[name] for name in columns} for row in rows]
+            write_rows(self.path / "records" / f"{table}.parquet", kept)
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
@@ -296,15 +293,9 @@ class ReproductionFolder(PlannedFolder[Study]):
         return self.path / "seeds" / str(seed) / "pieces"
 
     def _piece(self, unit: Unit, piece: str) -> Path:
+        if unit == REFERENCES:
+            return self.path / "references.json"
         return self._pieces(unit.seed) / f"{unit.part}-{piece}.json"
-
-    @property
-    def _references(self) -> Path:
-        return self.path / "references.json"
-
-    def _record(self, file: Path, make: Callable[[], Tables]) -> None:
-        if not file.exists():
-            write_json(file, make())
 
 
 def _read_begun(file: Path) -> _Begun:
