@@ -135,16 +135,6 @@ class Spread:
         return mean_interval(self.values)
 
     @cached_property
-    def interquartile_mean(self) -> float:
-        """Interquartile mean over seeds."""
-        return interquartile_mean(self.values)
-
-    @cached_property
-    def interquartile_mean_interval(self) -> Interval:
-        """Bootstrap interval of the interquartile mean."""
-        return interquartile_mean_interval(self.values)
-
-    @cached_property
     def deviation(self) -> float:
         """Standard deviation over seeds; NaN for one seed."""
         return float(self.values.std(ddof=1)) if self.values.size > 1 else float("nan")
@@ -161,8 +151,8 @@ class Spread:
             "median": self.median,
             "mean": self.mean,
             **self.mean_interval.columns("mean_"),
-            "interquartile_mean": self.interquartile_mean,
-            **self.interquartile_mean_interval.columns("interquartile_mean_"),
+            "interquartile_mean": interquartile_mean(self.values),
+            **interquartile_mean_interval(self.values).columns("interquartile_mean_"),
             "deviation": self.deviation,
             **self.deviation_interval.columns("deviation_"),
         }

@@ -93,7 +93,7 @@ def reproduce(
     console = make_console(session)
     if resume:
         folder = ReproductionFolder.open(out)
-        kept = folder.study
+        kept = folder.plan
         check_given(out, kept, study_values(protocol, kept.seeds), "begin another folder with --out")
     else:
         folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))

@@ -183,7 +183,6 @@ def beside_each_other(reproductions: Sequence[Reproduction]) -> str:
         (row.label, _paper_cell(row.paper_percent), *(_rate_cell(item, row.label) for item in reproductions))
         for row in TABLE_1
     ]
-    medians = markdown_table(("row", "paper", *(item.title for item in reproductions)), rows)
     headings = ("row", "difference", "points (t interval)", "seeds above / below", "t intervals of the means")
     differences = [
         (
@@ -194,15 +193,9 @@ def beside_each_other(reproductions: Sequence[Reproduction]) -> str:
         )
         for row in _comparison_rows(reproductions)
     ]
-    return "\n\n".join(
-        [
-            "## Beside each other",
-            "Win rates in %: median over seeds; mean (t interval).",
-            medians,
-            "Differences, paired by seed:",
-            markdown_table(headings, differences),
-        ]
-    )
+    title = "## Beside each other\n\nWin rates in %: median over seeds; mean (t interval)."
+    medians = _section(title, ("row", "paper", *(item.title for item in reproductions)), rows)
+    return f"{medians}\n\nDifferences, paired by seed:\n\n{markdown_table(headings, differences)}"
 
 
 def outside(reproductions: Sequence[Reproduction]) -> str:

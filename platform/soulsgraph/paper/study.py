@@ -211,18 +211,14 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     kind, plan_file, opening = "reproduction", DESCRIPTION, "ReproductionFolder.open"
 
-    def __init__(self, path: Path, study: Study) -> None:
-        super().__init__(path, study)
-        self.study = study
-
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of this machine's memory; raises DataError."""
-        for plan in self.study.plans():
+        for plan in self.plan.plans():
             plan.check_memory()
 
     def description(self) -> _Begun:
         """Return what `reproduction.json` holds when it is begun."""
-        return _Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), [])
+        return _Begun(_FORMAT, _VERSION, self.plan, _now(), 0.0, _fights(), [])
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -238,13 +234,18 @@ class ReproductionFolder(PlannedFolder[Study]):
                 f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
             )
         begun = _read_begun(file)
-        _require_same_fights(begun.scenarios, file)
+        # Results of different fights cannot be compared.
+        if begun.scenarios != (now := _fights()):
+            raise SoulsGraphError(
+                f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
+                "or that an earlier version wrote it; restore them or begin a new folder with `path`."
+            )
         return cls(path, begun.plan)
 
     def run(self, unit: Unit) -> RunFolder:
         """Open the unit's run folder, begun if it is not there."""
         path = self.path / "seeds" / str(unit.seed) / unit.part
-        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.study.plan(unit))
+        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.plan.plan(unit))
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists."""
@@ -255,7 +256,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     @property
     def left(self) -> list[Unit]:
         """The units whose records are not all there."""
-        units = (*self.study.units(), REFERENCES)
+        units = (*self.plan.units(), REFERENCES)
         return [unit for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
 
     def assemble(self) -> None:
@@ -266,10 +267,11 @@ class ReproductionFolder(PlannedFolder[Study]):
             WriteError: if the folder cannot be written.
         """
         files = [self._piece(REFERENCES, "rows")]
-        files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
+        for seed in self.plan.seeds:
+            files += sorted((self.path / "seeds" / str(seed) / "pieces").glob("*.json"))
         pieces = [_read_piece(file) for file in files if file.exists()]
         for table, columns in COLUMNS.items():
-            rows = [{"preset": self.study.preset, **row} for piece in pieces for row in piece.get(table, [])]
+            rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece.get(table, [])]
             kept = [{name: row[name] for name in columns} for row in rows]
             write_rows(self.path / "records" / f"{table}.parquet", kept)
 
@@ -289,13 +291,10 @@ class ReproductionFolder(PlannedFolder[Study]):
     def _describe(self, begun: _Begun) -> None:
         write_json(self.path / DESCRIPTION, to_table(begun))
 
-    def _pieces(self, seed: int) -> Path:
-        return self.path / "seeds" / str(seed) / "pieces"
-
     def _piece(self, unit: Unit, piece: str) -> Path:
         if unit == REFERENCES:
             return self.path / "references.json"
-        return self._pieces(unit.seed) / f"{unit.part}-{piece}.json"
+        return self.path / "seeds" / str(unit.seed) / "pieces" / f"{unit.part}-{piece}.json"
 
 
 def _read_begun(file: Path) -> _Begun:
@@ -316,15 +315,6 @@ def _now() -> str:
 def _fights() -> dict[str, str]:
     """Return the digest of everything that each fight's data says."""
     return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
-
-
-def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
-    """Refuse to continue with fights whose data changed: results of different fights cannot be compared."""
-    if begun != (now := _fights()):
-        raise SoulsGraphError(
-            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
-            "or that an earlier version wrote it; restore them or begin a new folder with `path`."
-        )
 
 
 def _read_piece(file: Path) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -15,6 +14,7 @@ from rich.console import Console
 from soulsgraph.domains import adaptation_stages, check_target, finished_versions
 from soulsgraph.evaluate import (
     EVALUATION_SEED,
+    TABLE_1,
     OnFinished,
     Row,
     Setting,
@@ -49,17 +49,8 @@ BINS = 200
 _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
 #: Rows of references: two oracles a fight.
 REFERENCE_ROWS = 2 * len(_FIGHTS)
-_FINE_TUNED_LONG = Row(
-    label="long-range start, fine-tuned",
-    part="extra",
-    scenario=SHIFTED,
-    trained_on=SHIFTED,
-    start="long",
-    paper_percent=math.nan,
-)
+_FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long")
 _DODGE = "dodge"
-#: Episodes of the measures over the plan's: three policies in four tasks, one in one.
-_SKILL_MEASURES, _BASELINE_MEASURES = 12, 1
 
 
 def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> None:
@@ -70,33 +61,29 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
         SoulsGraphError: if a file of the run is damaged, or cannot be written.
     """
     if unit == REFERENCES:
-        episodes = folder.study.episodes
+        episodes = folder.plan.episodes
         evaluated = _follow_episodes(supervisor, "table", REFERENCE_ROWS * episodes)
         folder.record(unit, "rows", lambda: {"rows": evaluate_references(episodes, evaluated)})
         return
     run = folder.run(unit)
     with run.locked():
-        stages = _train(run, folder.study.learner, run.plan.stages(), supervisor)
+        stages = _train(run, folder.plan.learner, run.plan.stages(), supervisor)
         if unit.part == "skills":
             planned = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
             # A unit adapts once: what was adapted before an interruption is not another stage.
             adapted = tuple(replace(stage, suffix="") for stage in planned)
-            stages += _train(run, folder.study.learner, adapted, supervisor)
+            stages += _train(run, folder.plan.learner, adapted, supervisor)
 
-    def learning() -> Tables:
-        return {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)}
+    def follow(name: str, tasks: int) -> OnFinished:
+        return _follow_episodes(supervisor, name, tasks * run.plan.episodes)
 
-    def rows() -> Tables:
-        total = len(evaluated_settings(run, unit)) * run.plan.episodes
-        return {"rows": evaluate_settings(run, unit, _follow_episodes(supervisor, "table", total))}
-
-    def measures() -> Tables:
-        skills = unit.part == "skills"
-        measure, tasks = (measure_skills, _SKILL_MEASURES) if skills else (measure_baseline, _BASELINE_MEASURES)
-        measured = measure(run, _follow_episodes(supervisor, "measures", tasks * run.plan.episodes))
-        return {"measures": [{"seed": unit.seed, **row} for row in measured]}
-
-    makers = {"learning": learning, "rows": rows, "measures": measures}
+    # Three policies in four tasks, one in one.
+    measure, tasks = (measure_skills, 12) if unit.part == "skills" else (measure_baseline, 1)
+    makers: dict[str, Callable[[], Tables]] = {
+        "learning": lambda: {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)},
+        "rows": lambda: {"rows": evaluate_settings(run, unit, follow("table", len(evaluated_settings(run, unit))))},
+        "measures": lambda: {"measures": measure(run, follow("measures", tasks))},
+    }
     for piece in unit.pieces:
         folder.record(unit, piece, makers[piece])
 
@@ -139,7 +126,7 @@ def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Records:
         place
         | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
         | {"episode_return": row["return"]}
-        for place, rows in _stages(run, unit, stages, "curves")
+        for place, _, rows in _stages(run, unit, stages, "curves")
         for row in sorted(rows, key=lambda row: int(row["step"]))
     ]
 
@@ -148,21 +135,19 @@ def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Record
     """Return the episodes that ended while training, as means over parts of each stage's budget (Figures 5 and 6)."""
     return [
         place | part
-        for (place, rows), stage in zip(_stages(run, unit, stages, "training"), stages, strict=True)
+        for place, stage, rows in _stages(run, unit, stages, "training")
         for part in _binned([row for row in rows if row["episodes"]], max(stage.budget / BINS, 1.0))
     ]
 
 
-def _stages(run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str) -> list[tuple[dict[str, Any], Records]]:
+def _stages(
+    run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str
+) -> Iterator[tuple[dict[str, Any], Stage, Records]]:
     path = run.results(table)
     recorded = read_rows(path) if path.exists() else []
-    return [
-        (
-            {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario},
-            [row for row in recorded if row["stage"] == stage.name],
-        )
-        for stage in stages
-    ]
+    for stage in stages:
+        place = {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario}
+        yield place, stage, [row for row in recorded if row["stage"] == stage.name]
 
 
 def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
@@ -172,17 +157,12 @@ def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
     for _, group in groupby(sorted(rows, key=bin_of), bin_of):
         within = [*group]
         weights = [row["episodes"] for row in within]
-        returns, lengths, seconds, win_rates = (
-            float(np.average([row[name] for row in within], weights=weights))
-            for name in ("return", "length", "seconds", "win_rate")
-        )
-        yield {
-            "step": max(int(row["step"]) for row in within),
-            "episode_return": returns,
-            "episode_length": lengths,
-            "episode_seconds": seconds,
-            "win_rate": win_rates,
+        columns = ("episode_return", "return"), ("episode_length", "length"), ("episode_seconds", "seconds")
+        means = {
+            name: float(np.average([row[column] for row in within], weights=weights))
+            for name, column in (*columns, ("win_rate", "win_rate"))
         }
+        yield {"step": max(int(row["step"]) for row in within), **means}
 
 
 def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[tuple[Row, Setting], ...]:
@@ -220,7 +200,7 @@ def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: N
             skills = tuple(make_skill(skill) for skill in scripts)
             agent = Agent(started_at(load_scenario(name), start), skills, replaced=scripts)
             played = play(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
-            row = Row(label=label, part=REFERENCE, scenario=name, trained_on=name, start=start, paper_percent=math.nan)
+            row = replace(TABLE_1[0], label=label, part=REFERENCE, scenario=name, start=start)
             rows.append(_evaluated(REFERENCES, row, played))
     return rows
 
@@ -249,12 +229,12 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Records:
     more decisions in a shorter life.
     """
     measures = [
-        _measure(f"{skill} return {policy}", played.returns)
+        _measure(run, f"{skill} return {policy}", played.returns)
         for skill in engaging()
         for policy, played in _practised(run, skill, on_finished)
     ]
     return measures + [
-        _measure(f"{_DODGE} {unit} {policy}", values)
+        _measure(run, f"{_DODGE} {unit} {policy}", values)
         for policy, played in _practised(run, _DODGE, on_finished)
         for unit, values in (("length", played.lengths), ("seconds", played.seconds))
     ]
@@ -265,13 +245,13 @@ def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Records:
     agent = make_agent(run, Setting(HOME, HOME))
     taken = play(agent, _seeds(run), on_finished, keep_decisions=True).taken
     return [
-        _measure(f"share of {action.name}", taken.actions == index)
+        _measure(run, f"share of {action.name}", taken.actions == index)
         for index, action in enumerate(agent.skills[-1].actions)
     ]
 
 
-def _measure(name: str, values: npt.NDArray[Any]) -> dict[str, Any]:
-    return {"name": name, "value": float(values.mean()), "count": len(values)}
+def _measure(run: RunFolder, name: str, values: npt.NDArray[Any]) -> dict[str, Any]:
+    return {"seed": run.plan.seed, "name": name, "value": float(values.mean()), "count": len(values)}
 
 
 def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[tuple[str, Episodes]]:

@@ -144,7 +144,7 @@ def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
 
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
-    assert again.study == SMALL
+    assert again.plan == SMALL
     with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
 
@@ -166,7 +166,7 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
 def test_a_description_that_does_not_hold_is_refused(folder, change, message):
     folder.begin_session()
     folder.add_wall_time(1.0)
-    assert ReproductionFolder.open(folder.path).study == SMALL
+    assert ReproductionFolder.open(folder.path).plan == SMALL
     file = folder.path / "reproduction.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(SoulsGraphError, match=message):
@@ -193,7 +193,7 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
 
 
 def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
-    units = folder.study.units()
+    units = folder.plan.units()
     assert folder.left == [*units, REFERENCES]
     folder.record(REFERENCES, "rows", lambda: {"rows": []})
     for unit in units:
