@@ -48,7 +48,6 @@ def api_call(function: str, **arguments: object) -> str:
 
 
 _ROOT = Path(__file__).resolve().parents[2]
-_GIT_TIMEOUT_S = 20.0
 
 
 def describe_origin() -> dict[str, Any]:
@@ -83,7 +82,7 @@ def _git(*arguments: str) -> str:
     """Return what git prints of the source tree; nothing where git is missing or refuses."""
     try:
         done = subprocess.run(
-            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=20.0, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""

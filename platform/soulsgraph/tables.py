@@ -51,14 +51,8 @@ class WinRate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
-        return {
-            "setting": self.setting,
-            "wins": self.wins,
-            "episodes": self.episodes,
-            "rate": self.rate,
-            **self.interval.columns(),
-            "paper_percent": self.paper_percent,
-        }
+        counts = {"setting": self.setting, "wins": self.wins, "episodes": self.episodes, "rate": self.rate}
+        return counts | self.interval.columns() | {"paper_percent": self.paper_percent}
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,6 @@ from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 #: Episodes a setting, by the caption of Table 1.
 PAPER_EPISODES = 25
 
-REMARK = (
-    "The paper states 25 episodes a setting, but 33.3 % and 12.5 % are no multiples of 1/25: they fit 8/24 and 3/24. "
-    "Their intervals are those of 24 episodes; every other row's are those of 25."
-)
-
 
 def paper_rate(percent: float) -> WinCount:
     """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.

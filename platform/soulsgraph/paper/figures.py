@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -32,26 +31,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
-#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
-STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.labelsize": 10.0,
-    "legend.fontsize": 9.0,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#EBEBEB",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 130.0,
-    "figure.dpi": 130.0,
-}
-_styled = rc_context(STYLE)
+_styled = style.context(Path(__file__).with_name("report.mplstyle"))
 PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
 PAPER_DODGE_LENGTHS = (150.0, 300.0)
@@ -86,11 +66,10 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
 
 
 def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour: str) -> None:
-    if math.isfinite(spread.mean_interval.low):
-        line = {"linewidth": 3.0, "alpha": 0.35, "solid_capstyle": "butt"}
-        axes.plot(spread.mean_interval, [height] * 2, color=colour, zorder=3, **line)
-    heights, edge = height + step * _swarm(spread.values), {"markerfacecolor": "none", "markeredgewidth": 1.0}
-    axes.plot(spread.values, heights, "o", color=colour, markersize=4.5, zorder=4, **edge)
+    low, high = spread.mean_interval
+    if math.isfinite(low):
+        axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
+    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
     axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
 
 
@@ -128,13 +107,14 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
     axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
 
 
+@_styled
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    with rc_context(STYLE), whole_file(path) as temporary:
+    with whole_file(path) as temporary:
         figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
 
 
@@ -199,11 +179,11 @@ def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dic
         draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
     if training:
         draw_seeds(axes, training, BLUE, "while training, exploring")
-    for policy, style in (("random", "--"), ("idle", "-.")):
+    for policy, dashes in (("random", "--"), ("idle", "-.")):
         measured = reproduction.measure.get(f"dodge {unit} {policy}")
         if measured:
             label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
-            axes.axhline(measured.mean, color=INK, linestyle=style, linewidth=1.4, label=label)
+            axes.axhline(measured.mean, color=INK, linestyle=dashes, linewidth=1.4, label=label)
     for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
         papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
         axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -186,16 +186,13 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
             f"report: expected each folder once, found {', '.join(map(str, folders))}; leave one out."
         )
     loaded = [_load(folder) for folder in folders]
-    common = Counter(item.short_name for item in loaded)
+    names = [item.short_name for item in loaded]
+    names = [name if name and names.count(name) == 1 else place.name for name, place in zip(names, places, strict=True)]
     names = [
-        item.short_name if item.short_name and common[item.short_name] == 1 else place.name
-        for item, place in zip(loaded, places, strict=True)
+        f"{place.parent.name}/{name}" if names.count(name) > 1 else name
+        for name, place in zip(names, places, strict=True)
     ]
-    repeated = Counter(names)
-    return tuple(
-        replace(item, name=f"{place.parent.name}/{name}" if repeated[name] > 1 else name)
-        for item, place, name in zip(loaded, places, names, strict=True)
-    )
+    return tuple(replace(item, name=name) for item, name in zip(loaded, names, strict=True))
 
 
 def _load(folder: Path) -> Reproduction:
@@ -331,8 +328,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def agreement_section(rows: Records) -> str:
     """Return the comparison as Markdown; empty without a row."""
-    if not rows:
-        return ""
     headings = ("row", "preset", "these seeds", "earlier seeds", "adjusted p", "the two groups")
     cells = [
         (
@@ -349,7 +344,7 @@ def agreement_section(rows: Records) -> str:
         "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. Two-sided "
         f"Mann-Whitney tests, Holm's adjustment over the rows of a preset, {SIGNIFICANCE:g} as the limit."
     )
-    return "\n\n".join(["## Beside earlier seeds", note, markdown_table(headings, cells)])
+    return f"## Beside earlier seeds\n\n{note}\n\n{markdown_table(headings, cells)}" if rows else ""
 
 
 def _compare(name: str, label: str, these: Mapping[int, float], earlier: Mapping[int, float]) -> dict[str, Any]:

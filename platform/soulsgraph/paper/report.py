@@ -13,7 +13,6 @@ from typing import Any
 
 from soulsgraph.files import write_json, write_text
 from soulsgraph.paper import report_sections as sections
-from soulsgraph.paper.bands import REMARK
 from soulsgraph.paper.records import (
     Reproduction,
     agreement_rows,
@@ -26,8 +25,6 @@ from soulsgraph.tables import read_rows, readable_table, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.atomic import whole_folder
-
-_END = ".parquet"
 
 
 @dataclass(frozen=True)
@@ -45,15 +42,15 @@ class Attachment:
         Raises:
             SoulsGraphError: if it is neither.
         """
-        title, _, rest = text.partition("=")
-        stem, end, columns = rest.rpartition(_END)
-        names = tuple(name.strip() for name in columns.removeprefix(":").split(",") if name.strip())
-        if not title.strip() or not end or not stem or not columns.startswith(":" if columns else ""):
+        found = re.fullmatch(r"([^=]*[^=\s][^=]*)=(.+)\.parquet(?::(.*))?", text)
+        if not found:
             raise SoulsGraphError(
                 f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
                 f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
             )
-        return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)
+        title, stem, columns = found.groups("")
+        names = (name.strip() for name in columns.split(","))
+        return cls(title.strip(), Path(f"{stem.strip()}.parquet"), tuple(filter(None, names)))
 
     def to_markdown(self) -> str:
         """Return the section of a report.
@@ -66,27 +63,8 @@ class Attachment:
 
 
 REPORT, FIGURES, TABLES, BOARD = "report.md", "figures", "tables", "tensorboard"
-
-_OPENING = """# The paper's results, reproduced
-
-Every row of Table 1 of "Learning Transferable Skills in Action RPGs via Directed Skill Graphs and Selective
-Adaptation" beside what the simulator gives. The median over training seeds decides whether a row lies inside its
-aim; rows outside stay as they came out, and no seed is left out."""
-
-_STATISTICS = f"""## How the figures are computed
-
-- A training seed is one observation. Episodes of different seeds are never pooled as if they were independent.
-- A single agent's win rate has its Wilson 95 % interval; counts stand beside every percentage.
-- Over seeds: the median; the mean with Student's t interval; the interquartile mean with a stratified bootstrap
-  interval (Agarwal et al. 2021, rliable); the standard deviation with its chi-square interval, which takes normal
-  scatter for granted. One seed alone has no interval over seeds, and a t interval knows no bounds at 0 or 100 %.
-- Differences between rows and between presets are taken within each seed first; their t interval is over those.
-- Every seed plays the same evaluation episodes, so random or scripted play gives every seed the same figure unless
-  trained skills play with it.
-- {REMARK}
-- Wilson and exact (Clopper-Pearson) intervals stand beside the paper's figures: so few episodes leave each of them
-  tens of points wide, and they say nothing of training seeds, of which the paper reports one.
-- A seed collapses in fine-tuning when its fine-tuned win rate lies below its own zero-shot one."""
+#: The text around what a report finds.
+_TEMPLATE = Path(__file__).with_name("report_template.md")
 
 
 def write_report(
@@ -120,10 +98,13 @@ def write_report(
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
     write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
-    opening = [_OPENING, sections.outside(reproductions), agreement_section(agreement)]
-    body = [*_sections(reproductions, pictures), sections.ablation(ablated), *extra]
-    text = [*opening, *body, *_descriptions(reproductions, ablated), _STATISTICS]
-    write_text(out / REPORT, "\n\n".join(filter(None, text)) + "\n")
+    opening = [sections.outside(reproductions), agreement_section(agreement)]
+    text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
+    names = {item.name for item in reproductions}
+    made = (*reproductions, *(item for item in ablated if item.name not in names))
+    text += _titled("## Seeds, versions, machine and time", map(sections.description, made))
+    results = "\n\n".join(filter(None, text))
+    write_text(out / REPORT, _TEMPLATE.read_text(encoding="utf-8").replace("{results}", results))
     return out / REPORT
 
 
@@ -135,12 +116,6 @@ def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]
     yield from _titled("## Aims and differences", evaluated)
     parts = (sections.measures, sections.end_to_end, sections.other_settings)
     yield from _titled("## Measures and controls", (part(item) for item in reproductions for part in parts))
-
-
-def _descriptions(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> list[str]:
-    names = {item.name for item in reproductions}
-    made = (*reproductions, *(item for item in variants if item.name not in names))
-    return _titled("## Seeds, versions, machine and time", map(sections.description, made))
 
 
 def _titled(title: str, parts: Iterable[str]) -> list[str]:

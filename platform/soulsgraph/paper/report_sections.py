@@ -9,18 +9,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.bands import (
-    ABLATION_ROWS,
-    BEYOND_PAPER,
-    CONTRASTS,
-    GAIN_SHARES,
-    ROW_BANDS,
-    baseline_growth,
-    dodge_ratio,
-    gain_share,
-    paper_rate,
-    verdicts_of,
-)
+from soulsgraph.paper import bands
 from soulsgraph.paper.records import TABLE_1_PARTS, Records, Reproduction
 from soulsgraph.statistics import (
     Interval,
@@ -58,7 +47,9 @@ def report_tables(reproductions: Sequence[Reproduction], variants: Sequence[Repr
             for seed, count in setting.seeds.items()
         ],
         "aims": [
-            {"reproduction": item.name, **asdict(verdict)} for item in reproductions for verdict in verdicts_of(item)
+            {"reproduction": item.name, **asdict(verdict)}
+            for item in reproductions
+            for verdict in bands.verdicts_of(item)
         ],
         "measures": [
             {"reproduction": item.name, "measure": name, **spread.to_dict()}
@@ -79,7 +70,7 @@ def _place(setting: SettingRates) -> dict[str, str]:
 def _paper(setting: SettingRates) -> Mapping[str, float | None]:
     if setting.paper_percent is None:
         return {"paper_percent": None}
-    paper = paper_rate(setting.paper_percent)
+    paper = bands.paper_rate(setting.paper_percent)
     counts = {"paper_percent": setting.paper_percent, "paper_wins": paper.wins, "paper_episodes": paper.episodes}
     return counts | paper.wilson.columns("paper_wilson_") | paper.clopper_pearson.columns("paper_exact_")
 
@@ -99,7 +90,7 @@ def _contrast_rows(reproduction: Reproduction) -> Records:
     rows = [
         {"reproduction": reproduction.name, "first": first, "second": second}
         | _difference(spreads[first], spreads[second])
-        for first, second in CONTRASTS
+        for first, second in bands.CONTRASTS
         if first in spreads and second in spreads
     ]
     return [row for row in rows if row["seeds"]]
@@ -134,7 +125,7 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
         scores = _scores(variant)
         mine = Spread({seed: float(np.mean(each)) for seed, each in scores.items()})
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in ABLATION_ROWS:
+        for label in bands.ABLATION_ROWS:
             if label in variant.setting:
                 spread = variant.setting[label].spread
                 row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
@@ -150,7 +141,7 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
 
 def _scores(variant: Reproduction) -> dict[int, list[float]]:
     """Return the win rates in the ablation's rows of every seed that has all of them."""
-    rates = [variant.setting[label].spread.by_seed if label in variant.setting else {} for label in ABLATION_ROWS]
+    rates = [variant.setting[label].spread.by_seed if label in variant.setting else {} for label in bands.ABLATION_ROWS]
     return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
 
 
@@ -202,7 +193,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
     """List everything that lies outside its expected range, one line per reproduction."""
     lines = []
     for item in reproductions:
-        missed = [verdict for verdict in verdicts_of(item) if verdict.inside is False]
+        missed = [verdict for verdict in bands.verdicts_of(item) if verdict.inside is False]
         named = "; ".join(f"{v.subject} ({v.found} instead of {v.aim})" for v in missed)
         lines.append(f"- {item.title}: {named or 'nothing'}")
     return "\n".join(["Outside the expected range:", "", *lines])
@@ -210,7 +201,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
 
 def aims(reproduction: Reproduction) -> str:
     """Return every expected range of the preset with its verdict."""
-    rows = [(item.subject, item.aim, item.found, yes_no(item.inside)) for item in verdicts_of(reproduction)]
+    rows = [(item.subject, item.aim, item.found, yes_no(item.inside)) for item in bands.verdicts_of(reproduction)]
     return f"### Aims, {reproduction.title}\n\n{markdown_table(('aim', 'expected', 'found', 'verdict'), rows)}"
 
 
@@ -228,11 +219,12 @@ def measures(reproduction: Reproduction) -> str:
     """Return episode lengths, returns and what is derived from them, each seed shown."""
     measured = {name: spread for name, spread in reproduction.measure.items() if _SHARE not in name}
     derived = {
-        "dodge seconds, trained over random": dodge_ratio(reproduction),
-        "end-to-end seconds, end over beginning of training": baseline_growth(reproduction),
+        "dodge seconds, trained over random": bands.dodge_ratio(reproduction),
+        "end-to-end seconds, end over beginning of training": bands.baseline_growth(reproduction),
     }
     derived |= {
-        f"{skill}: share of the scripted gain over random": gain_share(reproduction, skill) for skill in GAIN_SHARES
+        f"{skill}: share of the scripted gain over random": bands.gain_share(reproduction, skill)
+        for skill in bands.GAIN_SHARES
     }
     return _measure_table(f"### Measures, {reproduction.title}", measured | derived)
 
@@ -265,12 +257,12 @@ def other_settings(reproduction: Reproduction) -> str:
 
 def ablation(variants: Sequence[Reproduction]) -> str:
     """Return the ablation table, a row a variant; the first is the one that the others are compared with."""
-    headings = ("variant", "seeds", *ABLATION_ROWS, "interquartile mean of all", "difference from the first")
+    headings = ("variant", "seeds", *bands.ABLATION_ROWS, "interquartile mean of all", "difference from the first")
     rows = [
         (
             row["variant"],
             str(row["seeds"]),
-            *(_median_and_deviation(row, label) for label in ABLATION_ROWS),
+            *(_median_and_deviation(row, label) for label in bands.ABLATION_ROWS),
             _interval_cell(row, "score"),
             _interval_cell(row, "difference"),
         )
@@ -300,7 +292,7 @@ def _section(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]])
 def _paper_cell(percent: float | None) -> str:
     if percent is None:
         return ""
-    paper = paper_rate(percent)
+    paper = bands.paper_rate(percent)
     wilson, exact = (f"{number(low)} to {number(high)}" for low, high in (paper.wilson, paper.clopper_pearson))
     return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
 
@@ -312,9 +304,9 @@ def _spread_cells(spread: Spread, digits: int = 1) -> tuple[str, ...]:
 
 
 def _aim(reproduction: Reproduction, setting: SettingRates) -> tuple[str, str]:
-    if reproduction.preset in BEYOND_PAPER:
+    if reproduction.preset in bands.BEYOND_PAPER:
         return ("", "")
-    band = ROW_BANDS[setting.label]
+    band = bands.ROW_BANDS[setting.label]
     return band.text(), yes_no(band.holds(setting.spread.median))
 
 

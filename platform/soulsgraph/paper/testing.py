@@ -77,15 +77,16 @@ def write_synthetic_records(
         tables["rows"] += [common | row for row in _rows(generator, episodes, lift)]
         for unit, skill, scenario, budget in _stages():
             place = {"unit": unit, "skill": skill, "scenario": scenario}
-            tables["curves"] += [common | place | point for point in _curve(generator, skill, budget)]
-            tables["training"] += [common | place | point for point in _training(generator, skill, budget)]
+            for table, every in (("curves", 1_000), ("training", max(1_000, budget // 50))):
+                tables[table] += [common | place | point for point in _learning(generator, skill, budget, every)]
         tables["measures"] += [
             common | {"name": f"{name} {of}", "value": value * generator.normal(1.0, 0.04), "count": episodes}
             for name, values in _MEASURES.items()
             for of, value in values.items()
         ]
     for name, rows in tables.items():
-        write_rows(folder / "records" / f"{name}.parquet", rows)
+        kept = [{column: row[column] for column in COLUMNS[name]} for row in rows]
+        write_rows(folder / "records" / f"{name}.parquet", kept)
     plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes, **planned}
     write_json(folder / DESCRIPTION, {**_DESCRIPTION, "plan": plan})
     return folder
@@ -112,33 +113,18 @@ def _stages() -> list[tuple[str, str, str, int]]:
     return [*stages, ("end_to_end", END_TO_END, HOME, BASELINE_BUDGET)]
 
 
-def _curve(generator: np.random.Generator, skill: str, budget: int) -> Records:
-    return [
-        {"step": step, "episode_return": value, "low": value - 5.0, "high": value + 5.0, "win_rate": 0.2}
-        | {"length": float(generator.normal(150.0 * (1.0 + step / budget), 20.0))}
-        | {"seconds": float(generator.normal(25.0 * (1.0 + step / budget), 2.0))}
-        for step, value in _learning(generator, skill, budget, 1_000)
-    ]
-
-
-def _training(generator: np.random.Generator, skill: str, budget: int) -> Records:
-    return [
-        {"step": step, "episode_return": value, "win_rate": 0.1}
-        | {"episode_length": float(generator.normal(140.0 * (1.0 + step / budget), 12.0))}
-        | {"episode_seconds": float(generator.normal(23.0 * (1.0 + step / budget), 2.0))}
-        for step, value in _learning(generator, skill, budget, max(1_000, budget // 50))
-    ]
-
-
-def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> list[tuple[int, float]]:
+def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> Records:
     first, last = _RETURNS[skill]
     reached = generator.normal(last, 0.1 * abs(last - first))
     steps = range(every, budget + 1, every)
-    noise = generator.normal(0.0, 0.06 * abs(last - first), len(steps))
-    return [
-        (step, float(reached + (first - reached) * np.exp(-5.0 * step / budget) + wobble))
-        for step, wobble in zip(steps, noise, strict=True)
-    ]
+    points = []
+    for step, wobble in zip(steps, generator.normal(0.0, 0.06 * abs(last - first), len(steps)), strict=True):
+        value = float(reached + (first - reached) * np.exp(-5.0 * step / budget) + wobble)
+        length, seconds = (mean * (1.0 + step / budget) * float(generator.normal(1.0, 0.1)) for mean in (150.0, 25.0))
+        lasted = {"length": length, "seconds": seconds, "episode_length": length, "episode_seconds": seconds}
+        bounds = {"low": value - 5.0, "high": value + 5.0}
+        points.append({"step": step, "episode_return": value, "win_rate": 0.2, **bounds, **lasted})
+    return points
 
 
 def pretend_run(path: Path, plan: Plan) -> RunFolder:

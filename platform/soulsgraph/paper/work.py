@@ -162,9 +162,6 @@ def units_display(
         yield UnitsDisplay(console, clock, words, bars)
 
 
-#: Submits a unit and returns Ray's reference to its ending.
-Begin = Callable[[], Any]
-
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
 
@@ -226,10 +223,11 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
 
 
 def follow(
-    units: Mapping[str, Begin], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
+    units: Mapping[str, Callable[[], Any]], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
 ) -> Iterator[tuple[str, Ending]]:
     """Do the units, one per processor, show the running ones and yield each as it ends.
 
+    Calling a unit submits it and returns Ray's reference to its ending.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(units), dict[Any, str](), False
