@@ -13,13 +13,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from rich.table import Table
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import api_call
-from soulsgraph.statistics import SettingRates, Spread, WinCount
+from soulsgraph.statistics import Interval, SettingRates, Spread, WinCount, paired_difference
 from soulsgraph.tables import markdown_table, number, read_rows, seeds_text
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -126,8 +125,9 @@ class Reproduction:
 
     @cached_property
     def setting(self) -> Mapping[str, SettingRates]:
-        """The settings of Table 1 by label."""
-        return {setting.label: setting for setting in self.settings if setting.part in TABLE_1_PARTS}
+        """The settings of Table 1 by label, in its order."""
+        found = {setting.label: setting for setting in self.settings if setting.part in TABLE_1_PARTS}
+        return {row.label: found[row.label] for row in TABLE_1 if row.label in found}
 
     @cached_property
     def measure(self) -> Mapping[str, Spread]:
@@ -259,7 +259,7 @@ def _setting(rows: Records) -> SettingRates:
             f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
             "`ReproductionFolder.open`."
         )
-    percent = first["paper_percent"]
+    percent = first.get("paper_percent")
     paper = None if percent is None or math.isnan(percent) else float(percent)
     return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)
 
@@ -267,14 +267,11 @@ def _setting(rows: Records) -> SettingRates:
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.
 SIGNIFICANCE = 0.05
 
-#: Win rates in percent by seed, of each reproduction's rows of Table 1.
-EarlierRates = Mapping[tuple[str, str], Mapping[int, float]]
-
-_NEEDED = ("reproduction", "label", "part", "seed", "percent")
+_NEEDED = ("reproduction", "label", "part", "scenario", "start", "seed", "wins", "episodes")
 
 
-def load_earlier(report: Path) -> EarlierRates:
-    """Read the win rates of every seed from the folder of an earlier report.
+def load_earlier(report: Path) -> Mapping[str, Reproduction]:
+    """Read the win rates of every seed from the folder of an earlier report, by the reproductions' names.
 
     Raises:
         SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
@@ -287,14 +284,11 @@ def load_earlier(report: Path) -> EarlierRates:
             f"{path}: expected the seeds of a report, found no column {missing[0]}; "
             "name the folder that holds an earlier report.md."
         )
-    rates: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for row in rows:
-        if row["part"] in TABLE_1_PARTS:
-            rates[row["reproduction"], row["label"]][row["seed"]] = float(row["percent"])
-    return rates
+    names = {row["reproduction"] for row in rows}
+    return {name: Reproduction(name, rows=[row for row in rows if row["reproduction"] == name]) for name in names}
 
 
-def agreement_rows(reproductions: Sequence[Reproduction], earlier: EarlierRates) -> Records:
+def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:
     """Return each row of Table 1 on these seeds and on the earlier ones, and whether they differ.
 
     Two-sided Mann-Whitney tests over seeds, which share no value but ties; Holm's adjustment within a reproduction.
@@ -303,11 +297,12 @@ def agreement_rows(reproductions: Sequence[Reproduction], earlier: EarlierRates)
         SoulsGraphError: if a seed is in both.
     """
     rows: Records = []
-    for item in reproductions:
+    for item in (item for item in reproductions if item.name in earlier):
+        before = earlier[item.name].setting
         compared = [
-            _compare(item.name, row.label, item.setting[row.label].spread.by_seed, earlier[item.name, row.label])
-            for row in TABLE_1
-            if row.label in item.setting and (item.name, row.label) in earlier
+            _compare(item.name, label, setting.spread, before[label].spread)
+            for label, setting in item.setting.items()
+            if label in before
         ]
         adjusted = holm([row["p"] for row in compared])
         rows += [
@@ -347,21 +342,21 @@ def agreement_section(rows: Records) -> str:
     return f"## Beside earlier seeds\n\n{note}\n\n{markdown_table(headings, cells)}" if rows else ""
 
 
-def _compare(name: str, label: str, these: Mapping[int, float], earlier: Mapping[int, float]) -> dict[str, Any]:
-    shared = sorted(these.keys() & earlier.keys())
-    if shared:
-        found = ", ".join(map(str, shared))
+def _compare(name: str, label: str, these: Spread, earlier: Spread) -> dict[str, Any]:
+    if shared := paired_difference(these, earlier):
+        found = ", ".join(map(str, shared.by_seed))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    now, before = (np.array([*rates.values()]) for rates in (these, earlier))
     # Where every seed of both groups has the same rate, there is nothing to rank.
-    alike = np.unique([*now, *before]).size == 1
-    p = 1.0 if alike else float(scipy.stats.mannwhitneyu(now, before, alternative="two-sided").pvalue)
-    return {"reproduction": name, "label": label, **_group("", now), **_group("earlier_", before), "p": p}
+    alike = np.unique([*these.values, *earlier.values]).size == 1
+    tested = None if alike else scipy.stats.mannwhitneyu(these.values, earlier.values, alternative="two-sided")
+    p = float(tested.pvalue) if tested else 1.0
+    return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), "p": p}
 
 
-def _group(prefix: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
-    figures = {"median": np.median(values), "low": values.min(), "high": values.max()}
-    return {f"{prefix}seeds": len(values)} | {f"{prefix}{name}": float(value) for name, value in figures.items()}
+def _group(prefix: str, spread: Spread) -> dict[str, Any]:
+    low, high = float(spread.values.min()), float(spread.values.max())
+    counted = {f"{prefix}seeds": len(spread.by_seed), f"{prefix}median": spread.median}
+    return counted | Interval(low, high).columns(prefix)
 
 
 def _range(row: Mapping[str, Any], prefix: str) -> str:

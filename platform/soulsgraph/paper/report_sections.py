@@ -104,7 +104,7 @@ def _comparison_rows(reproductions: Sequence[Reproduction]) -> Records:
     rows: Records = []
     for item in reproductions[1:]:
         reference = reproductions[0]
-        for label in (row.label for row in TABLE_1 if row.label in item.setting and row.label in reference.setting):
+        for label in (label for label in item.setting if label in reference.setting):
             mine, first = item.setting[label].spread, reference.setting[label].spread
             several = min(len(mine.by_seed), len(first.by_seed)) > 1
             overlap = mine.mean_interval.overlaps(first.mean_interval) if several else None
@@ -147,20 +147,14 @@ def _scores(variant: Reproduction) -> dict[int, list[float]]:
 
 def table_1(reproduction: Reproduction) -> str:
     """Return Table 1 of one reproduction: figures over seeds, then every seed with its counts."""
-    settings = [reproduction.setting[row.label] for row in TABLE_1 if row.label in reproduction.setting]
     headings = ("row", "paper", "seeds", *_SPREAD_HEADINGS, "aim", "median is")
-    rows = [
-        (
-            setting.label,
-            _paper_cell(setting.paper_percent),
-            str(len(setting.seeds)),
-            *_spread_cells(setting.spread),
-            *_aim(reproduction, setting),
-        )
-        for setting in settings
-    ]
-    seeds = sorted({seed for setting in settings for seed in setting.seeds})
-    each = [(setting.label, *(_seed_cell(setting.seeds.get(seed)) for seed in seeds)) for setting in settings]
+    rows = []
+    for label, setting in reproduction.setting.items():
+        paper, seeds_done = _paper_cell(setting.paper_percent), str(len(setting.seeds))
+        rows.append((label, paper, seeds_done, *_spread_cells(setting.spread), *_aim(reproduction, setting)))
+    counts = {label: setting.seeds for label, setting in reproduction.setting.items()}
+    seeds = sorted(set().union(*counts.values()))
+    each = [(label, *(_seed_cell(by_seed.get(seed)) for seed in seeds)) for label, by_seed in counts.items()]
     title = f"### Table 1, {reproduction.title}: win rates in %, {reproduction.seeds_told}"
     section = _section(title, headings, rows)
     return section and "\n\n".join([section, _section("Each seed:", ("row", *(f"seed {s}" for s in seeds)), each)])

@@ -270,10 +270,9 @@ class ReproductionFolder(PlannedFolder[Study]):
         for seed in self.plan.seeds:
             files += sorted((self.path / "seeds" / str(seed) / "pieces").glob("*.json"))
         pieces = [_read_piece(file) for file in files if file.exists()]
-        for table, columns in COLUMNS.items():
-            rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece.get(table, [])]
-            kept = [{name: row[name] for name in columns} for row in rows]
-            write_rows(self.path / "records" / f"{table}.parquet", kept)
+        for table in COLUMNS:
+            rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece[table]]
+            write_rows(self.path / "records" / f"{table}.parquet", rows)
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
@@ -317,15 +316,13 @@ def _fights() -> dict[str, str]:
     return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
 
 
-def _read_piece(file: Path) -> dict[str, Any]:
+def _read_piece(file: Path) -> Tables:
+    """Return a piece's rows with the columns of each record table but the preset, which comes first."""
     piece = read_file(Where(file, remedy=_AGAIN))
-    if not isinstance(piece, dict) or not all(
-        _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
-    ):
-        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.")
-    return piece
-
-
-def _is_table(rows: object, columns: Sequence[str]) -> bool:
-    wanted = {*columns} - {"preset"}
-    return isinstance(rows, list) and all(isinstance(row, dict) and wanted <= row.keys() for row in rows)
+    try:
+        return {
+            table: [{name: row[name] for name in columns[1:]} for row in piece.get(table, [])]
+            for table, columns in COLUMNS.items()
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.") from error

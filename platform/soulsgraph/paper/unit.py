@@ -157,11 +157,8 @@ def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
     for _, group in groupby(sorted(rows, key=bin_of), bin_of):
         within = [*group]
         weights = [row["episodes"] for row in within]
-        columns = ("episode_return", "return"), ("episode_length", "length"), ("episode_seconds", "seconds")
-        means = {
-            name: float(np.average([row[column] for row in within], weights=weights))
-            for name, column in (*columns, ("win_rate", "win_rate"))
-        }
+        columns = {f"episode_{name}": name for name in ("return", "length", "seconds")} | {"win_rate": "win_rate"}
+        means = {name: float(np.average([row[of] for row in within], weights=weights)) for name, of in columns.items()}
         yield {"step": max(int(row["step"]) for row in within), **means}
 
 

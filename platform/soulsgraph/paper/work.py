@@ -152,13 +152,8 @@ def units_display(
     if not console.is_terminal or console.quiet:
         yield UnitsDisplay(console, clock, words, None)
         return
-    columns = (
-        TextColumn("{task.description:<16}"),
-        BarColumn(20),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[text]}"),
-    )
-    with Progress(*columns, console=console) as bars:
+    name, text = TextColumn("{task.description:<16}"), TextColumn("{task.fields[text]}")
+    with Progress(name, BarColumn(20), TaskProgressColumn(), text, console=console) as bars:
         yield UnitsDisplay(console, clock, words, bars)
 
 
