@@ -64,7 +64,13 @@ class WinRateTable:
 
     def to_rich(self) -> Table:
         """Return the table for the terminal."""
-        return text_table(self.title, _HEADINGS, [row.cells for row in self.rows])
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for heading in _HEADINGS:
+            # Folded, not cut: a setting may hold the path of a scenario.
+            table.add_column(heading, justify="left" if heading == _HEADINGS[0] else "right", overflow="fold")
+        for row in self.rows:
+            table.add_row(*row.cells)
+        return table
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, for TensorBoard's text and for notes."""
@@ -73,17 +79,6 @@ class WinRateTable:
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for machines."""
         return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
-
-
-def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a plain table for the terminal, the first column to the left."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for index, heading in enumerate(headings):
-        # Folded, not cut: a cell may hold the path of a scenario, or a figure that means nothing without its end.
-        table.add_column(heading, justify="right" if index else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

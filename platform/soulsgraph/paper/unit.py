@@ -60,10 +60,13 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
         Interrupted: if a stop was asked for; what was done so far is saved.
         SoulsGraphError: if a file of the run is damaged, or cannot be written.
     """
+    episodes = folder.plan.episodes
+
+    def follow(name: str, tasks: int) -> OnFinished:
+        return _follow_episodes(supervisor, name, tasks * episodes)
+
     if unit == REFERENCES:
-        episodes = folder.plan.episodes
-        evaluated = _follow_episodes(supervisor, "table", REFERENCE_ROWS * episodes)
-        folder.record(unit, "rows", lambda: {"rows": evaluate_references(episodes, evaluated)})
+        folder.record(unit, "rows", lambda: {"rows": evaluate_references(episodes, follow("table", REFERENCE_ROWS))})
         return
     run = folder.run(unit)
     with run.locked():
@@ -73,10 +76,6 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
             # A unit adapts once: what was adapted before an interruption is not another stage.
             adapted = tuple(replace(stage, suffix="") for stage in planned)
             stages += _train(run, folder.plan.learner, adapted, supervisor)
-
-    def follow(name: str, tasks: int) -> OnFinished:
-        return _follow_episodes(supervisor, name, tasks * run.plan.episodes)
-
     # Three policies in four tasks, one in one.
     measure, tasks = (measure_skills, 12) if unit.part == "skills" else (measure_baseline, 1)
     makers: dict[str, Callable[[], Tables]] = {
