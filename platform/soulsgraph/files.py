@@ -1,4 +1,4 @@
-"""Write text, JSON and Parquet whole or not at all, read them back, and record where results come from."""
+"""Write text and JSON whole or not at all, and record where results come from."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_policies.artifact import package_versions
 from soulsgraph_policies.atomic import whole_file
-
-#: What to do about a damaged table that a command writes.
-REWRITE = "remove it and write the results again"
 
 
 def slug(name: str) -> str:
@@ -48,39 +40,6 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write equally long columns as Parquet; None is a missing value.
-
-    Raises:
-        WriteError: as `write_text`.
-    """
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary)
-
-
-def read_parquet(path: Path, remedy: str = REWRITE) -> dict[str, list[Any]]:
-    """Read the columns of a Parquet file.
-
-    Raises:
-        ReadError: if it cannot be read.
-        SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
-    """
-    try:
-        with reading(path):
-            content = path.read_bytes()
-        columns: dict[str, list[Any]] = pq.read_table(pa.BufferReader(content)).to_pydict()
-    except FileNotFoundError as error:
-        raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
-        ) from error
-    except (OSError, pa.ArrowException) as error:
-        raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; {remedy}."
-        ) from error
-    return columns
-
-
 def api_call(function: str, **arguments: object) -> str:
     """Return a call of the library as a remedy names it: the function, and the arguments that matter, as literals."""
     values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
@@ -89,7 +48,6 @@ def api_call(function: str, **arguments: object) -> str:
 
 
 _ROOT = Path(__file__).resolve().parents[2]
-_GIT_TIMEOUT_S = 20.0
 
 
 def describe_origin() -> dict[str, Any]:
@@ -104,9 +62,7 @@ def source_commit() -> str | None:
 
     `-modified` follows where tracked files differ from the commit.
     """
-    if not (_ROOT / ".git").exists():
-        return None
-    commit = _git("rev-parse", "HEAD")
+    commit = _git("rev-parse", "HEAD") if (_ROOT / ".git").exists() else ""
     if not commit:
         return None
     return f"{commit}-modified" if _git("status", "--porcelain", "--untracked-files=no") else commit
@@ -126,7 +82,7 @@ def _git(*arguments: str) -> str:
     """Return what git prints of the source tree; nothing where git is missing or refuses."""
     try:
         done = subprocess.run(
-            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=20.0, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""

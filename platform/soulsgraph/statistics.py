@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -28,6 +29,10 @@ class Interval(NamedTuple):
     def overlaps(self, other: Interval) -> bool:
         """Return whether the two share a value."""
         return self.low <= other.high and other.low <= self.high
+
+    def columns(self, prefix: str = "") -> dict[str, float]:
+        """Return the ends as columns of a row, `<prefix>low` and `<prefix>high`."""
+        return {f"{prefix}low": self.low, f"{prefix}high": self.high}
 
 
 def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
@@ -130,16 +135,6 @@ class Spread:
         return mean_interval(self.values)
 
     @cached_property
-    def interquartile_mean(self) -> float:
-        """Interquartile mean over seeds."""
-        return interquartile_mean(self.values)
-
-    @cached_property
-    def interquartile_mean_interval(self) -> Interval:
-        """Bootstrap interval of the interquartile mean."""
-        return interquartile_mean_interval(self.values)
-
-    @cached_property
     def deviation(self) -> float:
         """Standard deviation over seeds; NaN for one seed."""
         return float(self.values.std(ddof=1)) if self.values.size > 1 else float("nan")
@@ -155,38 +150,36 @@ class Spread:
             "seeds": len(self.by_seed),
             "median": self.median,
             "mean": self.mean,
-            "mean_low": self.mean_interval.low,
-            "mean_high": self.mean_interval.high,
-            "interquartile_mean": self.interquartile_mean,
-            "interquartile_mean_low": self.interquartile_mean_interval.low,
-            "interquartile_mean_high": self.interquartile_mean_interval.high,
+            **self.mean_interval.columns("mean_"),
+            "interquartile_mean": interquartile_mean(self.values),
+            **interquartile_mean_interval(self.values).columns("interquartile_mean_"),
             "deviation": self.deviation,
-            "deviation_low": self.deviation_interval.low,
-            "deviation_high": self.deviation_interval.high,
+            **self.deviation_interval.columns("deviation_"),
         }
 
 
-def paired_difference(first: Spread, second: Spread) -> Spread | None:
-    """Return first - second of every seed that both have, None if they share no seed."""
-    shared = sorted(first.by_seed.keys() & second.by_seed.keys())
-    if not shared:
-        return None
-    return Spread({seed: first.by_seed[seed] - second.by_seed[seed] for seed in shared})
+def paired_difference(first: Spread | None, second: Spread | None) -> Spread | None:
+    """Return first - second of every seed that both have, None if they share no seed or one is missing."""
+    return _paired(operator.sub, first, second)
 
 
-def paired_ratio(first: Spread, second: Spread) -> Spread | None:
+def paired_ratio(first: Spread | None, second: Spread | None) -> Spread | None:
     """Return first / second of every seed that both have and where second is not 0, None if there is none."""
-    shared = sorted(seed for seed in first.by_seed.keys() & second.by_seed.keys() if second.by_seed[seed])
-    if not shared:
+    divisors = second and Spread({seed: value for seed, value in second.by_seed.items() if value})
+    return _paired(operator.truediv, first, divisors)
+
+
+def _paired(combine: Callable[[float, float], float], first: Spread | None, second: Spread | None) -> Spread | None:
+    if first is None or second is None:
         return None
-    return Spread({seed: first.by_seed[seed] / second.by_seed[seed] for seed in shared})
+    shared = sorted(first.by_seed.keys() & second.by_seed.keys())
+    return Spread({seed: combine(first.by_seed[seed], second.by_seed[seed]) for seed in shared}) if shared else None
 
 
 @dataclass(frozen=True)
-class SeedRate:
-    """How often the agent of one training seed won."""
+class WinCount:
+    """Episodes won of those that one agent played."""
 
-    seed: int
     wins: int
     episodes: int
 
@@ -196,9 +189,14 @@ class SeedRate:
         return 100.0 * self.wins / self.episodes if self.episodes else 0.0
 
     @property
-    def interval(self) -> Interval:
-        """Wilson 95 % interval of this one agent's rate, in percent."""
+    def wilson(self) -> Interval:
+        """Wilson 95 % interval in percent."""
         return wilson_interval(self.wins, self.episodes).scaled(100.0)
+
+    @property
+    def clopper_pearson(self) -> Interval:
+        """Exact 95 % interval in percent."""
+        return clopper_pearson_interval(self.wins, self.episodes).scaled(100.0)
 
 
 @dataclass(frozen=True)
@@ -211,12 +209,12 @@ class SettingRates:
     start: str
     #: What the paper reports for the setting, None for a setting that it lacks.
     paper_percent: float | None
-    seeds: tuple[SeedRate, ...]
+    seeds: Mapping[int, WinCount]
 
     @cached_property
     def spread(self) -> Spread:
         """The win rates in percent over seeds."""
-        return Spread({rate.seed: rate.percent for rate in self.seeds})
+        return Spread({seed: count.percent for seed, count in self.seeds.items()})
 
 
 @dataclass(frozen=True)
@@ -249,11 +247,7 @@ def seed_curves(records: Iterable[Mapping[str, Any]], column: str, **chosen: str
     points: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for record in records:
         value = record[column]
-        if (
-            all(record[name] == wanted for name, wanted in chosen.items())
-            and value is not None
-            and math.isfinite(value)
-        ):
+        if chosen.items() <= record.items() and value is not None and math.isfinite(value):
             points[int(record["seed"])].append((float(record["step"]), float(value)))
     if not points:
         return None

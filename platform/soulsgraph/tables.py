@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from soulsgraph.files import REWRITE, read_parquet, write_parquet
 from soulsgraph.statistics import Interval, wilson_interval
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
 from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_policies.atomic import whole_file
 
 _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
@@ -49,15 +51,8 @@ class WinRate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
-        return {
-            "setting": self.setting,
-            "wins": self.wins,
-            "episodes": self.episodes,
-            "rate": self.rate,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "paper_percent": self.paper_percent,
-        }
+        counts = {"setting": self.setting, "wins": self.wins, "episodes": self.episodes, "rate": self.rate}
+        return counts | self.interval.columns() | {"paper_percent": self.paper_percent}
 
 
 @dataclass(frozen=True)
@@ -125,23 +120,45 @@ def _cell(text: str) -> str:
 
 
 Row = Mapping[str, str | int | float | bool | None]
-_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
+#: What to do about a damaged table that a command writes.
+REWRITE = "remove it and write the results again"
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as Parquet; a name that a row lacks is a missing value there.
 
     Raises:
-        WriteError: if the place cannot be written.
+        WriteError: if the place cannot be written; what was there before stays.
     """
     names = dict.fromkeys(name for row in rows for name in row)
-    write_parquet(path, {name: [row.get(name) for row in rows] for name in names})
+    table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary)
 
 
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
-    """Read rows that `write_rows` wrote; raises as `read_parquet` does."""
-    columns = read_parquet(path, remedy)
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    """Read rows that `write_rows` wrote.
+
+    Raises:
+        ReadError: if the file cannot be read.
+        SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
+    """
+    try:
+        with reading(path):
+            content = path.read_bytes()
+        rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(content)).to_pylist()
+    except FileNotFoundError as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; {remedy}."
+        ) from error
+    return rows
+
+
+_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
 
 
 def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:
@@ -152,20 +169,18 @@ def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence
     Raises:
         WriteError: if the place cannot be written.
     """
-    rows = (_episode_rows(name, episodes, terms, seeds) for name, episodes in settings.items())
-    write_rows(path, [row for setting in rows for row in setting])
-
-
-def _episode_rows(setting: str, episodes: Episodes, terms: Sequence[str], seeds: Seeds) -> list[Row]:
-    # Left as numpy's: a seed may need all 64 bits.
-    columns: dict[str, list[Any]] = {"seed": list(seeds)}
-    columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
-    columns |= {"return": episodes.returns.tolist()}
-    columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
-    return [
-        {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
-        for i, values in enumerate(zip(*columns.values(), strict=True))
-    ]
+    rows: list[Row] = []
+    for setting, episodes in settings.items():
+        # Left as numpy's: a seed may need all 64 bits.
+        columns: dict[str, list[Any]] = {"seed": list(seeds)}
+        columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
+        columns |= {"return": episodes.returns.tolist()}
+        columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
+        rows += [
+            {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
+            for i, values in enumerate(zip(*columns.values(), strict=True))
+        ]
+    write_rows(path, rows)
 
 
 class GrowingTable:
@@ -202,10 +217,6 @@ class GrowingTable:
         write_rows(self._path, self.rows)
 
 
-_LOW, _HIGH = "_low", "_high"
-#: The one value whose bounds are named without it.
-_RATE = "rate"
-_WINS, _EPISODES = "wins", "episodes"
 #: Columns from which on a table says once what is the same in every row, and from which it is turned on its side.
 _MANY, _WIDE = 8, 10
 
@@ -244,41 +255,29 @@ def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Readable
     for column in columns:
         if column not in names:
             raise UnknownNameError("column", column, names)
-    shown = list(columns) or [name for name in names if not _folded(name, names) and _says_something(rows, name)]
-    texts = {name: [_shown_cell(row, name) for row in rows] for name in shown}
-    alike = [name for name in shown[1:] if len({*texts[name]}) == 1] if len(rows) > 1 else []
-    common = () if columns or len(shown) <= _MANY else tuple((_heading(name), texts[name][0]) for name in alike)
-    left = [name for name in shown if not common or name not in alike]
-    headings, cells = [_heading(name) for name in left], [[texts[name][i] for name in left] for i in range(len(rows))]
+    folded = {bound for name in names for bound in _bounds(name)} | ({"episodes"} if "wins" in names else set())
+    valued = {name for row in rows for name, value in row.items() if value not in (None, "")}
+    shown = list(columns) or [name for name in names if name in valued - folded]
+    texts = {name: [name.replace("_", " "), *(_shown_cell(row, name) for row in rows)] for name in shown}
+    alike = [name for name in shown[1:] if len({*texts[name][1:]}) == 1]
+    if columns or len(shown) <= _MANY or len(rows) == 1:
+        alike = []
+    left = [texts[name] for name in shown if name not in alike]
+    lines = [tuple(text[i] for text in left) for i in range(len(rows) + 1)]
     if len(left) > max(_WIDE, len(rows)):
-        turned = list(zip(headings, *cells, strict=True))
-        headings, cells = list(turned[0]), [list(line) for line in turned[1:]]
-    return ReadableTable(tuple(headings), tuple(map(tuple, cells)), common)
-
-
-def _folded(name: str, names: dict[str, None]) -> bool:
-    """Return whether this column's values are shown in another column's cells."""
-    if name == _EPISODES and _WINS in names:
-        return True
-    return any(name == bound for base in names for bound in _bounds(base))
+        lines = [*map(tuple, left)]
+    return ReadableTable(lines[0], tuple(lines[1:]), tuple((texts[name][0], texts[name][1]) for name in alike))
 
 
 def _bounds(name: str) -> tuple[str, str]:
-    return ("low", "high") if name == _RATE else (f"{name}{_LOW}", f"{name}{_HIGH}")
-
-
-def _says_something(rows: Sequence[Row], name: str) -> bool:
-    return any(row.get(name) not in (None, "") for row in rows)
-
-
-def _heading(name: str) -> str:
-    return name.replace("_", " ")
+    """Return the columns that hold the ends of a value's interval; those of the one `rate` are named without it."""
+    return ("low", "high") if name == "rate" else (f"{name}_low", f"{name}_high")
 
 
 def _shown_cell(row: Row, name: str) -> str:
     value, low, high = (row.get(column) for column in (name, *_bounds(name)))
-    if name == _WINS and row.get(_EPISODES) is not None:
-        return f"{_text(value)}/{_text(row[_EPISODES])}"
+    if name == "wins" and row.get("episodes") is not None:
+        return f"{_text(value)}/{_text(row['episodes'])}"
     if value is None or low is None:
         return _text(value)
     return f"{_text(value)} ({f'at least {_text(low)}' if high is None else f'{_text(low)} to {_text(high)}'})"

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from soulsgraph.files import read_parquet
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.tables import read_rows
 from soulsgraph_clusters.testing import Job, LocalCluster, Node
 from soulsgraph_envs.testing import until
 
@@ -131,17 +131,17 @@ def test_tensorboard_counts_steps_of_the_skill(story):
 
 
 def test_exploration_goes_by_the_decisions_received(story):
-    rows = read_parquet(story.run.results("training"))
-    steps = np.array(rows["step"])
+    rows = read_rows(story.run.results("training"))
+    steps = np.array([row["step"] for row in rows])
     expected = np.interp(steps / CAMERA_BUDGET, [0.0, 0.1], [1.0, 0.05])
-    np.testing.assert_allclose(rows["exploration"], expected, atol=1e-9)
+    np.testing.assert_allclose([row["exploration"] for row in rows], expected, atol=1e-9)
     assert (np.diff(steps) >= 0).all()
 
 
 def test_the_learning_curve_has_every_checkpoint_once(story):
-    rows = read_parquet(story.run.results("curves"))
-    assert len(rows["step"]) == len(set(rows["step"])) >= CAMERA_BUDGET // 1_000 * 0.9
-    assert rows["step"][-1] == CAMERA_BUDGET
+    steps = [row["step"] for row in read_rows(story.run.results("curves"))]
+    assert len(steps) == len(set(steps)) >= CAMERA_BUDGET // 1_000 * 0.9
+    assert steps[-1] == CAMERA_BUDGET
 
 
 def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_path):

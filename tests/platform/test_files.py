@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.files import read_parquet, write_json, write_parquet, write_text
+from soulsgraph.files import write_json, write_text
+from soulsgraph.tables import read_rows, write_rows
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S
@@ -13,10 +14,11 @@ from soulsgraph_policies.atomic import WriteError, whole_folder
 _BEYOND_THE_LIMIT = """
 import resource, sys
 from pathlib import Path
-from soulsgraph.files import write_parquet, write_text
+from soulsgraph.files import write_text
+from soulsgraph.tables import write_rows
 from soulsgraph_policies.atomic import WriteError
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_parquet(p, {"a": list(range(5000))})):
+for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_rows(p, [{"a": i} for i in range(5000)])):
     try:
         write(Path(sys.argv[1]) / "file")
     except WriteError as error:
@@ -27,8 +29,8 @@ for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_parquet(p, {"
 def test_what_is_written_comes_back(tmp_path):
     write_json(tmp_path / "deep" / "a.json", {"b": [1, 2.5, None]})
     assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
-    write_parquet(tmp_path / "a.parquet", {"x": [1, None], "y": ["a", "b"]})
-    assert read_parquet(tmp_path / "a.parquet") == {"x": [1, None], "y": ["a", "b"]}
+    write_rows(tmp_path / "a.parquet", [{"x": 1, "y": "a"}, {"x": None, "y": "b"}])
+    assert read_rows(tmp_path / "a.parquet") == [{"x": 1, "y": "a"}, {"x": None, "y": "b"}]
 
 
 def test_a_file_that_grows_beyond_what_may_be_written_keeps_the_old_one(tmp_path):
@@ -84,4 +86,4 @@ def test_what_is_no_parquet_is_told(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SoulsGraphError, match=r"a\.parquet: expected a Parquet file of results"):
-        read_parquet(path)
+        read_rows(path)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.bands import PAPER_EPISODES, paper_rate
 from soulsgraph.statistics import (
-    SeedRate,
     SettingRates,
     Spread,
+    WinCount,
     interquartile_mean,
     interquartile_mean_interval,
     paired_difference,
@@ -26,7 +26,7 @@ def _spread(*values):
 
 
 def _setting(counts):
-    rates = tuple(SeedRate(seed, wins, episodes) for seed, (wins, episodes) in enumerate(counts))
+    rates = {seed: WinCount(wins, episodes) for seed, (wins, episodes) in enumerate(counts)}
     return SettingRates("both", "a", "iudex-phase1", "mid", None, rates)
 
 
@@ -61,17 +61,17 @@ def test_strata_are_drawn_apart():
 
 def test_one_seed_bounds_nothing():
     spread = _spread(44.0)
-    assert (spread.median, spread.mean, spread.interquartile_mean) == (44.0, 44.0, 44.0)
+    figures = spread.to_dict()
+    assert (spread.median, spread.mean, figures["interquartile_mean"]) == (44.0, 44.0, 44.0)
     assert math.isnan(spread.deviation)
-    for interval in (spread.mean_interval, spread.interquartile_mean_interval, spread.deviation_interval):
-        assert math.isinf(interval.high)
+    assert all(math.isinf(figures[f"{name}_high"]) for name in ("mean", "interquartile_mean", "deviation"))
 
 
 def test_more_episodes_of_the_same_seeds_do_not_narrow_the_interval_over_seeds():
     few = _setting([(10, 25), (15, 25), (5, 25)])
     many = _setting([(1_000, 2_500), (1_500, 2_500), (500, 2_500)])
     assert few.spread.mean_interval == many.spread.mean_interval
-    assert few.seeds[0].interval.low < many.seeds[0].interval.low
+    assert few.seeds[0].wilson.low < many.seeds[0].wilson.low
 
 
 def test_pairing_removes_what_the_seeds_share():

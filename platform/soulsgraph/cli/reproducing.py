@@ -93,7 +93,7 @@ def reproduce(
     console = make_console(session)
     if resume:
         folder = ReproductionFolder.open(out)
-        kept = folder.study
+        kept = folder.plan
         check_given(out, kept, study_values(protocol, kept.seeds), "begin another folder with --out")
     else:
         folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))
@@ -144,11 +144,11 @@ def _report(
     attachments: Sequence[Attachment] = (),
     earlier: Path | None = None,
 ) -> None:
+    from soulsgraph.paper.records import load_reproductions
     from soulsgraph.paper.report import write_report
-    from soulsgraph.paper.rows import seed_tables
 
     written = write_report(folders, out, variants, attachments, earlier)
-    tables = seed_tables(folders)
+    tables = load_reproductions(folders)
     if output.json:
         print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})
         return

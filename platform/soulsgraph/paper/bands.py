@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.records import REFERENCE, Reproduction
 from soulsgraph.statistics import (
-    Interval,
     SettingRates,
     Spread,
-    clopper_pearson_interval,
+    WinCount,
     paired_difference,
     paired_ratio,
     seed_curves,
-    wilson_interval,
 )
 from soulsgraph.tables import seeds_text
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -25,49 +23,22 @@ from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 #: Episodes a setting, by the caption of Table 1.
 PAPER_EPISODES = 25
 
-REMARK = (
-    "The paper states 25 episodes a setting, but 33.3 % and 12.5 % are no multiples of 1/25: they fit 8/24 and 3/24. "
-    "Their intervals are those of 24 episodes; every other row's are those of 25."
-)
 
-
-@dataclass(frozen=True)
-class PaperRate:
-    """A win rate of the paper as the count that its percentage fits."""
-
-    percent: float
-    wins: int
-    episodes: int
-
-    @property
-    def wilson(self) -> Interval:
-        """Wilson 95 % interval in percent."""
-        return wilson_interval(self.wins, self.episodes).scaled(100.0)
-
-    @property
-    def clopper_pearson(self) -> Interval:
-        """Exact 95 % interval in percent."""
-        return clopper_pearson_interval(self.wins, self.episodes).scaled(100.0)
-
-
-def paper_rate(percent: float) -> PaperRate:
+def paper_rate(percent: float) -> WinCount:
     """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.
 
     Raises:
         SoulsGraphError: if no count fits.
     """
     for episodes in range(PAPER_EPISODES, 0, -1):
-        wins = round(percent * episodes / 100.0)
+        count = WinCount(round(percent * episodes / 100.0), episodes)
         # Half a unit of the printed decimal, and a little for the float that holds it.
-        if abs(100.0 * wins / episodes - percent) <= 0.05 + 1e-9:
-            return PaperRate(percent, wins, episodes)
+        if abs(count.percent - percent) <= 0.05 + 1e-9:
+            return count
     raise SoulsGraphError(
         f"win rate {percent}: expected the share of a count of at most {PAPER_EPISODES} episodes in percent, "
         "found none that fits; correct paper_percent of the row."
     )
-
-
-_NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -76,8 +47,8 @@ class Verdict:
 
     subject: str
     aim: str
-    found: str
-    inside: bool | None
+    found: str = "not measured"
+    inside: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -103,11 +74,24 @@ class Band:
     def verdict(self, subject: str, value: float | None) -> Verdict:
         """Compare a value with the range; None stands for one that was not measured."""
         if value is None:
-            return Verdict(subject, self.text(), _NOT_MEASURED, None)
+            return Verdict(subject, self.text())
         return Verdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
 
 
 NEITHER, DODGE_TRAINED, HEAL_ATTACK_TRAINED, BOTH, END_TO_END, MID, LONG, FINE_TUNED = (row.label for row in TABLE_1)
+
+#: Pairs of rows whose difference says something, the first minus the second.
+CONTRASTS = (
+    (BOTH, HEAL_ATTACK_TRAINED),
+    (BOTH, DODGE_TRAINED),
+    (HEAL_ATTACK_TRAINED, NEITHER),
+    (BOTH, END_TO_END),
+    (BOTH, MID),
+    (MID, LONG),
+    (FINE_TUNED, MID),
+)
+#: Rows that variants of an ablation are compared by.
+ABLATION_ROWS = (BOTH, MID, FINE_TUNED)
 
 #: Median win rates in percent.
 ROW_BANDS = {
@@ -152,34 +136,21 @@ ORACLE_BAND, RESTRICTED_ORACLE_BAND = Band(low=95.0), Band(low=60.0)
 
 def verdicts_of(reproduction: Reproduction) -> tuple[Verdict, ...]:
     """Compare the reproduction with every expected range of its preset; what was not recorded stays undecided."""
-    if reproduction.preset in BEYOND_PAPER:
-        return (*_against_oracle(reproduction), *_controls(reproduction))
-    return (
-        *(_row(reproduction, label) for label in ROW_BANDS),
-        *_orders(reproduction),
-        *_dodge(reproduction),
-        BASELINE_GROWTH.verdict(
-            "end-to-end: seconds of an episode, end over beginning of training", _median(baseline_growth(reproduction))
-        ),
-        *(_gain(reproduction, skill) for skill in GAIN_SHARES),
-        *_controls(reproduction),
-    )
+    verdicts = _against_oracle if reproduction.preset in BEYOND_PAPER else _against_paper
+    return (*verdicts(reproduction), *_controls(reproduction))
 
 
 def gain_share(reproduction: Reproduction, skill: str) -> Spread | None:
     """Return each seed's gain over random as a share of the scripted policy's, None if not measured."""
-    measures = [reproduction.measure.get(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")]
-    trained, random, scripted = measures
-    if trained is None or random is None or scripted is None:
-        return None
-    gained, offered = paired_difference(trained, random), paired_difference(scripted, random)
-    return paired_ratio(gained, offered) if gained and offered else None
+    trained, random, scripted = (
+        reproduction.measure.get(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")
+    )
+    return paired_ratio(paired_difference(trained, random), paired_difference(scripted, random))
 
 
 def dodge_ratio(reproduction: Reproduction) -> Spread | None:
     """Return each seed's seconds survived by trained dodging over those by random dodging, None if not measured."""
-    trained, random = (reproduction.measure.get(f"dodge seconds {policy}") for policy in ("trained", "random"))
-    return paired_ratio(trained, random) if trained and random else None
+    return paired_ratio(*(reproduction.measure.get(f"dodge seconds {policy}") for policy in ("trained", "random")))
 
 
 def baseline_growth(reproduction: Reproduction) -> Spread | None:
@@ -198,91 +169,80 @@ def baseline_growth(reproduction: Reproduction) -> Spread | None:
     return Spread(dict(zip(curves.seeds, growth.tolist(), strict=True)))
 
 
-def find_oracle(reproduction: Reproduction, scenario: str, start: str, restricted: bool = False) -> SettingRates | None:
-    """Return the scripted oracle's win rate in a fight; `restricted` is that of the baseline's 16 actions.
-
-    References are known by their labels: "oracle" is in both, "16" in the restricted one's.
-    """
-    fights = {(setting.scenario, setting.start): setting for setting in _oracles(reproduction, restricted)}
-    return fights.get((scenario, start))
-
-
 def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
     """Return the points of win rate that each seed gained by fine-tuning, None if not measured."""
-    fine_tuned, mid = _rates(reproduction, FINE_TUNED), _rates(reproduction, MID)
-    return paired_difference(fine_tuned, mid) if fine_tuned and mid else None
+    return paired_difference(_rates(reproduction, FINE_TUNED), _rates(reproduction, MID))
 
 
-def _row(reproduction: Reproduction, label: str) -> Verdict:
-    return ROW_BANDS[label].verdict(label, _median(_rates(reproduction, label)))
-
-
-def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
-    fine_tuned, mid, long = (_median(_rates(reproduction, label)) for label in (FINE_TUNED, MID, LONG))
-    subject, aim = "zero-shot from long range below mid-range", "median below that of the mid-range start"
-    if long is None or mid is None:
-        yield Verdict(subject, aim, _NOT_MEASURED, None)
-    else:
-        yield Verdict(subject, aim, f"{long:.1f} against {mid:.1f} %", long < mid)
-    gain = None if fine_tuned is None or mid is None else fine_tuned - mid
-    yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", gain)
-    yield _collapse(reproduction)
-
-
-def _collapse(reproduction: Reproduction) -> Verdict:
-    subject, aim = "no seed collapses in fine-tuning", "none below its own zero-shot rate"
-    gain = fine_tuning_gain(reproduction)
-    if gain is None:
-        return Verdict(subject, aim, _NOT_MEASURED, None)
-    collapsed = [str(seed) for seed, points in sorted(gain.by_seed.items()) if points < 0.0]
-    named = f" ({', '.join(collapsed)})" if collapsed else ""
-    return Verdict(subject, aim, f"{len(collapsed)} of {seeds_text(len(gain.by_seed))}{named}", not collapsed)
-
-
-def _dodge(reproduction: Reproduction) -> Iterator[Verdict]:
+def _against_paper(reproduction: Reproduction) -> Iterator[Verdict]:
+    for label, band in ROW_BANDS.items():
+        yield band.verdict(label, _median(_rates(reproduction, label)))
+    yield from _orders(reproduction)
     for policy, band in DODGE_LENGTHS.items():
         length = reproduction.measure.get(f"dodge length {policy}")
         yield band.verdict(f"dodge: episode length, {policy}", _median(length))
     yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", _median(dodge_ratio(reproduction)))
+    growth = _median(baseline_growth(reproduction))
+    yield BASELINE_GROWTH.verdict("end-to-end: seconds of an episode, end over beginning of training", growth)
+    for skill, band in GAIN_SHARES.items():
+        subject = f"{skill}: gain over random as a share of the scripted policy's"
+        yield band.verdict(subject, _median(gain_share(reproduction, skill)))
 
 
-def _gain(reproduction: Reproduction, skill: str) -> Verdict:
-    subject = f"{skill}: gain over random as a share of the scripted policy's"
-    return GAIN_SHARES[skill].verdict(subject, _median(gain_share(reproduction, skill)))
+def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
+    fine_tuned, mid, long = (_median(_rates(reproduction, label)) for label in (FINE_TUNED, MID, LONG))
+    order = Verdict("zero-shot from long range below mid-range", "median below that of the mid-range start")
+    if long is not None and mid is not None:
+        order = replace(order, found=f"{long:.1f} against {mid:.1f} %", inside=long < mid)
+    yield order
+    gain = None if fine_tuned is None or mid is None else fine_tuned - mid
+    yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", gain)
+    collapse = Verdict("no seed collapses in fine-tuning", "none below its own zero-shot rate")
+    if gains := fine_tuning_gain(reproduction):
+        collapsed = [str(seed) for seed, points in sorted(gains.by_seed.items()) if points < 0.0]
+        found = f"{len(collapsed)} of {seeds_text(len(gains.by_seed))}"
+        found += f" ({', '.join(collapsed)})" if collapsed else ""
+        collapse = replace(collapse, found=found, inside=not collapsed)
+    yield collapse
 
 
 def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
+    oracles = _oracles(reproduction)
     for label, band in ORACLE_SHARES.items():
         setting = reproduction.setting.get(label)
-        oracle = find_oracle(reproduction, setting.scenario, setting.start) if setting else None
+        oracle = oracles.get((setting.scenario, setting.start)) if setting else None
         share = setting.spread.median / oracle.spread.median if setting and oracle and oracle.spread.median else None
         yield band.verdict(f"{label}: share of the oracle's win rate", share)
-        yield _deviation(label, setting)
-
-
-def _deviation(label: str, setting: SettingRates | None) -> Verdict:
-    subject = f"{label}: standard deviation over seeds"
-    if setting is None or len(setting.seeds) < 2:
-        return BEST_DEVIATION.verdict(subject, None)
-    verdict = BEST_DEVIATION.verdict(subject, setting.spread.deviation)
-    low, high = setting.spread.deviation_interval
-    return replace(verdict, found=f"{verdict.found} ({low:.1f}-{high:.1f})")
+        spread = setting.spread if setting and len(setting.seeds) > 1 else None
+        scatter = BEST_DEVIATION.verdict(
+            f"{label}: standard deviation over seeds", spread.deviation if spread else None
+        )
+        if spread:
+            low, high = spread.deviation_interval
+            scatter = replace(scatter, found=f"{scatter.found} ({low:.1f}-{high:.1f})")
+        yield scatter
 
 
 def _controls(reproduction: Reproduction) -> Iterator[Verdict]:
     # The restricted oracle answers for the baseline, which fights where Table 1 begins and nowhere else.
-    home = TABLE_1[0]
-    restricted = find_oracle(reproduction, home.scenario, home.start, restricted=True)
-    evaluated = [(setting, ORACLE_BAND) for setting in _oracles(reproduction, restricted=False)]
-    evaluated += [(restricted, RESTRICTED_ORACLE_BAND)] if restricted else []
+    home = (TABLE_1[0].scenario, TABLE_1[0].start)
+    restricted = _oracles(reproduction, restricted=True)
+    evaluated = [(oracle, ORACLE_BAND) for oracle in _oracles(reproduction).values()]
+    evaluated += [(restricted[home], RESTRICTED_ORACLE_BAND)] if home in restricted else []
     for oracle, band in evaluated:
         yield band.verdict(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
 
 
-def _oracles(reproduction: Reproduction, restricted: bool) -> Iterator[SettingRates]:
-    for setting in reproduction.settings:
-        if setting.part == REFERENCE and "oracle" in setting.label and ("16" in setting.label) == restricted:
-            yield setting
+def _oracles(reproduction: Reproduction, restricted: bool = False) -> dict[tuple[str, str], SettingRates]:
+    """Return the scripted oracle's win rates by scenario and start; `restricted` is that of the baseline's 16 actions.
+
+    References are known by their labels: "oracle" is in both, "16" in the restricted one's.
+    """
+    return {
+        (setting.scenario, setting.start): setting
+        for setting in reproduction.settings
+        if setting.part == REFERENCE and "oracle" in setting.label and ("16" in setting.label) == restricted
+    }
 
 
 def _rates(reproduction: Reproduction, label: str) -> Spread | None:

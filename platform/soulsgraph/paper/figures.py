@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -32,88 +31,46 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
-#: Matplotlib types the keys as literals; `Any` spares a copy of that list.
-STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.labelsize": 10.0,
-    "legend.fontsize": 9.0,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#EBEBEB",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 130.0,
-    "figure.dpi": 130.0,
-}
+_styled = style.context(Path(__file__).with_name("report.mplstyle"))
 PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
 PAPER_DODGE_LENGTHS = (150.0, 300.0)
 _PERIODS = 10
-_SHADED = "mean over seeds,\n95 % t interval shaded"
 _BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
+@_styled
 def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
     """Draw every seed's win rate in each row of Table 1, with the paper's and its interval; None without a row."""
     if not any(row.label in item.setting for row in TABLE_1 for item in reproductions):
         return None
     lane = _LANE / len(reproductions)
-    evaluated = any(item.preset not in BEYOND_PAPER for item in reproductions)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(9.5, 1.6 + (0.38 + 0.3 * len(reproductions)) * len(TABLE_1)))
-        axes = figure.subplots()
-        for place, row in enumerate(TABLE_1):
-            if evaluated:
-                _draw_band(axes, place, row.label)
-            _draw_paper(axes, place, row.paper_percent)
-            for index, item in enumerate(reproductions):
-                if row.label in item.setting:
-                    height, colour = place + lane * (index + 0.5) - 0.22, PALETTE[index % len(PALETTE)]
-                    _draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
-        axes.set_yticks(range(len(TABLE_1)), [row.label for row in TABLE_1])
-        axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
-        axes.grid(visible=False, axis="y")
-        axes.set_title("Table 1: every seed beside the paper", loc="left")
-        figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
+    figure = Figure(figsize=(9.5, 1.6 + (0.38 + 0.3 * len(reproductions)) * len(TABLE_1)))
+    axes = figure.subplots()
+    for place, row in enumerate(TABLE_1):
+        if any(item.preset not in BEYOND_PAPER for item in reproductions):
+            low, high = max(ROW_BANDS[row.label].low, 0.0), min(ROW_BANDS[row.label].high, 100.0)
+            axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
+        axes.plot(paper_rate(row.paper_percent).clopper_pearson, [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
+        axes.plot(row.paper_percent, place - 0.32, "D", color=INK, markersize=5.0, zorder=3)
+        for index, item in enumerate(reproductions):
+            if row.label in item.setting:
+                height, colour = place + lane * (index + 0.5) - 0.22, PALETTE[index % len(PALETTE)]
+                _draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
+    axes.set_yticks(range(len(TABLE_1)), [row.label for row in TABLE_1])
+    axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
+    axes.grid(visible=False, axis="y")
+    axes.set_title("Table 1: every seed beside the paper", loc="left")
+    figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
     return figure
-
-
-def _draw_band(axes: Axes, place: int, label: str) -> None:
-    band = ROW_BANDS[label]
-    low, high = max(band.low, 0.0), min(band.high, 100.0)
-    axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
-
-
-def _draw_paper(axes: Axes, place: int, percent: float) -> None:
-    low, high = paper_rate(percent).clopper_pearson
-    axes.plot([low, high], [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
-    axes.plot(percent, place - 0.32, marker="D", color=INK, markersize=5.0, linestyle="none", zorder=3)
 
 
 def _draw_spread(axes: Axes, height: float, step: float, spread: Spread, colour: str) -> None:
     low, high = spread.mean_interval
     if math.isfinite(low):
         axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
-    axes.plot(
-        spread.values, height + step * _swarm(spread.values), marker="o", markersize=4.5, linestyle="none",
-        color=colour, markerfacecolor="none", markeredgewidth=1.0, zorder=4,
-    )  # fmt: skip
-    axes.plot(
-        spread.median,
-        height,
-        marker="|",
-        markersize=15.0,
-        markeredgewidth=2.6,
-        linestyle="none",
-        color=colour,
-        zorder=5,
-    )
+    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
+    axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
 
 
 def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -126,16 +83,14 @@ def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
-    handles: list[Line2D | Patch] = [
+    return [
         Line2D([], [], marker="D", color=INK, markersize=5.0, linewidth=1.2, label="paper, exact 95 % interval"),
         Patch(color=LIGHT, alpha=0.6, label="aim for the median of paper and fast"),
         Line2D([], [], marker="o", color=GREY, markerfacecolor="none", linestyle="none", label="one seed"),
         Line2D([], [], marker="|", color=GREY, markersize=12.0, markeredgewidth=2.6, linestyle="none", label="median"),
         Line2D([], [], color=GREY, linewidth=3.0, alpha=0.35, label="95 % t interval of the mean"),
+        *(Patch(color=PALETTE[i % len(PALETTE)], label=item.title) for i, item in enumerate(reproductions)),
     ]
-    colours = [PALETTE[index % len(PALETTE)] for index in range(len(reproductions))]
-    handles += [Patch(color=colour, label=item.title) for colour, item in zip(colours, reproductions, strict=True)]
-    return handles
 
 
 def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: float = 0.0) -> None:
@@ -151,71 +106,68 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
     axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
 
 
+@_styled
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    with rc_context(STYLE), whole_file(path) as temporary:
+    with whole_file(path) as temporary:
         figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
 
 
+@_styled
 def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
     """Draw return over steps of the five skills (Figures 2 and 3); None without a curve."""
     if seed_curves(reproduction.curves, "episode_return", unit="skills") is None:
         return None
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11.0, 6.2))
-        grid = figure.subplots(2, 3)
-        for axes, skill in zip(grid.flat, SKILL_NAMES, strict=False):
-            _draw_skill(axes, reproduction, skill)
-        for axes in (grid[0, 0], grid[1, 0]):
-            axes.set_ylabel("return of an episode")
-        _explain(grid[1, 2], reproduction)
-        figure.suptitle(f"Return while learning (Figures 2 and 3): {_whose(reproduction)}")
+    figure = Figure(figsize=(11.0, 6.2))
+    grid = figure.subplots(2, 3)
+    for axes, skill in zip(grid.flat, SKILL_NAMES, strict=False):
+        _draw_skill(axes, reproduction, skill)
+    for axes in (grid[0, 0], grid[1, 0]):
+        axes.set_ylabel("return of an episode")
+    _explain(grid[1, 2], reproduction)
+    figure.suptitle(f"Return while learning (Figures 2 and 3): {_whose(reproduction)}")
     return figure
 
 
+@_styled
 def draw_baseline(reproduction: Reproduction) -> Figure | None:
     """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it.
 
     Lengths are drawn in decisions, as in the paper, and in seconds of game time, which measure survival.
     """
-    columns = {
-        "episode_return": "return of an episode",
-        "episode_length": "decisions of an episode",
-        "episode_seconds": "seconds of an episode",
-    }
     if not any(seed_curves(reproduction.training, "episode_return", unit=unit) for unit in _BASELINES):
         return None
-    with rc_context(STYLE):
-        figure = Figure(figsize=(14.0, 4.2))
-        for axes, (column, label) in zip(figure.subplots(1, 3), columns.items(), strict=True):
-            for unit, (budget, colour) in _BASELINES.items():
-                raw = seed_curves(reproduction.training, column, unit=unit, skill=END_TO_END)
-                if raw:
-                    _draw_smoothed(axes, raw, colour, budget)
-            axes.set(xlabel="thousand decisions", ylabel=label)
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
+    figure = Figure(figsize=(14.0, 4.2))
+    quantities = {"return": "return", "length": "decisions", "seconds": "seconds"}
+    for axes, (quantity, label) in zip(figure.subplots(1, 3), quantities.items(), strict=True):
+        for unit, (budget, colour) in _BASELINES.items():
+            raw = seed_curves(reproduction.training, f"episode_{quantity}", unit=unit, skill=END_TO_END)
+            if raw:
+                _draw_smoothed(axes, raw, colour, budget)
+        axes.set(xlabel="thousand decisions", ylabel=f"{label} of an episode")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
     return figure
 
 
+@_styled
 def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
     """Draw how long dodge's episodes last, in decisions (Figure 6) and in seconds; None without a curve."""
     place = {"unit": "skills", "skill": "dodge", "scenario": PHASE_1}
     training = seed_curves(reproduction.training, "episode_length", **place)
     if training is None and seed_curves(reproduction.curves, "length", **place) is None:
         return None
-    with rc_context(STYLE):
-        figure = Figure(figsize=(13.0, 4.4))
-        for axes, unit in zip(figure.subplots(1, 2), ("length", "seconds"), strict=True):
-            _draw_survival(axes, reproduction, unit, place)
-        figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
-        shaded = len(reproduction.seeds) > 1
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", title=_SHADED if shaded else None, alignment="left")
+    figure = Figure(figsize=(13.0, 4.4))
+    for axes, unit in zip(figure.subplots(1, 2), ("length", "seconds"), strict=True):
+        _draw_survival(axes, reproduction, unit, place)
+    figure.suptitle(f"Length of dodge episodes (Figure 6): {_whose(reproduction)}")
+    title = "mean over seeds,\n95 % t interval shaded" if len(reproduction.seeds) > 1 else None
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", title=title, alignment="left")
     return figure
 
 
@@ -226,11 +178,11 @@ def _draw_survival(axes: Axes, reproduction: Reproduction, unit: str, place: dic
         draw_seeds(axes, greedy, SKILL_COLOURS["dodge"], f"greedy, {EPISODES} episodes a checkpoint")
     if training:
         draw_seeds(axes, training, BLUE, "while training, exploring")
-    for policy, style in (("random", "--"), ("idle", "-.")):
+    for policy, dashes in (("random", "--"), ("idle", "-.")):
         measured = reproduction.measure.get(f"dodge {unit} {policy}")
         if measured:
             label = f"{policy if policy == 'random' else 'no'} dodging, mean over seeds"
-            axes.axhline(measured.mean, color=INK, linestyle=style, linewidth=1.4, label=label)
+            axes.axhline(measured.mean, color=INK, linestyle=dashes, linewidth=1.4, label=label)
     for length in PAPER_DODGE_LENGTHS if unit == "length" else ():
         papers = "paper: from about 150 to 300" if length == PAPER_DODGE_LENGTHS[0] else None
         axes.axhline(length, color=GREY, linestyle=":", linewidth=1.2, label=papers)
@@ -265,17 +217,8 @@ def _draw_episode_interval(axes: Axes, reproduction: Reproduction, place: dict[s
 
 def _draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
     smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
-    steps = raw.steps / 1_000.0
-    axes.plot(
-        steps,
-        raw.mean,
-        color=colour,
-        alpha=0.5,
-        linewidth=0.9,
-        linestyle=":",
-        label=f"{label}: mean over seeds",
-        zorder=3,
-    )
+    mean = f"{label}: mean over seeds"
+    axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
     shade = " with its 95 % t interval" if smooth.interval else ""
     draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
+from rich.table import Table
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import api_call
-from soulsgraph.statistics import SeedRate, SettingRates, Spread
+from soulsgraph.statistics import Interval, SettingRates, Spread, WinCount, paired_difference
 from soulsgraph.tables import markdown_table, number, read_rows, seeds_text
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -60,28 +62,35 @@ class Reproduction:
     measures: Records = field(default_factory=list)
 
     @property
+    def plan(self) -> Mapping[str, Any]:
+        """What was planned; empty where nothing describes it."""
+        plan: Mapping[str, Any] = self.description.get("plan", {})
+        return plan
+
+    @property
     def preset(self) -> str:
         """The preset of every record; empty if nothing names one."""
-        return _preset(self.description, self.rows + self.curves + self.training + self.measures)
+        records = chain(self.rows, self.curves, self.training, self.measures)
+        return str(self.plan.get("preset") or next((row["preset"] for row in records), ""))
 
     @property
     def learner(self) -> str:
         """Who learned: this package's DQN as its preset says, or the package whose DQN it was."""
-        return str(_planned(self.description, "learner") or OWN_LEARNER)
+        return str(self.plan.get("learner") or OWN_LEARNER)
 
     @property
     def method(self) -> str:
         """What was trained, not to be mistaken for the paper's own figures: the first preset is called `paper` too."""
         if self.learner != OWN_LEARNER:
             return self.learner
-        changed = [f"{name}={value}" for name, value in (_planned(self.description, "overrides") or {}).items()]
-        return f"preset {self.preset}" + (f" with {', '.join(changed)}" if changed else "")
+        changed = ", ".join(f"{name}={value}" for name, value in self.plan.get("overrides", {}).items())
+        return f"preset {self.preset}" + (f" with {changed}" if changed else "")
 
     @property
     def short_name(self) -> str:
         """The preset, or the learner's package; empty where options were changed or nothing names one."""
-        changed = _planned(self.description, "overrides")
-        return "" if changed else self.preset if self.learner == OWN_LEARNER else self.learner
+        own = self.preset if self.learner == OWN_LEARNER else self.learner
+        return "" if self.plan.get("overrides") else own
 
     @property
     def title(self) -> str:
@@ -91,15 +100,16 @@ class Reproduction:
     @cached_property
     def seeds(self) -> tuple[int, ...]:
         """The training seeds in the records; scripted references have none."""
-        trained = [row for row in self.rows if row["part"] != REFERENCE]
-        return tuple(sorted({int(row["seed"]) for row in trained + self.curves + self.training + self.measures}))
+        trained = (row for row in self.rows if row["part"] != REFERENCE)
+        return tuple(sorted({row["seed"] for row in chain(trained, self.curves, self.training, self.measures)}))
 
     @property
     def seeds_told(self) -> str:
         """How many seeds are recorded, and of how many planned ones where some are missing."""
-        planned, done = _planned(self.description, "seeds"), len(self.seeds)
-        missing = isinstance(planned, list) and done < len(planned)
-        return f"unfinished: {done} of {seeds_text(len(planned))}" if missing else seeds_text(done)
+        planned, done = self.plan.get("seeds"), len(self.seeds)
+        if isinstance(planned, list) and done < len(planned):
+            return f"unfinished: {done} of {seeds_text(len(planned))}"
+        return seeds_text(done)
 
     @cached_property
     def settings(self) -> tuple[SettingRates, ...]:
@@ -115,16 +125,53 @@ class Reproduction:
 
     @cached_property
     def setting(self) -> Mapping[str, SettingRates]:
-        """The settings of Table 1 by label."""
-        return {setting.label: setting for setting in self.settings if setting.part in TABLE_1_PARTS}
+        """The settings of Table 1 by label, in its order."""
+        found = {setting.label: setting for setting in self.settings if setting.part in TABLE_1_PARTS}
+        return {row.label: found[row.label] for row in TABLE_1 if row.label in found}
 
     @cached_property
     def measure(self) -> Mapping[str, Spread]:
         """The measures by name, each over seeds."""
         values: dict[str, dict[int, float]] = defaultdict(dict)
         for row in self.measures:
-            values[row["name"]][int(row["seed"])] = float(row["value"])
+            values[row["name"]][row["seed"]] = float(row["value"])
         return {name: Spread(by_seed) for name, by_seed in values.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every seed's wins as plain values, rates as ratios; the rows of Table 1 come first, in its order."""
+        order = {row.label: place for place, row in enumerate(TABLE_1)}
+        rows = [
+            {
+                "part": setting.part,
+                "setting": setting.label,
+                "scenario": setting.scenario,
+                "start": setting.start,
+                "paper_percent": setting.paper_percent,
+                "seeds": {str(seed): asdict(count) for seed, count in setting.seeds.items()},
+                "median_rate": median(count.wins / count.episodes for count in setting.seeds.values()),
+            }
+            for setting in sorted(self.settings, key=lambda item: (item.part, order.get(item.label, len(order))))
+        ]
+        return {"name": self.name, "preset": self.preset, "rows": rows}
+
+    def to_rich(self) -> Table:
+        """Return every seed's wins as a table for the terminal."""
+        table = Table(title=f"Win rates, {self.title}")
+        for heading in ("setting", "paper", "median", "each seed in %", "wins"):
+            table.add_column(heading, justify="left" if heading == "setting" else "right", overflow="fold")
+        for row in self.to_dict()["rows"]:
+            table.add_row(*_cells(row))
+        return table
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    papers = "" if row["paper_percent"] is None else f"{row['paper_percent']:g} %"
+    seeds = row["seeds"].values()
+    rates = " ".join(f"{100 * seed['wins'] / seed['episodes']:.1f}" for seed in seeds)
+    wins = " ".join(str(seed["wins"]) for seed in seeds)
+    episodes = "/".join(map(str, sorted({seed["episodes"] for seed in seeds})))
+    fight = f" ({row['scenario']}, {row['start']})" if row["part"] == REFERENCE else ""
+    return row["setting"] + fight, papers, f"{100 * row['median_rate']:.1f} %", rates, f"{wins} of {episodes}"
 
 
 def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
@@ -139,20 +186,13 @@ def load_reproductions(folders: Sequence[Path]) -> tuple[Reproduction, ...]:
             f"report: expected each folder once, found {', '.join(map(str, folders))}; leave one out."
         )
     loaded = [_load(folder) for folder in folders]
-    common = Counter(item.short_name for item in loaded)
+    names = [item.short_name for item in loaded]
+    names = [name if name and names.count(name) == 1 else place.name for name, place in zip(names, places, strict=True)]
     names = [
-        item.short_name if item.short_name and common[item.short_name] == 1 else folder.resolve().name
-        for item, folder in zip(loaded, folders, strict=True)
+        f"{place.parent.name}/{name}" if names.count(name) > 1 else name
+        for name, place in zip(names, places, strict=True)
     ]
-    repeated = {name for name, count in Counter(names).items() if count > 1}
-    names = [
-        f"{folder.resolve().parent.name}/{name}" if name in repeated else name
-        for name, folder in zip(names, folders, strict=True)
-    ]
-    return tuple(
-        Reproduction(name, item.description, item.rows, item.curves, item.training, item.measures)
-        for name, item in zip(names, loaded, strict=True)
-    )
+    return tuple(replace(item, name=name) for item, name in zip(loaded, names, strict=True))
 
 
 def _load(folder: Path) -> Reproduction:
@@ -178,9 +218,8 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
     if not path.exists():
         return []
     remedy = _remedy(path.parents[1])
-    rows = read_rows(path, remedy)
     later = dict.fromkeys(name for name in _LATER if name in columns)
-    rows = [later | row for row in rows]
+    rows = [later | row for row in read_rows(path, remedy)]
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
         raise SoulsGraphError(
@@ -211,28 +250,16 @@ def _holds(row: Mapping[str, Any]) -> bool:
     return whole and 0 <= wins <= episodes and episodes > 0 and all(isinstance(n, int | float) for n in numbers)
 
 
-def _preset(description: Mapping[str, Any], records: Records) -> str:
-    return str(_planned(description, "preset") or next((row["preset"] for row in records), ""))
-
-
-def _planned(description: Mapping[str, Any], name: str) -> Any:
-    plan = description.get("plan")
-    return plan.get(name) if isinstance(plan, dict) else None
-
-
 def _setting(rows: Records) -> SettingRates:
-    first = rows[0]
-    seeds = tuple(
-        SeedRate(int(row["seed"]), int(row["wins"]), int(row["episodes"]))
-        for row in sorted(rows, key=lambda row: int(row["seed"]))
-    )
-    if len({rate.seed for rate in seeds}) < len(seeds):
-        found = ", ".join(str(rate.seed) for rate in seeds)
+    first, rows = rows[0], sorted(rows, key=lambda row: int(row["seed"]))
+    seeds = {row["seed"]: WinCount(row["wins"], row["episodes"]) for row in rows}
+    if len(seeds) < len(rows):
+        found = ", ".join(str(row["seed"]) for row in rows)
         raise SoulsGraphError(
             f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
             "`ReproductionFolder.open`."
         )
-    percent = first["paper_percent"]
+    percent = first.get("paper_percent")
     paper = None if percent is None or math.isnan(percent) else float(percent)
     return SettingRates(first["label"], first["part"], first["scenario"], first["start"], paper, seeds)
 
@@ -240,14 +267,11 @@ def _setting(rows: Records) -> SettingRates:
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.
 SIGNIFICANCE = 0.05
 
-#: Win rates in percent by seed, of each reproduction's rows of Table 1.
-EarlierRates = Mapping[tuple[str, str], Mapping[int, float]]
-
-_NEEDED = ("reproduction", "label", "part", "seed", "percent")
+_NEEDED = ("reproduction", "label", "part", "scenario", "start", "seed", "wins", "episodes")
 
 
-def load_earlier(report: Path) -> EarlierRates:
-    """Read the win rates of every seed from the folder of an earlier report.
+def load_earlier(report: Path) -> Mapping[str, Reproduction]:
+    """Read the win rates of every seed from the folder of an earlier report, by the reproductions' names.
 
     Raises:
         SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
@@ -260,14 +284,11 @@ def load_earlier(report: Path) -> EarlierRates:
             f"{path}: expected the seeds of a report, found no column {missing[0]}; "
             "name the folder that holds an earlier report.md."
         )
-    rates: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for row in rows:
-        if row["part"] in ("a", "b"):
-            rates[row["reproduction"], row["label"]][int(row["seed"])] = float(row["percent"])
-    return rates
+    names = {row["reproduction"] for row in rows}
+    return {name: Reproduction(name, rows=[row for row in rows if row["reproduction"] == name]) for name in names}
 
 
-def agreement_rows(reproductions: Sequence[Reproduction], earlier: EarlierRates) -> Records:
+def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:
     """Return each row of Table 1 on these seeds and on the earlier ones, and whether they differ.
 
     Two-sided Mann-Whitney tests over seeds, which share no value but ties; Holm's adjustment within a reproduction.
@@ -276,13 +297,13 @@ def agreement_rows(reproductions: Sequence[Reproduction], earlier: EarlierRates)
         SoulsGraphError: if a seed is in both.
     """
     rows: Records = []
-    for item in reproductions:
-        pairs = {
-            row.label: (item.setting[row.label].spread.by_seed, earlier[item.name, row.label])
-            for row in TABLE_1
-            if row.label in item.setting and (item.name, row.label) in earlier
-        }
-        compared = [_compare(item.name, label, *pair) for label, pair in pairs.items()]
+    for item in (item for item in reproductions if item.name in earlier):
+        before = earlier[item.name].setting
+        compared = [
+            _compare(item.name, label, setting.spread, before[label].spread)
+            for label, setting in item.setting.items()
+            if label in before
+        ]
         adjusted = holm([row["p"] for row in compared])
         rows += [
             {**row, "adjusted_p": p, "agree": p >= SIGNIFICANCE} for row, p in zip(compared, adjusted, strict=True)
@@ -302,16 +323,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def agreement_section(rows: Records) -> str:
     """Return the comparison as Markdown; empty without a row."""
-    if not rows:
-        return ""
     headings = ("row", "preset", "these seeds", "earlier seeds", "adjusted p", "the two groups")
     cells = [
         (
             row["label"],
             row["reproduction"],
-            f"**{number(row['median'])}** ({number(row['low'])} to {number(row['high'])}), {row['seeds']}",
-            f"{number(row['earlier_median'])} ({number(row['earlier_low'])} to {number(row['earlier_high'])}), "
-            f"{row['earlier_seeds']}",
+            f"**{number(row['median'])}** {_range(row, '')}",
+            f"{number(row['earlier_median'])} {_range(row, 'earlier_')}",
             number(row["adjusted_p"], 3),
             "agree" if row["agree"] else "**differ**",
         )
@@ -321,26 +339,26 @@ def agreement_section(rows: Records) -> str:
         "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. Two-sided "
         f"Mann-Whitney tests, Holm's adjustment over the rows of a preset, {SIGNIFICANCE:g} as the limit."
     )
-    return "\n\n".join(["## Beside earlier seeds", note, markdown_table(headings, cells)])
+    return f"## Beside earlier seeds\n\n{note}\n\n{markdown_table(headings, cells)}" if rows else ""
 
 
-def _compare(name: str, label: str, these: Mapping[int, float], earlier: Mapping[int, float]) -> dict[str, Any]:
-    shared = sorted(these.keys() & earlier.keys())
-    if shared:
-        found = ", ".join(map(str, shared))
+def _compare(name: str, label: str, these: Spread, earlier: Spread) -> dict[str, Any]:
+    if shared := paired_difference(these, earlier):
+        found = ", ".join(map(str, shared.by_seed))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    now, before = (np.array([*rates.values()]) for rates in (these, earlier))
-    groups = {**_spread("", now), **_spread("earlier_", before)}
-    return {"reproduction": name, "label": label, **groups, "p": _p_value(now, before)}
+    # Where every seed of both groups has the same rate, there is nothing to rank.
+    alike = np.unique([*these.values, *earlier.values]).size == 1
+    tested = None if alike else scipy.stats.mannwhitneyu(these.values, earlier.values, alternative="two-sided")
+    p = float(tested.pvalue) if tested else 1.0
+    return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), "p": p}
 
 
-def _spread(prefix: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
-    figures = {"seeds": len(values), "median": float(np.median(values)), "low": values.min(), "high": values.max()}
-    return {f"{prefix}{name}": value if name == "seeds" else float(value) for name, value in figures.items()}
+def _group(prefix: str, spread: Spread) -> dict[str, Any]:
+    low, high = float(spread.values.min()), float(spread.values.max())
+    counted = {f"{prefix}seeds": len(spread.by_seed), f"{prefix}median": spread.median}
+    return counted | Interval(low, high).columns(prefix)
 
 
-def _p_value(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> float:
-    """Return the two-sided p value; 1 where every seed of both groups has the same rate."""
-    if np.unique(np.concatenate([first, second])).size == 1:
-        return 1.0
-    return float(scipy.stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
+def _range(row: Mapping[str, Any], prefix: str) -> str:
+    low, high = (number(row[f"{prefix}{name}"]) for name in ("low", "high"))
+    return f"({low} to {high}), {row[f'{prefix}seeds']}"

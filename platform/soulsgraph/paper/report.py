@@ -9,14 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from soulsgraph.files import write_json, write_text
 from soulsgraph.paper import report_sections as sections
-from soulsgraph.paper import report_tables
-from soulsgraph.paper.bands import REMARK
 from soulsgraph.paper.records import (
-    Records,
     Reproduction,
     agreement_rows,
     agreement_section,
@@ -28,11 +25,6 @@ from soulsgraph.tables import read_rows, readable_table, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.atomic import whole_folder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_END = ".parquet"
 
 
 @dataclass(frozen=True)
@@ -50,15 +42,15 @@ class Attachment:
         Raises:
             SoulsGraphError: if it is neither.
         """
-        title, _, rest = text.partition("=")
-        stem, end, columns = rest.rpartition(_END)
-        names = tuple(name.strip() for name in columns.removeprefix(":").split(",") if name.strip())
-        if not title.strip() or not end or not stem or not columns.startswith(":" if columns else ""):
+        found = re.fullmatch(r"([^=]*[^=\s][^=]*)=(.+)\.parquet(?::(.*))?", text)
+        if not found:
             raise SoulsGraphError(
                 f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
                 f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
             )
-        return cls(title.strip(), Path(f"{stem.strip()}{_END}"), names)
+        title, stem, columns = found.groups("")
+        names = (name.strip() for name in columns.split(","))
+        return cls(title.strip(), Path(f"{stem.strip()}.parquet"), tuple(filter(None, names)))
 
     def to_markdown(self) -> str:
         """Return the section of a report.
@@ -71,27 +63,8 @@ class Attachment:
 
 
 REPORT, FIGURES, TABLES, BOARD = "report.md", "figures", "tables", "tensorboard"
-
-_OPENING = """# The paper's results, reproduced
-
-Every row of Table 1 of "Learning Transferable Skills in Action RPGs via Directed Skill Graphs and Selective
-Adaptation" beside what the simulator gives. The median over training seeds decides whether a row lies inside its
-aim; rows outside stay as they came out, and no seed is left out."""
-
-_STATISTICS = f"""## How the figures are computed
-
-- A training seed is one observation. Episodes of different seeds are never pooled as if they were independent.
-- A single agent's win rate has its Wilson 95 % interval; counts stand beside every percentage.
-- Over seeds: the median; the mean with Student's t interval; the interquartile mean with a stratified bootstrap
-  interval (Agarwal et al. 2021, rliable); the standard deviation with its chi-square interval, which takes normal
-  scatter for granted. One seed alone has no interval over seeds, and a t interval knows no bounds at 0 or 100 %.
-- Differences between rows and between presets are taken within each seed first; their t interval is over those.
-- Every seed plays the same evaluation episodes, so random or scripted play gives every seed the same figure unless
-  trained skills play with it.
-- {REMARK}
-- Wilson and exact (Clopper-Pearson) intervals stand beside the paper's figures: so few episodes leave each of them
-  tens of points wide, and they say nothing of training seeds, of which the paper reports one.
-- A seed collapses in fine-tuning when its fine-tuned win rate lies below its own zero-shot one."""
+#: The text around what a report finds.
+_TEMPLATE = Path(__file__).with_name("report_template.md")
 
 
 def write_report(
@@ -113,9 +86,8 @@ def write_report(
         WriteError: if the place cannot be written.
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
-    tables = _tables(reproductions, ablated)
     agreement = agreement_rows(reproductions, load_earlier(earlier)) if earlier else []
-    tables |= {"agreement": agreement} if agreement else {}
+    tables = sections.report_tables(reproductions, ablated) | ({"agreement": agreement} if agreement else {})
     extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
     with _renewed(out / TABLES) as folder:
@@ -126,25 +98,14 @@ def write_report(
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
     write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
-    opening = [_OPENING, sections.outside(reproductions), agreement_section(agreement)]
+    opening = [sections.outside(reproductions), agreement_section(agreement)]
     text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
-    text += [*_descriptions(reproductions, ablated), _STATISTICS]
-    write_text(out / REPORT, "\n\n".join(filter(None, text)) + "\n")
+    names = {item.name for item in reproductions}
+    made = (*reproductions, *(item for item in ablated if item.name not in names))
+    text += _titled("## Seeds, versions, machine and time", map(sections.description, made))
+    results = "\n\n".join(filter(None, text))
+    write_text(out / REPORT, _TEMPLATE.read_text(encoding="utf-8").replace("{results}", results))
     return out / REPORT
-
-
-def _tables(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> dict[str, Records]:
-    makers = {
-        "settings": report_tables.setting_rows,
-        "seeds": report_tables.seed_rows,
-        "aims": report_tables.verdict_rows,
-        "measures": report_tables.measure_rows,
-        "differences": report_tables.contrast_rows,
-        "comparison": report_tables.comparison_rows,
-    }
-    tables = {name: make(reproductions) for name, make in makers.items()}
-    tables["ablation"] = report_tables.ablation_rows(variants)
-    return {name: rows for name, rows in tables.items() if rows}
 
 
 def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]) -> Iterator[str]:
@@ -157,12 +118,6 @@ def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]
     yield from _titled("## Measures and controls", (part(item) for item in reproductions for part in parts))
 
 
-def _descriptions(reproductions: Sequence[Reproduction], variants: Sequence[Reproduction]) -> list[str]:
-    names = {item.name for item in reproductions}
-    made = (*reproductions, *(item for item in variants if item.name not in names))
-    return _titled("## Seeds, versions, machine and time", map(sections.description, made))
-
-
 def _titled(title: str, parts: Iterable[str]) -> list[str]:
     found = [part for part in parts if part]
     return [title, *found] if found else []
@@ -173,35 +128,26 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     # Takes a second to import, and most commands never draw.
     from matplotlib.image import imread
 
-    from soulsgraph.paper.figures import save_figure
+    from soulsgraph.paper import figures
 
-    titles = {}
-    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
-        for name, title, figure in _draw(reproductions):
-            file = folder / f"{name}.png"
-            save_figure(figure, file)
-            board.image(name, imread(file)[..., :3])
-            titles[file.name] = title
-    return titles
-
-
-def _draw(reproductions: Sequence[Reproduction]) -> Iterator[tuple[str, str, Figure]]:
-    from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
-
-    rates = draw_win_rates(reproductions)
-    if rates:
-        yield "table-1", "Win rates of every seed beside the paper's", rates
+    drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
     drawers = {
-        "figures-2-3": ("Return over steps of the five skills", draw_skill_returns),
-        "figure-5": ("Return and episode length of the end-to-end baseline", draw_baseline),
-        "figure-6": ("Dodge's episode length beside random dodging", draw_dodge_lengths),
+        "figures-2-3": ("Return over steps of the five skills", figures.draw_skill_returns),
+        "figure-5": ("Return and episode length of the end-to-end baseline", figures.draw_baseline),
+        "figure-6": ("Dodge's episode length beside random dodging", figures.draw_dodge_lengths),
     }
     for item in reproductions:
-        for name, (title, draw) in drawers.items():
-            figure = draw(item)
+        slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
+        drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
+    titles = {}
+    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
+        for name, (title, figure) in drawn.items():
             if figure:
-                slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
-                yield f"{name}-{slug}", f"{title}, {item.title}", figure
+                file = folder / f"{name}.png"
+                figures.save_figure(figure, file)
+                board.image(name, imread(file)[..., :3])
+                titles[file.name] = title
+    return titles
 
 
 @contextmanager

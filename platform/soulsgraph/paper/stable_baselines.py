@@ -27,22 +27,21 @@ from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import NETWORK, Weights
+from soulsgraph_policies.inference import NETWORK
 from soulsgraph_policies.preprocess import RunningNormalizer
 
 
 class SkillVecEnv(VecEnv):
     """The vector environment in stable-baselines3's own protocol."""
 
-    def __init__(self, env: SkillVectorEnv, seed: int) -> None:
+    def __init__(self, env: SkillVectorEnv) -> None:
         # The base class asks for attributes of the lanes at once.
-        self._env, self._seed_value = env, seed
+        self._env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-        self._actions = np.zeros(env.num_envs, np.int64)
 
     def reset(self) -> Any:
-        """Begin every lane."""
-        return self._env.reset(seed=self._seed_value)[0]
+        """Begin every lane; the first lane's seed, which the base class keeps, is that of all."""
+        return self._env.reset(seed=self._seeds[0])[0]
 
     def step_async(self, actions: Any) -> None:
         """Keep the actions for `step_wait`."""
@@ -82,15 +81,10 @@ class SkillVecEnv(VecEnv):
         """Return False for every lane: none is wrapped."""
         return [False for _ in self._get_indices(indices)]
 
-    def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Take the seed for the next reset."""
-        self._seed_value = self._seed_value if seed is None else seed
-        return [seed] * self.num_envs
-
 
 def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
     """Make stable-baselines3's DQN with the same hyperparameters and normalised observations."""
-    normalised = VecNormalize(SkillVecEnv(env, seed), norm_reward=False, clip_obs=hyperparameters.observation_clip)
+    normalised = VecNormalize(SkillVecEnv(env), norm_reward=False, clip_obs=hyperparameters.observation_clip)
     return DQN(
         "MlpPolicy",
         normalised,
@@ -116,8 +110,6 @@ def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int
 GoOn = Callable[[int], bool]
 
 _PACKAGE = "stable-baselines3"
-#: The names of the online network's and the target network's layers in a policy's parameters.
-_ONLINE, _TARGET = "q_net.q_net", "q_net_target.q_net"
 
 
 def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True) -> SkillCard:
@@ -150,16 +142,31 @@ def build_model(setup: StageSetup) -> DQN:
     """Build the stage's model; an adapted skill begins with its parent's network and normaliser."""
     # Networks this small lose by a second thread, and results would depend on how many there are.
     torch.set_num_threads(1)
-    model = make_dqn(_environment(setup), setup.hyperparameters, setup.stage.seed, gradient_steps=1)
+    skill, chain = setup.skills[-1], setup.skills[:-1]
+    networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
+    controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
+    env = SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
+    model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:
         _continue_from(model, setup.parent)
     return model
 
 
+def _continue_from(model: DQN, parent: Artifact) -> None:
+    weights = {name.removeprefix(f"{NETWORK}."): torch.from_numpy(w.copy()) for name, w in parent.parameters.items()}
+    for network in (model.q_net, model.q_net_target):
+        network.q_net.load_state_dict(weights)
+    kept, statistics = parent.card.normalizer.normalizer(), model.get_vec_normalize_env().obs_rms
+    statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
+
+
 def export(setup: StageSetup, model: DQN) -> Artifact:
     """Return the model as an artifact that says which learner made it."""
-    normalizer = _normalizer(model)
-    artifact = trained_artifact(setup, _weights(model), normalizer, int(model.num_timesteps))
+    parameters, statistics = model.q_net.q_net.state_dict(), model.get_vec_normalize_env().obs_rms
+    weights = {f"{NETWORK}.{name}": tensor.numpy(force=True) for name, tensor in parameters.items()}
+    normalizer = RunningNormalizer(statistics.mean.size)
+    normalizer.set_state({"mean": statistics.mean, "variance": statistics.var, "count": statistics.count})
+    artifact = trained_artifact(setup, weights, normalizer, int(model.num_timesteps))
     training = artifact.card.training
     training = replace(training, packages={**training.packages, _PACKAGE: version(_PACKAGE)})
     return replace(artifact, card=replace(artifact.card, training=training))
@@ -170,7 +177,7 @@ class _Watch(BaseCallback):
 
     def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
         super().__init__()
-        self._setup, self._stage, self._go_on = setup, setup.stage, go_on
+        self._setup, self._go_on = setup, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         folder = setup.run.path / "curves" / setup.stage.name
         self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip)
@@ -214,46 +221,4 @@ class _Watch(BaseCallback):
             self._curve.add({**self._place(point.step), **point.figures})
 
     def _place(self, step: int) -> dict[str, str | float]:
-        return {"stage": self._stage.name, "skill": self._stage.skill, "step": step}
-
-
-def _environment(setup: StageSetup) -> SkillVectorEnv:
-    skill, chain = setup.skills[-1], setup.skills[:-1]
-    networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
-    controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
-    return SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
-
-
-def _weights(model: DQN) -> Weights:
-    """Return the online network's parameters under the names of our module."""
-    parameters = model.policy.state_dict()
-    prefix = f"{_ONLINE}."
-    return {
-        f"{NETWORK}.{name.removeprefix(prefix)}": tensor.numpy(force=True)
-        for name, tensor in parameters.items()
-        if name.startswith(prefix)
-    }
-
-
-def _normalizer(model: DQN) -> RunningNormalizer:
-    statistics = _normalised_env(model).obs_rms
-    normalizer = RunningNormalizer(statistics.mean.size)
-    normalizer.set_state({"mean": statistics.mean, "variance": statistics.var, "count": statistics.count})
-    return normalizer
-
-
-def _continue_from(model: DQN, parent: Artifact) -> None:
-    parameters = model.policy.state_dict()
-    for name, values in parent.parameters.items():
-        for network in (_ONLINE, _TARGET):
-            parameters[name.replace(NETWORK, network, 1)] = torch.from_numpy(values.copy())
-    model.policy.load_state_dict(parameters)
-    kept = parent.card.normalizer.normalizer()
-    statistics = _normalised_env(model).obs_rms
-    statistics.mean, statistics.var, statistics.count = kept.mean, kept.variance, kept.count
-
-
-def _normalised_env(model: DQN) -> VecNormalize:
-    normalised = model.get_vec_normalize_env()
-    assert normalised is not None
-    return normalised
+        return {"stage": self._setup.stage.name, "skill": self._setup.stage.skill, "step": step}

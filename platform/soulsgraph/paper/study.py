@@ -19,7 +19,7 @@ from soulsgraph_envs.core.config import Between, Where, check_fields, read_file,
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import Preset
 
-Part = Literal["skills", "end_to_end", "end_to_end_long"]
+Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
 
 HOME, SHIFTED = "iudex-phase1", "iudex-phase2"
@@ -47,10 +47,6 @@ _PURPOSES = {
 }
 
 
-#: What is evaluated without training, by the name that it has among the units.
-REFERENCES = "references"
-
-
 @dataclass(frozen=True, order=True)
 class Unit:
     """One independent piece of work: everything that one seed trains of one part."""
@@ -61,12 +57,17 @@ class Unit:
     @property
     def name(self) -> str:
         """Identify the unit for readers."""
-        return f"{self.seed} {self.part}"
+        return self.part if self.part == "references" else f"{self.seed} {self.part}"
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The pieces of the unit's records."""
-        return ("learning", "rows") if self.part == "end_to_end_long" else ("learning", "rows", "measures")
+        kept = {"references": ("rows",), "end_to_end_long": ("learning", "rows")}
+        return kept.get(self.part, ("learning", "rows", "measures"))
+
+
+#: What is evaluated without training, on the evaluation episodes alone.
+REFERENCES = Unit(EVALUATION_SEED, "references")
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,7 @@ class Study:
             raise SoulsGraphError(
                 "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
             )
-        # The units of other seeds differ in their seed alone.
-        for unit in (unit for unit in self.units() if unit.seed == self.seeds[0]):
-            plan = self.plan(unit)
+        for plan in self.plans():
             if self.learner == "stable-baselines3":
                 check_stable_baselines(plan.method)
 
@@ -123,6 +122,10 @@ class Study:
             "end_to_end": self.baseline,
         }
         return tuple(Unit(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
+
+    def plans(self) -> list[Plan]:
+        """Return the plans of the first seed's units: those of other seeds differ in their seed alone."""
+        return [self.plan(unit) for unit in self.units() if unit.seed == self.seeds[0]]
 
     def plan(self, unit: Unit) -> Plan:
         """Return the plan of the run that a unit trains."""
@@ -208,19 +211,14 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     kind, plan_file, opening = "reproduction", DESCRIPTION, "ReproductionFolder.open"
 
-    def __init__(self, path: Path, study: Study) -> None:
-        super().__init__(path, study)
-        self.study = study
-
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of this machine's memory; raises DataError."""
-        for unit in self.study.units():
-            if unit.seed == self.study.seeds[0]:
-                self.study.plan(unit).check_memory()
+        for plan in self.plan.plans():
+            plan.check_memory()
 
     def description(self) -> _Begun:
         """Return what `reproduction.json` holds when it is begun."""
-        return _Begun(_FORMAT, _VERSION, self.study, _now(), 0.0, _fights(), [])
+        return _Begun(_FORMAT, _VERSION, self.plan, _now(), 0.0, _fights(), [])
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -236,28 +234,30 @@ class ReproductionFolder(PlannedFolder[Study]):
                 f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
             )
         begun = _read_begun(file)
-        _require_same_fights(begun.scenarios, file)
+        # Results of different fights cannot be compared.
+        if begun.scenarios != (now := _fights()):
+            raise SoulsGraphError(
+                f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
+                "or that an earlier version wrote it; restore them or begin a new folder with `path`."
+            )
         return cls(path, begun.plan)
 
     def run(self, unit: Unit) -> RunFolder:
         """Open the unit's run folder, begun if it is not there."""
         path = self.path / "seeds" / str(unit.seed) / unit.part
-        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.study.plan(unit))
+        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.plan.plan(unit))
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists."""
-        self._record(self._piece(unit, piece), make)
-
-    def record_references(self, make: Callable[[], Tables]) -> None:
-        """Write the rows that need no training, unless they exist."""
-        self._record(self._references, make)
+        file = self._piece(unit, piece)
+        if not file.exists():
+            write_json(file, make())
 
     @property
-    def left(self) -> list[str]:
-        """Names of the units whose records are not all there, and REFERENCES where theirs are not."""
-        units = self.study.units()
-        left = [unit.name for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
-        return left if self._references.exists() else [*left, REFERENCES]
+    def left(self) -> list[Unit]:
+        """The units whose records are not all there."""
+        units = (*self.plan.units(), REFERENCES)
+        return [unit for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
 
     def assemble(self) -> None:
         """Write the record tables from every piece there is.
@@ -266,15 +266,13 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if a piece is damaged.
             WriteError: if the folder cannot be written.
         """
-        files = [self._references]
-        files += [file for seed in self.study.seeds for file in sorted(self._pieces(seed).glob("*.json"))]
+        files = [self._piece(REFERENCES, "rows")]
+        for seed in self.plan.seeds:
+            files += sorted((self.path / "seeds" / str(seed) / "pieces").glob("*.json"))
         pieces = [_read_piece(file) for file in files if file.exists()]
-        for table, columns in COLUMNS.items():
-            rows = [row for piece in pieces for row in piece.get(table, [])]
-            kept = [{"preset": self.study.preset, **row} for row in rows]
-            write_rows(
-                self.path / "records" / f"{table}.parquet", [{name: row[name] for name in columns} for row in kept]
-            )
+        for table in COLUMNS:
+            rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece[table]]
+            write_rows(self.path / "records" / f"{table}.parquet", rows)
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
@@ -292,19 +290,10 @@ class ReproductionFolder(PlannedFolder[Study]):
     def _describe(self, begun: _Begun) -> None:
         write_json(self.path / DESCRIPTION, to_table(begun))
 
-    def _pieces(self, seed: int) -> Path:
-        return self.path / "seeds" / str(seed) / "pieces"
-
     def _piece(self, unit: Unit, piece: str) -> Path:
-        return self._pieces(unit.seed) / f"{unit.part}-{piece}.json"
-
-    @property
-    def _references(self) -> Path:
-        return self.path / "references.json"
-
-    def _record(self, file: Path, make: Callable[[], Tables]) -> None:
-        if not file.exists():
-            write_json(file, make())
+        if unit == REFERENCES:
+            return self.path / "references.json"
+        return self.path / "seeds" / str(unit.seed) / "pieces" / f"{unit.part}-{piece}.json"
 
 
 def _read_begun(file: Path) -> _Begun:
@@ -327,24 +316,13 @@ def _fights() -> dict[str, str]:
     return {name: scenario_digest(name) for name in (HOME, SHIFTED)}
 
 
-def _require_same_fights(begun: Mapping[str, str], file: Path) -> None:
-    """Refuse to continue with fights whose data changed: results of different fights cannot be compared."""
-    if begun != (now := _fights()):
-        raise SoulsGraphError(
-            f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
-            "or that an earlier version wrote it; restore them or begin a new folder with `path`."
-        )
-
-
-def _read_piece(file: Path) -> dict[str, Any]:
+def _read_piece(file: Path) -> Tables:
+    """Return a piece's rows with the columns of each record table but the preset, which comes first."""
     piece = read_file(Where(file, remedy=_AGAIN))
-    if not isinstance(piece, dict) or not all(
-        _is_table(piece.get(name, []), columns) for name, columns in COLUMNS.items()
-    ):
-        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.")
-    return piece
-
-
-def _is_table(rows: object, columns: Sequence[str]) -> bool:
-    wanted = {*columns} - {"preset"}
-    return isinstance(rows, list) and all(isinstance(row, dict) and wanted <= row.keys() for row in rows)
+    try:
+        return {
+            table: [{name: row[name] for name in columns[1:]} for row in piece.get(table, [])]
+            for table, columns in COLUMNS.items()
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SoulsGraphError(f"{file}: expected an object of record tables, found {piece!r:.40}; {_AGAIN}.") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import numpy as np
 from soulsgraph.domains import save_version
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import write_json
-from soulsgraph.paper.records import DESCRIPTION
+from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
+from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
 from soulsgraph.plan import ADAPTATION_BUDGET, BASELINE_BUDGET, BUDGETS, Plan, Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage import StageSetup
@@ -33,23 +36,12 @@ _RETURNS = {
     END_TO_END: (-11.0, -8.0),
 }
 _MEASURES = {
-    "dodge length random": 150.0,
-    "dodge length trained": 300.0,
-    "dodge length idle": 200.0,
-    "dodge seconds random": 25.0,
-    "dodge seconds trained": 50.0,
-    "dodge seconds idle": 20.0,
-    "camera return random": -150.0,
-    "camera return trained": 95.0,
-    "camera return scripted": 110.0,
-    "lock_on return random": -24.0,
-    "lock_on return trained": 33.0,
-    "lock_on return scripted": 50.0,
-    "movement return random": -45.0,
-    "movement return trained": -31.0,
-    "movement return scripted": -29.0,
-    "share of lock_on": 0.21,
-    "share of dodge_back": 0.48,
+    "dodge length": {"random": 150.0, "trained": 300.0, "idle": 200.0},
+    "dodge seconds": {"random": 25.0, "trained": 50.0, "idle": 20.0},
+    "camera return": {"random": -150.0, "trained": 95.0, "scripted": 110.0},
+    "lock_on return": {"random": -24.0, "trained": 33.0, "scripted": 50.0},
+    "movement return": {"random": -45.0, "trained": -31.0, "scripted": -29.0},
+    "share of": {"lock_on": 0.21, "dodge_back": 0.48},
 }
 _DESCRIPTION = {
     "format": "soulsgraph reproduction",
@@ -79,77 +71,60 @@ def write_synthetic_records(
     `planned` are further values of the recorded plan.
     """
     generator = np.random.default_rng(7)
-    tables: dict[str, list[dict[str, Any]]] = {"rows": [], "curves": [], "training": [], "measures": []}
+    tables: dict[str, Records] = {name: [] for name in COLUMNS}
     for seed in seeds:
         common = {"preset": preset, "seed": seed}
         tables["rows"] += [common | row for row in _rows(generator, episodes, lift)]
         for unit, skill, scenario, budget in _stages():
             place = {"unit": unit, "skill": skill, "scenario": scenario}
-            tables["curves"] += [common | place | point for point in _curve(generator, skill, budget)]
-            tables["training"] += [common | place | point for point in _training(generator, skill, budget)]
+            for table, every in (("curves", 1_000), ("training", max(1_000, budget // 50))):
+                tables[table] += [common | place | point for point in _learning(generator, skill, budget, every)]
         tables["measures"] += [
-            common | {"name": name, "value": value * generator.normal(1.0, 0.04), "count": episodes}
-            for name, value in _MEASURES.items()
+            common | {"name": f"{name} {of}", "value": value * generator.normal(1.0, 0.04), "count": episodes}
+            for name, values in _MEASURES.items()
+            for of, value in values.items()
         ]
     for name, rows in tables.items():
-        write_rows(folder / "records" / f"{name}.parquet", rows)
+        kept = [{column: row[column] for column in COLUMNS[name]} for row in rows]
+        write_rows(folder / "records" / f"{name}.parquet", kept)
     plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes, **planned}
     write_json(folder / DESCRIPTION, {**_DESCRIPTION, "plan": plan})
     return folder
 
 
-def _rows(generator: np.random.Generator, episodes: int, lift: float) -> list[dict[str, Any]]:
-    rows = []
+def _rows(generator: np.random.Generator, episodes: int, lift: float) -> Records:
+    wins = {}
     for row in TABLE_1:
         rate = np.clip(generator.normal(row.paper_percent + lift, 5.0), 0.0, 100.0) / 100.0
-        rows.append(_setting(row.label, row.part, row.scenario, row.start, int(generator.binomial(episodes, rate))))
-        rows[-1]["paper_percent"] = row.paper_percent
-    for scenario, start in (("iudex-phase1", "mid"), ("iudex-phase2", "mid"), ("iudex-phase2", "long")):
-        rows.append(_setting("scripted oracle", "reference", scenario, start, int(0.97 * episodes)))
-    rows.append(_setting("long-range start, fine-tuned", "extra", "iudex-phase2", "long", int(0.3 * episodes)))
-    return [
-        row | {"episodes": episodes, "mean_return": 1.0, "mean_length": 200.0, "mean_seconds": 25.0} for row in rows
-    ]
-
-
-def _setting(label: str, part: str, scenario: str, start: str, wins: int) -> dict[str, Any]:
-    place = {"part": part, "label": label, "scenario": scenario, "start": start}
-    return place | {"paper_percent": float("nan"), "wins": wins}
+        wins[row] = int(generator.binomial(episodes, rate))
+    for scenario, start in ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long")):
+        oracle = replace(TABLE_1[0], label="scripted oracle", part=REFERENCE, paper_percent=nan)
+        wins[replace(oracle, scenario=scenario, start=start)] = int(0.97 * episodes)
+    extra = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long", paper_percent=nan)
+    wins[extra] = int(0.3 * episodes)
+    outcome = {"episodes": episodes, "mean_return": 1.0, "mean_length": 200.0, "mean_seconds": 25.0}
+    places = ("part", "label", "scenario", "start", "paper_percent")
+    return [{name: getattr(row, name) for name in places} | {"wins": won, **outcome} for row, won in wins.items()]
 
 
 def _stages() -> list[tuple[str, str, str, int]]:
-    stages = [("skills", skill, "iudex-phase1", budget) for skill, budget in BUDGETS.items()]
-    stages += [("skills", skill, "iudex-phase2", ADAPTATION_BUDGET) for skill in ("dodge", "heal_attack")]
-    return [*stages, ("end_to_end", END_TO_END, "iudex-phase1", BASELINE_BUDGET)]
+    stages = [("skills", skill, HOME, budget) for skill, budget in BUDGETS.items()]
+    stages += [("skills", skill, SHIFTED, ADAPTATION_BUDGET) for skill in ADAPTED]
+    return [*stages, ("end_to_end", END_TO_END, HOME, BASELINE_BUDGET)]
 
 
-def _curve(generator: np.random.Generator, skill: str, budget: int) -> list[dict[str, Any]]:
-    return [
-        {"step": step, "episode_return": value, "low": value - 5.0, "high": value + 5.0}
-        | {"length": float(generator.normal(150.0 * (1.0 + step / budget), 20.0)), "win_rate": 0.2}
-        | {"seconds": float(generator.normal(25.0 * (1.0 + step / budget), 2.0))}
-        for step, value in _learning(generator, skill, budget, 1_000)
-    ]
-
-
-def _training(generator: np.random.Generator, skill: str, budget: int) -> list[dict[str, Any]]:
-    return [
-        {"step": step, "episode_return": value, "win_rate": 0.1}
-        | {"episode_length": float(generator.normal(140.0 * (1.0 + step / budget), 12.0))}
-        | {"episode_seconds": float(generator.normal(23.0 * (1.0 + step / budget), 2.0))}
-        for step, value in _learning(generator, skill, budget, max(1_000, budget // 50))
-    ]
-
-
-def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> list[tuple[int, float]]:
+def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> Records:
     first, last = _RETURNS[skill]
     reached = generator.normal(last, 0.1 * abs(last - first))
     steps = range(every, budget + 1, every)
-    noise = generator.normal(0.0, 0.06 * abs(last - first), len(steps))
-    return [
-        (step, float(reached + (first - reached) * np.exp(-5.0 * step / budget) + wobble))
-        for step, wobble in zip(steps, noise, strict=True)
-    ]
+    points = []
+    for step, wobble in zip(steps, generator.normal(0.0, 0.06 * abs(last - first), len(steps)), strict=True):
+        value = float(reached + (first - reached) * np.exp(-5.0 * step / budget) + wobble)
+        length, seconds = (mean * (1.0 + step / budget) * float(generator.normal(1.0, 0.1)) for mean in (150.0, 25.0))
+        lasted = {"length": length, "seconds": seconds, "episode_length": length, "episode_seconds": seconds}
+        bounds = {"low": value - 5.0, "high": value + 5.0}
+        points.append({"step": step, "episode_return": value, "win_rate": 0.2, **bounds, **lasted})
+    return points
 
 
 def pretend_run(path: Path, plan: Plan) -> RunFolder:
@@ -161,20 +136,18 @@ def pretend_run(path: Path, plan: Plan) -> RunFolder:
 
 def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]:
     """Save a version for each stage as training would, with random weights (the stage's seed and budget decide)."""
-    return [card for stage in stages for card in _pretend(run, stage)]
-
-
-def _pretend(run: RunFolder, stage: Stage) -> list[SkillCard]:
-    cards: list[SkillCard] = []
-    setup = StageSetup.of(run, stage)
-    for part in stage.parts:
-        skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
-        sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
-        weights: Weights = {}
-        for index, (inputs, outputs) in enumerate(pairwise(sizes)):
-            weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
-            weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
-        normalizer = RunningNormalizer(skill.observation.size)
-        artifact = trained_artifact(setup, weights, normalizer, part.budget, part, cards)
-        cards.append(save_version(run, part, artifact))
-    return cards
+    saved: list[SkillCard] = []
+    for stage in stages:
+        setup, cards = StageSetup.of(run, stage), list[SkillCard]()
+        for part in stage.parts:
+            skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
+            sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
+            weights: Weights = {}
+            for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+                weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)
+                weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
+            normalizer = RunningNormalizer(skill.observation.size)
+            artifact = trained_artifact(setup, weights, normalizer, part.budget, part, cards)
+            cards.append(save_version(run, part, artifact))
+        saved += cards
+    return saved

@@ -2,92 +2,221 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
 from soulsgraph.domains import adaptation_stages, check_target, finished_versions
-from soulsgraph.evaluate import OnFinished, Setting, evaluation_seeds, load_artifacts, make_agent, play
-from soulsgraph.paper.rows import evaluate_settings, evaluated_settings
-from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED, ReproductionFolder, Unit, evaluation_seed
+from soulsgraph.evaluate import (
+    EVALUATION_SEED,
+    TABLE_1,
+    OnFinished,
+    Row,
+    Setting,
+    allowed_rows,
+    evaluate,
+    evaluation_seeds,
+    load_artifacts,
+    make_agent,
+    play,
+    started_at,
+)
+from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
+from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Board, Interrupted
+from soulsgraph.progress import Board, Counting, Interrupted
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Supervisor, Workplace, train_stages
 from soulsgraph_clusters.session import Session
+from soulsgraph_envs.combat.end_to_end_oracle import OracleEndToEnd
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.combat.scripted import Script, engaging
+from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground
 from soulsgraph_policies.agent import Agent, StandIn
 
 #: Points that are kept of each stage's training; the paper preset alone records tens of thousands.
 BINS = 200
 
-Rows = list[dict[str, Any]]
+#: Where the scripted references play.
+_FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
+#: Rows of references: two oracles a fight.
+REFERENCE_ROWS = 2 * len(_FIGHTS)
+_FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long")
+_DODGE = "dodge"
 
 
-def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
+def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> None:
+    """Do the rest of a unit: train what it trains, and record every piece that is not there.
+
+    Raises:
+        Interrupted: if a stop was asked for; what was done so far is saved.
+        SoulsGraphError: if a file of the run is damaged, or cannot be written.
+    """
+    episodes = folder.plan.episodes
+
+    def follow(name: str, tasks: int) -> OnFinished:
+        return _follow_episodes(supervisor, name, tasks * episodes)
+
+    if unit == REFERENCES:
+        folder.record(unit, "rows", lambda: {"rows": evaluate_references(episodes, follow("table", REFERENCE_ROWS))})
+        return
+    run = folder.run(unit)
+    with run.locked():
+        stages = _train(run, folder.plan.learner, run.plan.stages(), supervisor)
+        if unit.part == "skills":
+            planned = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
+            # A unit adapts once: what was adapted before an interruption is not another stage.
+            adapted = tuple(replace(stage, suffix="") for stage in planned)
+            stages += _train(run, folder.plan.learner, adapted, supervisor)
+    # Three policies in four tasks, one in one.
+    measure, tasks = (measure_skills, 12) if unit.part == "skills" else (measure_baseline, 1)
+    makers: dict[str, Callable[[], Tables]] = {
+        "learning": lambda: {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)},
+        "rows": lambda: {"rows": evaluate_settings(run, unit, follow("table", len(evaluated_settings(run, unit))))},
+        "measures": lambda: {"measures": measure(run, follow("measures", tasks))},
+    }
+    for piece in unit.pieces:
+        folder.record(unit, piece, makers[piece])
+
+
+def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
+    """Return a callback that reports episodes to the supervisor and raises `Interrupted` once a stop is requested."""
+    count_finished = Counting(supervisor.follow(name, total))
+
+    def on_finished(count: int) -> None:
+        count_finished(count)
+        if supervisor.stop_requested():
+            raise Interrupted("stopped during the evaluation; it is done anew.")
+
+    return on_finished
+
+
+def _train(run: RunFolder, learner: str, stages: tuple[Stage, ...], supervisor: Supervisor) -> tuple[Stage, ...]:
+    if learner == "soulsgraph":
+        with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+            place = Workplace(run, Session(local=False), board, "silent", supervisor)
+            train_stages(place, stages, Console(quiet=True))
+        return stages
+    # Imported here: it takes seconds, and only a comparison needs it.
+    from soulsgraph.paper.stable_baselines import train_with_stable_baselines
+
+    for stage in (stage for stage in stages if not finished_versions(run, stage)):
+        progress = supervisor.follow(stage.name, stage.budget)
+
+        def go_on(steps: int) -> bool:
+            progress.update(steps)  # noqa: B023 - called within this round of the loop only
+            return not supervisor.stop_requested()
+
+        train_with_stable_baselines(run, stage, go_on)
+    return stages
+
+
+def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Records:
     """Return the greedy checkpoints of every stage (Figures 2 and 3)."""
     return [
         place
         | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
         | {"episode_return": row["return"]}
-        for place, rows in _stages(run, unit, stages, "curves")
+        for place, _, rows in _stages(run, unit, stages, "curves")
         for row in sorted(rows, key=lambda row: int(row["step"]))
     ]
 
 
-def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Rows:
+def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Records:
     """Return the episodes that ended while training, as means over parts of each stage's budget (Figures 5 and 6)."""
     return [
         place | part
-        for (place, rows), stage in zip(_stages(run, unit, stages, "training"), stages, strict=True)
-        for part in _binned([row for row in rows if row["episodes"]], stage.budget)
+        for place, stage, rows in _stages(run, unit, stages, "training")
+        for part in _binned([row for row in rows if row["episodes"]], max(stage.budget / BINS, 1.0))
     ]
 
 
-def _stages(run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str) -> list[tuple[dict[str, Any], Rows]]:
+def _stages(
+    run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str
+) -> Iterator[tuple[dict[str, Any], Stage, Records]]:
     path = run.results(table)
     recorded = read_rows(path) if path.exists() else []
+    for stage in stages:
+        place = {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario}
+        yield place, stage, [row for row in recorded if row["stage"] == stage.name]
+
+
+def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
+    def bin_of(row: Mapping[str, Any]) -> int:
+        return int((row["step"] - 1) / width)
+
+    for _, group in groupby(sorted(rows, key=bin_of), bin_of):
+        within = [*group]
+        weights = [row["episodes"] for row in within]
+        columns = {f"episode_{name}": name for name in ("return", "length", "seconds")} | {"win_rate": "win_rate"}
+        means = {name: float(np.average([row[of] for row in within], weights=weights)) for name, of in columns.items()}
+        yield {"step": max(int(row["step"]) for row in within), **means}
+
+
+def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[Row, ...]:
+    """Return what the unit's agent is evaluated on."""
+    settings = allowed_rows(run)
+    if unit.part == "skills":
+        return (*settings, _FINE_TUNED_LONG)
+    if unit.part == "end_to_end":
+        return settings
+    label = f"single end-to-end agent, {run.plan.budget(END_TO_END):,} steps"
+    return tuple(replace(row, part="extra", label=label) for row in settings)
+
+
+def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Records:
+    """Evaluate everything on the same evaluation seeds; return one row a setting."""
+    seed, episodes = evaluation_seed(unit.seed), run.plan.episodes
     return [
-        (
-            {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario},
-            [row for row in recorded if row["stage"] == stage.name],
-        )
-        for stage in stages
+        _evaluated(unit, row, evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
+        for row in evaluated_settings(run, unit)
     ]
 
 
-def _binned(rows: Rows, budget: int) -> Rows:
-    width = max(budget / BINS, 1.0)
-    bins = np.array([int((row["step"] - 1) / width) for row in rows], np.int64)
-    columns = {
-        "episode_return": "return",
-        "episode_length": "length",
-        "episode_seconds": "seconds",
-        "win_rate": "win_rate",
+def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: None) -> Records:
+    """Evaluate the scripted oracles, which know the boss's hits in advance: the upper bound of each fight.
+
+    They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCE_ROWS`
+    of them, and each plays `episodes`.
+    """
+    rows = []
+    for name, start in _FIGHTS:
+        full: dict[str, Script] = {**engaging(), _DODGE: OracleDodge(), "heal_attack": OracleFight()}
+        restricted: dict[str, Script] = {END_TO_END: OracleEndToEnd(load_scenario(name))}
+        for label, scripts in (("scripted oracle", full), ("scripted oracle, the baseline's 16 actions", restricted)):
+            skills = tuple(make_skill(skill) for skill in scripts)
+            agent = Agent(started_at(load_scenario(name), start), skills, replaced=scripts)
+            played = play(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
+            row = replace(TABLE_1[0], label=label, part=REFERENCE, scenario=name, start=start)
+            rows.append(_evaluated(REFERENCES, row, played))
+    return rows
+
+
+def _evaluated(unit: Unit, row: Row, played: Episodes) -> dict[str, Any]:
+    return {
+        "seed": unit.seed,
+        "part": row.part,
+        "label": row.label,
+        "scenario": row.scenario,
+        "start": row.start,
+        "paper_percent": row.paper_percent if row.part in TABLE_1_PARTS else None,
+        "wins": int(played.won.sum()),
+        "episodes": len(played),
+        "mean_return": float(played.returns.mean()),
+        "mean_length": float(played.lengths.mean()),
+        "mean_seconds": float(played.seconds.mean()),
     }
-    parts = []
-    for index in np.unique(bins):
-        within = [row for row, one in zip(rows, bins, strict=True) if one == index]
-        weights = [row["episodes"] for row in within]
-        means = {name: float(np.average([row[of] for row in within], weights=weights)) for name, of in columns.items()}
-        parts.append({"step": max(int(row["step"]) for row in within), **means})
-    return parts
 
 
-Measures = list[dict[str, Any]]
-
-_DODGE = "dodge"
-
-
-def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
+def measure_skills(run: RunFolder, on_finished: OnFinished) -> Records:
     """Measure camera, lock-on and movement against random and scripted play, and dodge against random and none.
 
     Each plays its own practice task on top of the trained upstream skills, from the same starts. Dodge is
@@ -95,27 +224,29 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Measures:
     more decisions in a shorter life.
     """
     measures = [
-        {"name": f"{skill} return {policy}", "value": float(played.returns.mean()), "count": len(played)}
+        _measure(run, f"{skill} return {policy}", played.returns)
         for skill in engaging()
         for policy, played in _practised(run, skill, on_finished)
     ]
     return measures + [
-        {"name": f"{_DODGE} {unit} {policy}", "value": float(values.mean()), "count": len(played)}
+        _measure(run, f"{_DODGE} {unit} {policy}", values)
         for policy, played in _practised(run, _DODGE, on_finished)
         for unit, values in (("length", played.lengths), ("seconds", played.seconds))
     ]
 
 
-def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Measures:
+def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Records:
     """Measure how often the greedy baseline chooses each of its actions, as shares of all its decisions."""
     agent = make_agent(run, Setting(HOME, HOME))
     taken = play(agent, _seeds(run), on_finished, keep_decisions=True).taken
-    names = [action.name for action in agent.skills[-1].actions]
-    counts = np.bincount(taken.actions, minlength=len(names))
     return [
-        {"name": f"share of {name}", "value": float(count / counts.sum()), "count": int(counts.sum())}
-        for name, count in zip(names, counts, strict=True)
+        _measure(run, f"share of {action.name}", taken.actions == index)
+        for index, action in enumerate(agent.skills[-1].actions)
     ]
+
+
+def _measure(run: RunFolder, name: str, values: npt.NDArray[Any]) -> dict[str, Any]:
+    return {"seed": run.plan.seed, "name": name, "value": float(values.mean()), "count": len(values)}
 
 
 def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[tuple[str, Episodes]]:
@@ -137,102 +268,3 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
 
 def _seeds(run: RunFolder) -> Seeds:
     return evaluation_seeds(evaluation_seed(run.plan.seed), run.plan.episodes)
-
-
-#: Episodes of the measures over the plan's: three policies in four tasks, one in one.
-_SKILL_MEASURES, _BASELINE_MEASURES = 12, 1
-
-
-@dataclass(frozen=True)
-class UnitJob:
-    """A unit with its run, its records' folder and its supervisor."""
-
-    folder: ReproductionFolder
-    unit: Unit
-    run: RunFolder
-    supervisor: Supervisor
-
-    def do(self) -> None:
-        """Do the rest of the unit.
-
-        Raises:
-            Interrupted: if a stop was asked for; what was done so far is saved.
-            SoulsGraphError: if a file of the run is damaged, or cannot be written.
-        """
-        with self.run.locked():
-            stages = self._train(self.run.plan.stages())
-            if self.unit.part == "skills":
-                stages += self._adapt()
-        self._record(stages)
-
-    def _adapt(self) -> tuple[Stage, ...]:
-        source = check_target(self.run, SHIFTED)
-        planned = adaptation_stages(self.run, SHIFTED, ADAPTED, after=source)
-        # A unit adapts once: what was adapted before an interruption is not another stage.
-        return self._train(tuple(replace(stage, suffix="") for stage in planned))
-
-    def _train(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        if self.folder.study.learner != "soulsgraph":
-            self._train_with_stable_baselines(stages)
-            return stages
-        with Board(self.run.tensorboard, self.run.plan.skill_graph.order) as board:
-            place = Workplace(self.run, Session(local=False), board, "silent", self.supervisor)
-            train_stages(place, stages, Console(quiet=True))
-        return stages
-
-    def _train_with_stable_baselines(self, stages: tuple[Stage, ...]) -> None:
-        # Imported here: it takes seconds, and only a comparison needs it.
-        from soulsgraph.paper.stable_baselines import train_with_stable_baselines
-
-        for stage in stages:
-            if finished_versions(self.run, stage):
-                continue
-            progress = self.supervisor.follow(stage.name, stage.budget)
-
-            def go_on(steps: int) -> bool:
-                progress.update(steps)  # noqa: B023 - called within this round of the loop only
-                return not self.supervisor.stop_requested()
-
-            train_with_stable_baselines(self.run, stage, go_on)
-
-    def _record(self, stages: tuple[Stage, ...]) -> None:
-        run, unit, folder, episodes = self.run, self.unit, self.folder, self.run.plan.episodes
-        skills = unit.part == "skills"
-        folder.record(
-            unit,
-            "learning",
-            lambda: {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)},
-        )
-        rows = len(evaluated_settings(run, unit))
-        folder.record(
-            unit, "rows", lambda: {"rows": evaluate_settings(run, unit, self._following("table", rows * episodes))}
-        )
-        if "measures" not in unit.pieces:
-            return
-        measure, tasks = (measure_skills, _SKILL_MEASURES) if skills else (measure_baseline, _BASELINE_MEASURES)
-        folder.record(
-            unit,
-            "measures",
-            lambda: {
-                "measures": [
-                    {"seed": unit.seed, **row} for row in measure(run, self._following("measures", tasks * episodes))
-                ]
-            },
-        )
-
-    def _following(self, name: str, total: int) -> OnFinished:
-        return follow_episodes(self.supervisor, name, total)
-
-
-def follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
-    """Return a callback that reports episodes to the supervisor and raises `Interrupted` once a stop is requested."""
-    progress, done = supervisor.follow(name, total), 0
-
-    def on_finished(count: int) -> None:
-        nonlocal done
-        done += count
-        progress.update(done)
-        if supervisor.stop_requested():
-            raise Interrupted("stopped during the evaluation; it is done anew.")
-
-    return on_finished

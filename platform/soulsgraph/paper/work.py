@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from soulsgraph.files import api_call
-from soulsgraph.paper.rows import REFERENCE_ROWS, evaluate_references
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Unit
-from soulsgraph.paper.unit import UnitJob, follow_episodes
+from soulsgraph.paper.study import ReproductionFolder, Unit
+from soulsgraph.paper.unit import do_rest
 from soulsgraph.progress import Interrupted, interruptible, silence_advice
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -73,11 +72,18 @@ class RemoteSupervisor:
     def __init__(self, noticeboard: Any, unit: str) -> None:
         self._noticeboard, self._unit = noticeboard, unit
         self._stopping, self._next_s = False, 0.0
+        self._standing = Standing("begins", 0, 1)
 
-    def follow(self, name: str, total: int) -> RemoteProgress:
-        """Return the progress of the stage that begins now."""
-        self._next_s = 0.0
-        return RemoteProgress(self, name, total)
+    def follow(self, name: str, total: int) -> RemoteSupervisor:
+        """Take what `update` reports from now on for the progress of this stage."""
+        self._standing, self._next_s = Standing(name, 0, total), 0.0
+        return self
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        last = self._standing.mean_return if mean_return is None else mean_return
+        self._standing = replace(self._standing, done=steps, mean_return=last)
+        self.report(self._standing)
 
     def stop_requested(self) -> bool:
         """Return whether the noticeboard's last answer was to stop."""
@@ -91,40 +97,43 @@ class RemoteSupervisor:
         self._stopping = bool(ray.get(self._noticeboard.record.remote(self._unit, standing)))
 
 
-class RemoteProgress:
-    """A stage's progress, reported to the noticeboard."""
-
-    def __init__(self, supervisor: RemoteSupervisor, stage: str, total: int) -> None:
-        self._supervisor, self._stage, self._total = supervisor, stage, total
-        self._mean_return: float | None = None
-
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Report total steps and the recent mean return."""
-        self._mean_return = self._mean_return if mean_return is None else mean_return
-        self._supervisor.report(Standing(self._stage, steps, self._total, self._mean_return))
+#: Words an error's message for the reader.
+Words = Callable[[str], str]
 
 
-class UnitsDisplay(Protocol):
-    """The display of running units."""
+class UnitsDisplay:
+    """Show the running units: by a bar each if there are `bars`, else by a line each now and then."""
+
+    def __init__(self, console: Console, clock: Callable[[], float], words: Words, bars: Progress | None) -> None:
+        self._console, self._clock, self._words, self._bars = console, clock, words, bars
+        self._next_s = clock() + LINES_EVERY_S
+        self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, tuple[str, int, float]] = {}
 
     def show(self, standings: Mapping[str, Standing]) -> None:
         """Show the progress of the running units."""
-        ...
+        texts = {unit: self._describe(unit, standing) for unit, standing in sorted(standings.items())}
+        if self._bars:
+            for unit, text in texts.items():
+                if unit not in self._tasks:
+                    self._tasks[unit] = self._bars.add_task(unit, text="")
+                done, total = standings[unit].done, standings[unit].total
+                self._bars.update(self._tasks[unit], completed=done, total=total, text=text)
+        elif texts and self._clock() >= self._next_s:
+            self._next_s = self._clock() + LINES_EVERY_S
+            self._print("\n".join(f"{unit}: {text}" for unit, text in texts.items()))
 
     def ended(self, unit: str, how: str) -> None:
         """Show that a unit has ended."""
-        ...
+        if self._bars and unit in self._tasks:
+            self._bars.remove_task(self._tasks.pop(unit))
+        self._print(f"{unit}: {self._words(how)}")
 
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
 
-class Paces:
-    """The speed of each unit's stage, and when it will finish."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began: dict[str, tuple[str, int, float]] = {}
-
-    def describe(self, unit: str, standing: Standing) -> str:
-        """Describe a unit's stage in one line."""
+    def _describe(self, unit: str, standing: Standing) -> str:
+        """Describe a unit's stage in one line: how far it is, its speed, and when it will finish."""
         stage, first, since_s = self._began.get(unit, ("", 0, 0.0))
         if stage != standing.stage:
             stage, first, since_s = self._began[unit] = (standing.stage, standing.done, self._clock())
@@ -135,63 +144,18 @@ class Paces:
         return f"{standing.stage}  {standing.done:,}/{standing.total:,}  {rate:,.0f}/s{shown}  left {left}"
 
 
-#: Words an error's message for the reader.
-Words = Callable[[str], str]
-
-
-class _Bars:
-    def __init__(self, progress: Progress, words: Words) -> None:
-        self._progress, self._words, self._paces = progress, words, Paces()
-        self._tasks: dict[str, TaskID] = {}
-
-    def show(self, standings: Mapping[str, Standing]) -> None:
-        for unit, standing in standings.items():
-            if unit not in self._tasks:
-                self._tasks[unit] = self._progress.add_task(unit, text="")
-            text = self._paces.describe(unit, standing)
-            self._progress.update(self._tasks[unit], completed=standing.done, total=standing.total, text=text)
-
-    def ended(self, unit: str, how: str) -> None:
-        if unit in self._tasks:
-            self._progress.remove_task(self._tasks.pop(unit))
-        self._progress.console.print(f"{unit}: {self._words(how)}", highlight=False, soft_wrap=True)
-
-
-class _Lines:
-    def __init__(self, console: Console, clock: Callable[[], float], words: Words) -> None:
-        self._console, self._clock, self._words, self._paces = console, clock, words, Paces(clock)
-        self._next_s = clock() + LINES_EVERY_S
-
-    def show(self, standings: Mapping[str, Standing]) -> None:
-        lines = [f"{unit}: {self._paces.describe(unit, standing)}" for unit, standing in sorted(standings.items())]
-        if lines and self._clock() >= self._next_s:
-            self._next_s = self._clock() + LINES_EVERY_S
-            self._console.print("\n".join(lines), highlight=False, soft_wrap=True)
-
-    def ended(self, unit: str, how: str) -> None:
-        self._console.print(f"{unit}: {self._words(how)}", highlight=False, soft_wrap=True)
-
-
 @contextmanager
 def units_display(
     console: Console, clock: Callable[[], float] = time.monotonic, words: Words = str
 ) -> Iterator[UnitsDisplay]:
     """Return a console's display of units; a quiet console shows nothing."""
     if not console.is_terminal or console.quiet:
-        yield _Lines(console, clock, words)
+        yield UnitsDisplay(console, clock, words, None)
         return
-    columns = (
-        TextColumn("{task.description:<16}"),
-        BarColumn(20),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[text]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield _Bars(progress, words)
+    name, text = TextColumn("{task.description:<16}"), TextColumn("{task.fields[text]}")
+    with Progress(name, BarColumn(20), TaskProgressColumn(), text, console=console) as bars:
+        yield UnitsDisplay(console, clock, words, bars)
 
-
-#: Submits a unit and returns Ray's reference to its ending.
-Begin = Callable[[], Any]
 
 #: Seconds between two looks at the units.
 _LOOK_EVERY_S = 0.3
@@ -208,35 +172,13 @@ class Ending:
 
 def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
     """Do one unit in a Ray task; errors that a user can cause come back as a message."""
-
-    def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
-        UnitJob(folder, unit, folder.run(unit), supervisor).do()
-
-    return _supervised(path, noticeboard, unit.name, work)
-
-
-def do_references(path: Path, noticeboard: Any) -> Ending:
-    """Evaluate the scripted references in a Ray task; errors that a user can cause come back as a message."""
-
-    def work(folder: ReproductionFolder, supervisor: RemoteSupervisor) -> None:
-        episodes = folder.study.episodes
-        evaluated = follow_episodes(supervisor, "table", REFERENCE_ROWS * episodes)
-        folder.record_references(lambda: {"rows": evaluate_references(episodes, evaluated)})
-
-    return _supervised(path, noticeboard, REFERENCES, work)
-
-
-def _supervised(
-    path: Path, noticeboard: Any, name: str, work: Callable[[ReproductionFolder, RemoteSupervisor], None]
-) -> Ending:
     silence_advice()
-    supervisor = RemoteSupervisor(noticeboard, name)
+    supervisor = RemoteSupervisor(noticeboard, unit.name)
     supervisor.report(Standing("begins", 0, 1))
-    if supervisor.stop_requested():
-        supervisor.report(None)
-        return Ending("not begun", stopped=True)
     try:
-        work(ReproductionFolder.open(path), supervisor)
+        if supervisor.stop_requested():
+            return Ending("not begun", stopped=True)
+        do_rest(ReproductionFolder.open(path), unit, supervisor)
     except Interrupted as stop:
         return Ending(str(stop), stopped=True)
     except SoulsGraphError as error:
@@ -262,11 +204,12 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
         return
     began_s = time.monotonic()
     folder.begin_session()
-    noticeboard = open_noticeboard()
+    noticeboard, task, path = open_noticeboard(), ray.remote(num_cpus=1)(do_unit), folder.path.resolve()
+    units = {unit.name: partial(task.remote, path, unit, noticeboard) for unit in folder.left}
     endings: dict[str, Ending] = {}
     try:
         with interruptible() as interrupted, units_display(console, words=words) as display:
-            for name, ending in follow(_beginnings(folder, noticeboard), noticeboard, display, interrupted):
+            for name, ending in follow(units, noticeboard, display, interrupted):
                 endings[name] = ending
                 folder.assemble()
     finally:
@@ -274,48 +217,31 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
     check_endings(folder.path, endings)
 
 
-def _beginnings(folder: ReproductionFolder, noticeboard: Any) -> dict[str, Begin]:
-    """Return the function that starts each unit of which something is left, by its name."""
-    path = folder.path.resolve()
-    unit_task, references_task = (ray.remote(num_cpus=1)(function) for function in (do_unit, do_references))
-    units = {unit.name: partial(unit_task.remote, path, unit, noticeboard) for unit in folder.study.units()}
-    every = units | {REFERENCES: partial(references_task.remote, path, noticeboard)}
-    return {name: every[name] for name in folder.left}
-
-
 def follow(
-    units: Mapping[str, Begin], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
+    units: Mapping[str, Callable[[], Any]], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
 ) -> Iterator[tuple[str, Ending]]:
     """Do the units, one per processor, show the running ones and yield each as it ends.
 
+    Calling a unit submits it and returns Ray's reference to its ending.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(units), dict[Any, str](), False
     while waiting or at_work:
+        endings: dict[str, Ending] = {}
         if interrupted() and not stopping:
             stopping = True
             ray.get(noticeboard.stop.remote())
+            endings, waiting = dict.fromkeys(waiting, Ending("not begun", stopped=True)), {}
         # Ray takes a blocked task's processor for free and would begin all units before long.
-        for name in [*waiting] if stopping else [*waiting][: max(_processors() - len(at_work), 0)]:
-            begin = waiting.pop(name)
-            if stopping:
-                yield name, _shown(display, name, Ending("not begun", stopped=True))
-            else:
-                at_work[begin()] = name
+        free = max(int(ray.cluster_resources().get("CPU", 1)), 1) - len(at_work)
+        for name in [*waiting][: max(free, 0)]:
+            at_work[waiting.pop(name)()] = name
         ended = ray.wait(list(at_work), num_returns=1, timeout=_LOOK_EVERY_S)[0] if at_work else []
         display.show(ray.get(noticeboard.read.remote()))
-        for reference in ended:
-            name = at_work.pop(reference)
-            yield name, _shown(display, name, _ending(reference))
-
-
-def _processors() -> int:
-    return max(int(ray.cluster_resources().get("CPU", 1)), 1)
-
-
-def _shown(display: UnitsDisplay, name: str, ending: Ending) -> Ending:
-    display.ended(name, ending.failure or "done")
-    return ending
+        endings |= {at_work.pop(reference): _ending(reference) for reference in ended}
+        for name, ending in endings.items():
+            display.ended(name, ending.failure or "done")
+            yield name, ending
 
 
 def _ending(reference: Any) -> Ending:

@@ -15,11 +15,11 @@ from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluate import allowed_rows
-from soulsgraph.files import api_call, read_parquet
+from soulsgraph.files import api_call
 from soulsgraph.paper.records import DESCRIPTION, load_reproductions
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, WinRateTable
+from soulsgraph.tables import WinRate, WinRateTable, read_rows
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check
@@ -185,7 +185,7 @@ def forbidden(tmp_path):
         lambda folder: RunFolder.create(folder, Plan()),
         lambda folder: read_file(Where(folder / "plan.json")),
         lambda folder: read_file(Where(folder / "scenario.toml")),
-        lambda folder: read_parquet(folder / "rows.parquet"),
+        lambda folder: read_rows(folder / "rows.parquet"),
         lambda folder: load_checkpoint(folder / "step-000001000.safetensors"),
         lambda folder: SkillLibrary(folder, PAPER_GRAPH).versions("camera"),
         lambda folder: SkillLibrary(folder, PAPER_GRAPH).card("camera", 1),

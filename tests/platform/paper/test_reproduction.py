@@ -9,7 +9,7 @@ from rich.console import Console
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import source_commit
-from soulsgraph.paper.rows import REFERENCE_ROWS, evaluate_references, seed_tables
+from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
@@ -21,7 +21,7 @@ from soulsgraph.paper.study import (
     Unit,
     evaluation_seed,
 )
-from soulsgraph.paper.unit import BINS, curve_rows, training_rows
+from soulsgraph.paper.unit import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
 from soulsgraph.paper.work import Noticeboard, Standing, do_units, units_display
 from soulsgraph.plan import Stage
 from soulsgraph.tables import read_rows, write_rows
@@ -144,7 +144,7 @@ def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
 
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
-    assert again.study == SMALL
+    assert again.plan == SMALL
     with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
 
@@ -166,7 +166,7 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
 def test_a_description_that_does_not_hold_is_refused(folder, change, message):
     folder.begin_session()
     folder.add_wall_time(1.0)
-    assert ReproductionFolder.open(folder.path).study == SMALL
+    assert ReproductionFolder.open(folder.path).plan == SMALL
     file = folder.path / "reproduction.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(SoulsGraphError, match=message):
@@ -193,14 +193,14 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
 
 
 def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
-    units = folder.study.units()
-    assert folder.left == [*(unit.name for unit in units), REFERENCES]
-    folder.record_references(lambda: {"rows": []})
+    units = folder.plan.units()
+    assert folder.left == [*units, REFERENCES]
+    folder.record(REFERENCES, "rows", lambda: {"rows": []})
     for unit in units:
         for piece in unit.pieces:
-            assert unit.name in folder.left
+            assert unit in folder.left
             folder.record(unit, piece, lambda: {})
-        assert unit.name not in folder.left
+        assert unit not in folder.left
     assert folder.left == []
     monkeypatch.setattr("soulsgraph.paper.work.ray", None)
     do_units(folder, Console(quiet=True))
@@ -211,7 +211,8 @@ def test_a_piece_is_recorded_once_and_assembled(folder):
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 20)]})
     folder.record(Unit(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
-    folder.record_references(lambda: {"rows": [{**row(1, 20), "part": "reference", "label": "scripted oracle"}]})
+    oracle = {**row(1, 20), "part": "reference", "label": "scripted oracle"}
+    folder.record(REFERENCES, "rows", lambda: {"rows": [oracle]})
     folder.assemble()
     rows = read_rows(folder.path / "records" / "rows.parquet")
     assert {(row["seed"], row["wins"], row["preset"]) for row in rows} == {
@@ -219,7 +220,7 @@ def test_a_piece_is_recorded_once_and_assembled(folder):
         (101, 8, "fast"),
         (1, 20, "fast"),
     }
-    (table,) = (table.to_dict() for table in seed_tables([folder.path]))
+    (table,) = (table.to_dict() for table in load_reproductions([folder.path]))
     assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)
 
 

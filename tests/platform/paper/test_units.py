@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import ray
 
-from soulsgraph.paper.study import ReproductionFolder, Study
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
 from soulsgraph.paper.work import (
     Ending,
     RemoteSupervisor,
     Standing,
     check_endings,
-    do_references,
+    do_unit,
     follow,
     open_noticeboard,
 )
@@ -101,7 +101,7 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
 def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
     noticeboard, told = open_noticeboard(), Told()
-    units = {"references": partial(ray.remote(num_cpus=1)(do_references).remote, folder.path, noticeboard)}
+    units = {"references": partial(ray.remote(num_cpus=1)(do_unit).remote, folder.path, REFERENCES, noticeboard)}
     endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))
     assert told.endings == {"references": "stopped during the evaluation; it is done anew."}
     assert endings["references"].stopped
