@@ -1,25 +1,31 @@
-"""The only place that writes to a real game, operation by operation; and whether keys still reach it."""
+"""Play a running game: the only place that writes to it; its keys, and whether they still reach it; waiting for it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from math import isfinite
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.drivers.keyboard.bindings import Bindings
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.realtime.animations import AnimationTable
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.link import Reading
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading
+from soulsgraph_envs.drivers.realtime.readings import AnimationTable, same_moment
 
 _LOG = logging.getLogger(__name__)
 
 
-class Operation(NamedTuple):
+@dataclass(frozen=True)
+class Operation:
     """An operation: its purpose, the fields it writes, and whether a map that cannot write them may omit it."""
 
     purpose: str
@@ -34,48 +40,12 @@ class Writable(Protocol):
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write fields of `writes`."""
-        ...
 
 
-def _place(who: str) -> tuple[str, ...]:
-    return (*(f"{who}_{axis}" for axis in "xyz"), f"{who}_angle")
-
-
-#: Every write of the drivers. Flags are for everyone: the player and the boss.
-OPERATIONS: Mapping[str, Operation] = {
-    "prevent_death": Operation("nobody dies, so that the boss stays loaded", ("no_death",), optional=True),
-    "allow_death": Operation("the game's own rules again", ("no_death",), optional=True),
-    "hold": Operation("nobody attacks, moves or is hurt", ("no_attack", "no_move", "no_damage"), optional=True),
-    "let_go": Operation("attacks, movement and damage again", ("no_attack", "no_move", "no_damage"), optional=True),
-    "place_player": Operation("teleport the player", _place("player")),
-    "place_boss": Operation("teleport the boss", _place("boss")),
-    "set_gravity": Operation("no fall while teleporting", ("player_no_gravity",), optional=True),
-    "restore_player": Operation("full HP", ("player_hp",)),
-    "restore_stamina": Operation("full stamina", ("player_stamina",), optional=True),
-    "set_boss_hp": Operation("HP of the episode's start, of the boss's floor, or below its phase", ("boss_hp",)),
-    "set_flasks": Operation("the scenario's number of flasks", ("flasks",), optional=True),
-    "set_speed": Operation("speed of the game's clock", ("game_speed", "game_speed_on"), optional=True),
-    "mark_arena": Operation(
-        "the boss met but not beaten, the arena's bonfire as the place to wake",
-        ("boss_flags", "ceremony", "gate_open", "last_bonfire"),
-        optional=True,
-    ),
-    "kill_player": Operation("let the world load anew", ("no_death", "no_damage", "player_hp"), optional=True),
-}
-
-#: Every write of EldenGym's environments into Elden Ring, by the names of its attributes.
-ELDENGYM_OPERATIONS: Mapping[str, Operation] = {
-    "fill_hp": Operation("both fighters' full HP when a fight begins", ("HeroHp", "NpcHp")),
-    "set_speed": Operation("speed of the game's clock", ("gameSpeedFlag", "gameSpeedVal"), optional=True),
-    "set_attribute": Operation(
-        "what the environment's client sets: the way to the fog wall, wrappers, the user's own code",
-        (
-            *("HeroHp", "HeroFp", "HeroSp", "NpcHp", "NoGravity", "gameSpeedFlag", "gameSpeedVal"),
-            *(f"{who}LocalPos{axis}" for who in ("Hero", "Npc") for axis in "XYZ"),
-        ),
-        optional=True,
-    ),
-}
+_FILE = Where(Path(__file__).parents[2] / "data" / "operations.toml")
+_ALL: dict[str, dict[str, Operation]] = read_value(dict[str, dict[str, Operation]], read_file(_FILE), _FILE)
+#: Every write of the drivers, and every one of EldenGym's environments into Elden Ring.
+OPERATIONS, ELDENGYM_OPERATIONS = _ALL["drivers"], _ALL["eldengym"]
 
 
 class Operations:
@@ -86,7 +56,8 @@ class Operations:
 
     def missing(self) -> dict[str, tuple[str, ...]]:
         """Return the fields that the map cannot write, by operation."""
-        found = {name: tuple(f for f in op.fields if not self._writes(f)) for name, op in self._operations.items()}
+        writes, operations = self._link.writes, self._operations
+        found = {name: tuple(field for field in op.fields if field not in writes) for name, op in operations.items()}
         return {name: fields for name, fields in found.items() if fields}
 
     def check(self) -> None:
@@ -95,19 +66,19 @@ class Operations:
         Raises:
             GameError: naming what must be written and cannot.
         """
-        lacking = {name: fields for name, fields in self.missing().items() if not self._operations[name].optional}
+        missing = self.missing()
+        lacking = {field for name, fields in missing.items() if not self._operations[name].optional for field in fields}
         if lacking:
-            names = ", ".join(sorted({field for fields in lacking.values() for field in fields}))
             raise GameError(
-                f"expected a map that writes {names}, found one that does not: episodes cannot be begun with it; "
-                "take another map."
+                f"expected a map that writes {', '.join(sorted(lacking))}, found one that does not: episodes cannot be "
+                "begun with it; take another map."
             )
-        for name, fields in self.missing().items():
+        for name, fields in missing.items():
             _LOG.info("operation %s does without %s", name, ", ".join(fields))
 
     def can(self, name: str) -> bool:
         """Return whether the map can write all fields of an operation."""
-        return all(self._writes(field) for field in self._operations[name].fields)
+        return name not in self.missing()
 
     def run(self, name: str, **values: float) -> None:
         """Carry out one operation; an optional one leaves out the fields that the map lacks.
@@ -117,23 +88,48 @@ class Operations:
             LinkError: if the game cannot be reached.
         """
         operation = self._operations[name]
-        stray = sorted(set(values) - set(operation.fields))
-        if stray:
+        if stray := sorted(set(values) - set(operation.fields)):
             raise GameError(f"operation {name}: expected fields of {', '.join(operation.fields)}; found {stray}.")
-        writes = {field: value for field, value in values.items() if self._writes(field)}
-        if not all(isfinite(value) for value in writes.values()):
+        writes = {field: value for field, value in values.items() if field in self._link.writes}
+        if not all(map(isfinite, writes.values())):
             raise GameError(f"operation {name}: expected numbers, found {writes}.")
         if self.dry_run:
             _LOG.warning("dry run: %s (%s) would write %s", name, operation.purpose, writes)
         elif writes:
             self._link.write(writes)
 
-    def _writes(self, field: str) -> bool:
-        return field in self._link.writes
+
+class Pad:
+    """Hold and tap controls on a key device by its bindings; taps last equally long in game time at any speed."""
+
+    def __init__(self, bindings: Bindings, device: KeyDevice, clock: Clock, speed: float) -> None:
+        self.bindings = bindings
+        self._keys = HeldKeys(device, clock.sleep)
+        self._tap_s = bindings.tap_s / speed
+
+    def check(self) -> None:
+        """Raise `GameError` if the device lacks a key of the bindings."""
+        for key in self.bindings.keys:
+            self._keys.device.check(key)
+
+    def play(self, controls: Control) -> None:
+        """Hold what a tick holds, then tap what it taps; what is held stays down."""
+        keys = self.bindings.keys_for(controls)
+        self._keys.hold(keys.held)
+        self._keys.tap(keys.tapped, self._tap_s)
+
+    def loosen(self) -> None:
+        """Press and release every key that is held: the game may have missed it coming up, and hold it still."""
+        for keys in self.bindings.hold.values():
+            self._keys.tap(keys, 0.0)
+
+    def release(self) -> None:
+        """Release every key."""
+        self._keys.release_all()
 
 
-_STEPS = (Control.FORWARD, Control.BACK, Control.LEFT, Control.RIGHT)
-_TURNS = (Control.CAMERA_LEFT, Control.CAMERA_RIGHT)
+_STEPS = ((Control.FORWARD, Control.BACK), (Control.LEFT, Control.RIGHT))
+_TURNS = ((Control.CAMERA_LEFT, Control.CAMERA_RIGHT),)
 _TAPS = Control.ROLL | Control.LIGHT_ATTACK | Control.USE_ITEM
 _FREE = ("idle", "run")
 #: So many ticks without effect mean lost keys; one tap without is enough, but it has some ticks to take effect.
@@ -164,7 +160,7 @@ class KeyEffects:
         self._tick += 1
         if _net(sent, _STEPS):
             self._count("steps", 1, not self._player.among(reading, ("idle",)))
-        elif not any(step in sent for step in _STEPS):
+        elif not any(sent & (one | other) for one, other in _STEPS):
             self._count("stops", 1, not self._player.among(reading, ("run",)))
         if _net(sent, _TURNS) and reading.get("locked") == 0 and "camera_x" in reading:
             turned = any(reading[f"camera_{axis}"] != self._last[f"camera_{axis}"] for axis in "xyz")
@@ -200,41 +196,129 @@ class KeyEffects:
             self._answered = self._tick
 
 
-def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:
-    """Return whether a direction is left when opposite ones, each pair in a row, cancel."""
-    both = zip(pairs[::2], pairs[1::2], strict=True)
-    return any((one in sent) != (other in sent) for one, other in both)
+def _net(sent: Control, pairs: tuple[tuple[Control, Control], ...]) -> bool:
+    """Return whether a direction is left when opposite ones cancel."""
+    return any((one in sent) != (other in sent) for one, other in pairs)
 
 
-class Pad:
-    """Hold and tap controls on a key device by its bindings; taps last equally long in game time at any speed."""
+#: The pipe of SoulsGym's speed library, which must be in the game already: one little-endian float a message.
+#: Not verified in a running game.
+_PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
+#: A shorter measurement is worth nothing; a rate further off is another speed.
+_SHORTEST_S, _TOLERANCE = 0.4, 0.3
+_POLL_S = 0.02
+#: A game whose values are unchanged for this long, in the machine's time, hangs.
+_HANGING_S = 2.0
 
-    def __init__(self, bindings: Bindings, device: KeyDevice, clock: Clock, speed: float) -> None:
-        self.bindings = bindings
-        self._keys = HeldKeys(device, clock.sleep)
-        self._tap_s = bindings.tap_s / speed
 
-    @property
-    def down(self) -> tuple[str, ...]:
-        """The keys that are down."""
-        return self._keys.down
+class Moment(NamedTuple):
+    """The time of a reading by this machine's clock and by the game's (NaN if it cannot be read)."""
 
-    def check(self) -> None:
-        """Raise `GameError` if the device lacks a key of the bindings."""
-        for key in self.bindings.keys:
-            self._keys.device.check(key)
+    here_s: float
+    game_s: float
 
-    def play(self, controls: Control) -> None:
-        """Hold what a tick holds, then tap what it taps; what is held stays down."""
-        keys = self.bindings.keys_for(controls)
-        self._keys.hold(keys.held)
-        self._keys.tap(keys.tapped, self._tap_s)
 
-    def loosen(self) -> None:
-        """Press and release every key that is held: the game may have missed it coming up, and hold it still."""
-        for keys in self.bindings.hold.values():
-            self._keys.tap(keys, 0.0)
+class NotReachedError(GameError):
+    """The game did not reach an expected state in time."""
 
-    def release(self) -> None:
-        """Release every key."""
-        self._keys.release_all()
+
+class UnansweredError(NotReachedError):
+    """The game did not answer to a key."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
+
+    link: Link
+    settings: GameSettings
+    clock: Clock
+    operations: Operations
+    pad: Pad
+
+    def wait(self, game_s: float) -> None:
+        """Wait for this much game time."""
+        self.clock.sleep(game_s / self.settings.speed)
+
+    def until(
+        self,
+        what: str,
+        met: Callable[[Reading], bool],
+        limit_s: float,
+        act: Callable[[Reading], None] = lambda _: None,
+    ) -> Reading:
+        """Return the first reading that meets a condition; call `act` on each one that does not.
+
+        Raises:
+            NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state.
+            LinkError: if the game cannot be reached.
+        """
+        changed_s = self.clock.now()
+        end_s, last = changed_s + limit_s / self.settings.speed, self.link.read()
+        reading = last
+        while not met(reading):
+            now_s = self.clock.now()
+            if not same_moment(reading, last):
+                last, changed_s = reading, now_s
+            if now_s > end_s or now_s - changed_s > _HANGING_S:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
+            act(reading)
+            self.wait(_POLL_S)
+            reading = self.link.read()
+        return reading
+
+    def until_reachable(self, what: str, met: Callable[[Reading], bool], limit_s: float) -> None:
+        """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
+        end_s = self.clock.now() + limit_s / self.settings.speed
+        while True:
+            trouble = "it did not come"
+            try:
+                if met(self.link.read()):
+                    return
+            except LinkError as error:
+                trouble = str(error)
+            if self.clock.now() > end_s:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}")
+            self.wait(_POLL_S)
+
+    def set_speed(self, speed: float) -> None:
+        """Set the speed of the game's clock, 0 to stop it: by memory, else through SoulsGym's pipe if there is one."""
+        if "game_speed" in self.link.writes:
+            self.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
+        elif sys.platform == "win32" and not self.operations.dry_run:
+            try:
+                with open(_PIPE, "wb", buffering=0) as pipe:
+                    pipe.write(struct.pack("<f", speed))
+            except OSError:
+                # No library, no pipe: `check_speed` sees what the clock really does.
+                return
+
+    def moment(self, reading: Reading) -> Moment:
+        """Return the time of a reading just made."""
+        return Moment(self.clock.now(), float(reading.get("play_time_s", nan)))
+
+    def check_speed(self, before: Moment, after: Moment) -> None:
+        """Refuse a game whose clock runs at another speed than in the settings, if it can be measured.
+
+        Raises:
+            GameError: with the speed found.
+            NotReachedError: if the speed differed only for a moment, as on a busy machine.
+        """
+        speed = self.settings.speed
+        if not _is_another(speed, before, after):
+            return
+        self.clock.sleep(_SHORTEST_S)
+        again = self.moment(self.link.read())
+        if not _is_another(speed, after, again):
+            raise NotReachedError(f"expected the game's clock at {speed:g} times this machine's, found it faltering.")
+        found = (again.game_s - after.game_s) / (again.here_s - after.here_s)
+        raise GameError(
+            f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
+            "speed in the settings, or the game's."
+        )
+
+
+def _is_another(speed: float, before: Moment, after: Moment) -> bool:
+    """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
+    here_s = after.here_s - before.here_s
+    return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
