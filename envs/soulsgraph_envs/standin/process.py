@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
@@ -73,13 +73,6 @@ def name_process(name: str) -> None:
     _libc().prctl(_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
     # Where only ancestors may read a process, it can allow everyone of its user; elsewhere this does nothing.
     _libc().prctl(_SET_PTRACER, _ANYONE, 0, 0, 0)
-
-
-def forbid_core_dump() -> None:
-    """Disable core dumps of this process."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _map(address: int, size: int, rights: int, flags: int, descriptor: int) -> None:
@@ -163,6 +156,7 @@ class StandInProcess:
         command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
         pipe = subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._pipes = [pipe for pipe in (self._child.stdin, self._child.stdout, self._child.stderr) if pipe]
         self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         self._complaint = ""
         self._listeners = [threading.Thread(target=listen, daemon=True) for listen in (self._listen, self._complain)]
@@ -186,10 +180,8 @@ class StandInProcess:
 
     def tell(self, command: str) -> None:
         """Send it a command on standard input, such as "crash" or "freeze 3"."""
-        assert self._child.stdin is not None
         try:
-            self._child.stdin.write(f"{command}\n")
-            self._child.stdin.flush()
+            print(command, file=self._pipes[0], flush=True)
         except BrokenPipeError as error:
             raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
@@ -238,16 +230,13 @@ class StandInProcess:
             self._child.wait()
         for listener in self._listeners:
             listener.join()
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            assert pipe is not None
+        for pipe in self._pipes:
             pipe.close()
 
     def __enter__(self) -> StandInProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -255,11 +244,9 @@ class StandInProcess:
         return self._complaint.strip().removeprefix("error: ")
 
     def _listen(self) -> None:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
+        for line in self._pipes[1]:
             self._said.put(json.loads(line))
         self._said.put({"event": "ended"})
 
     def _complain(self) -> None:
-        assert self._child.stderr is not None
-        self._complaint = self._child.stderr.read()
+        self._complaint = self._pipes[2].read()

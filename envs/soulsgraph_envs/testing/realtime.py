@@ -17,21 +17,10 @@ from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.standin.options import load_surroundings
-from soulsgraph_envs.standin.world import Readings, Stage, World
+from soulsgraph_envs.standin.world import Stage, World
 from soulsgraph_envs.testing.keys import FakeDevice
 
 _FRAME_S = 1.0 / 60.0
-_PRESSES = (
-    Control.ROLL
-    | Control.LIGHT_ATTACK
-    | Control.USE_ITEM
-    | Control.LOCK_ON
-    | Control.HEAVY_ATTACK
-    | Control.PARRY
-    | Control.JUMP
-    | Control.WEAPON_ART
-    | Control.INTERACT
-)
 
 
 class FakeTime:
@@ -90,6 +79,7 @@ class FakeLink:
         self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
         self._time, self._made = time, (scenario, seed)
         self._bindings = load_bindings(self.bindings)
+        self._taps = Control(sum(Control[name.upper()] for name in self._bindings.tap))
         self.keys = FakeKeyboard(self)
         self.attached, self.closed = False, False
         self.crashed = self.frozen = self.hung = self.dropping = self.unfocused = False
@@ -101,7 +91,6 @@ class FakeLink:
     def _begin(self, at_bonfire: bool, met: bool = True) -> None:
         scenario, seed = self._made
         self.world = World(load_surroundings(self.encounter), load_scenario(scenario), seed, at_bonfire, met)
-        self._readings = Readings(self.world)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}
 
@@ -111,14 +100,14 @@ class FakeLink:
             self._played_s = self._time.now_s
         while self.world.speed and self._played_s + _FRAME_S / self.world.speed <= self._time.now_s + 1e-9:
             self._played_s += _FRAME_S / self.world.speed
-            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~_PRESSES
+            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~self._taps
             self.world.frame(held | self._presses)
             self._presses = Control.NONE
 
     def pressed(self, key: str) -> None:
         """Record a key that went down."""
         if not (self.dropping or self.hung or self.crashed):
-            self._presses |= self._bindings.controls_of([key]) & _PRESSES
+            self._presses |= self._bindings.controls_of([key]) & self._taps
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game, unless it is gone."""
@@ -135,7 +124,7 @@ class FakeLink:
         """Return every field."""
         self._reach()
         if not (self.frozen and self._shown):
-            values = self._readings()
+            values = self.world.readings()
             self._shown = {name: values[name] for name in self.supplies}
         return self._shown | self.stray
 

@@ -21,7 +21,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
-from soulsgraph_envs.standin.siphon.server import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, LastingStandIn, Serving, settings_of
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.
@@ -143,8 +143,6 @@ def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.standin.siphon.server import LastingStandIn
-
     with LastingStandIn(StandInOptions(map=map, speed=speed, display=display)) as process:
         yield process.pid
 

@@ -20,7 +20,8 @@ from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.linux_reader import is_running
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Served, Serving, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"

@@ -98,8 +98,8 @@ class ServedGame:
             UnknownNameError: if no client configured it.
             LinkError: if it cannot be reached.
         """
-        attribute, reader = self._attribute(name), self._attached()
-        data = reader.read(self._address(name, attribute, reader), attribute.size)
+        attribute, reader, address = self._find_attribute(name)
+        data = reader.read(address, attribute.size)
         if attribute.type == "int":
             return int.from_bytes(data, "little", signed=True)
         if attribute.type == "float":
@@ -114,12 +114,22 @@ class ServedGame:
             GameError: for a value of another type, or an array longer than the attribute.
             LinkError: if it cannot be reached.
         """
-        attribute, reader = self._attribute(name), self._attached()
+        attribute, reader, address = self._find_attribute(name)
         if type(value) is not {"int": int, "float": float, "bool": bool, "array": bytes}[attribute.type]:
             found = type(value).__name__
             raise GameError(f"{name}: expected a value of type {attribute.type}, found {found}; send that.")
-        address = self._address(name, attribute, reader)
-        reader.write(address, self._encode(name, attribute, value, reader, address))
+        if isinstance(value, bytes):
+            if len(value) > attribute.length:
+                raise GameError(f"{name}: expected at most {attribute.length} bytes, found {len(value)}; send fewer.")
+            data = value
+        elif isinstance(value, bool):
+            mask = attribute.mask
+            # Siphon writes 1 for a whole byte; of a part of it, every bit.
+            bits = (1 if mask == 0xFF else mask) if value else 0
+            data = bytes([reader.read(address, 1)[0] & ~mask & 0xFF | bits])
+        else:
+            data = struct.pack("<i" if isinstance(value, int) else "<f", value)
+        reader.write(address, data)
 
     def close(self) -> None:
         """Let go of the process; a second call does nothing."""
@@ -132,19 +142,14 @@ class ServedGame:
             self._reader = self._open_reader(pid)
         return self._reader
 
-    def _attached(self) -> Reader:
-        if self._reader is None:
-            raise LinkError("Siphon: expected the memory to be initialized, found it not; send InitializeMemory.")
-        return self._reader
-
-    def _attribute(self, name: str) -> Attribute:
-        attribute = self._attributes.get(name)
+    def _find_attribute(self, name: str) -> tuple[Attribute, Reader, int]:
+        """Return an attribute, the reader, and the address that the attribute's chain leads to now."""
+        attribute, reader = self._attributes.get(name), self._reader
         if attribute is None:
             raise UnknownNameError("attribute", name, self._attributes)
-        return attribute
-
-    def _address(self, name: str, attribute: Attribute, reader: Reader) -> int:
-        return reader.follow(self._start(name, attribute, reader), attribute.offsets)
+        if reader is None:
+            raise LinkError("Siphon: expected the memory to be initialized, found it not; send InitializeMemory.")
+        return attribute, reader, reader.follow(self._start(name, attribute, reader), attribute.offsets)
 
     def _start(self, name: str, attribute: Attribute, reader: Reader) -> int:
         """Return the address that an attribute's chain starts from, read each time."""
@@ -153,35 +158,16 @@ class ServedGame:
         matches = self._matches.get(attribute.pattern)
         if not matches:
             raise LinkError(f"{name}: expected its pattern in the game, found it nowhere; is that another version?")
-        match = matches[0]
-        if attribute.method == "dll":
-            return self._captured(name, reader, match)
-        displacement = int(reader.read_value(match + displacement_at(attribute.pattern), "i32"))
-        return _not_null(name, reader.read_pointer(match + _LENGTH + displacement))
-
-    def _captured(self, name: str, reader: Reader, match: int) -> int:
-        if not self._captured_slots:
+        if attribute.method != "dll":
+            displacement = int(reader.read_value(matches[0] + displacement_at(attribute.pattern), "i32"))
+            pointer = reader.read_pointer(matches[0] + _LENGTH + displacement)
+        elif self._captured_slots:
+            pointer = reader.read_pointer(matches[0] + _SLOT_AT)
+        else:
             raise LinkError(
                 f"{name}: expected a method that only reads, found 'dll'; this server injects no code into a game: "
                 "use Siphon's own on Windows."
             )
-        return _not_null(name, reader.read_pointer(match + _SLOT_AT))
-
-    @staticmethod
-    def _encode(name: str, attribute: Attribute, value: Value, reader: Reader, address: int) -> bytes:
-        if isinstance(value, bytes):
-            if len(value) > attribute.length:
-                raise GameError(f"{name}: expected at most {attribute.length} bytes, found {len(value)}; send fewer.")
-            return value
-        if isinstance(value, bool):
-            mask = attribute.mask
-            # Siphon writes 1 for a whole byte; of a part of it, every bit.
-            bits = (1 if mask == 0xFF else mask) if value else 0
-            return bytes([reader.read(address, 1)[0] & ~mask & 0xFF | bits])
-        return struct.pack("<i" if isinstance(value, int) else "<f", value)
-
-
-def _not_null(name: str, pointer: int) -> int:
-    if not pointer:
-        raise LinkError(f"{name}: expected a pointer, found none; is the game loading, or nothing locked on?")
-    return pointer
+        if not pointer:
+            raise LinkError(f"{name}: expected a pointer, found none; is the game loading, or nothing locked on?")
+        return pointer

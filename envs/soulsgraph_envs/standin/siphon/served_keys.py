@@ -121,9 +121,7 @@ class ServedKeys:
         self._ending.set()
         self._watch.join()
         with self._lock:
-            for client, key in [(client, key) for key, holders in self._held.items() for client in holders]:
-                with suppress(GameError):
-                    self._let_go(client, key)
+            self._let_go_but_for(())
             self._device.close()
 
     def _wait(self, seconds: float) -> None:
@@ -137,16 +135,17 @@ class ServedKeys:
             self._held.pop(key, None)
             self._device.release(key)
 
+    def _let_go_but_for(self, clients: Collection[str]) -> None:
+        for key, holders in list(self._held.items()):
+            for client in holders.difference(clients):
+                with suppress(GameError):
+                    self._let_go(client, key)
+
     def _release_the_gone(self) -> None:
         while not self._ending.wait(_WATCH_S):
             with self._lock:
                 # Asked under the lock: who comes after the answer must not count as gone.
-                held = [(client, key) for key, holders in self._held.items() for client in holders]
-                there = self._connected() if held else ()
-                for client, key in held:
-                    if client not in there:
-                        with suppress(GameError):
-                            self._let_go(client, key)
+                self._let_go_but_for(self._connected() if self._held else ())
 
 
 def connected_clients(port: int) -> frozenset[str]:

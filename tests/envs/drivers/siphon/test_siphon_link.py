@@ -21,7 +21,8 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError,
 from soulsgraph_envs.drivers.siphon.calls import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, grpc, service
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Served, Serving, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 
