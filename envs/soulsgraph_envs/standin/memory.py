@@ -16,15 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.memory.address_map import (
-    AddressMap,
-    Entry,
-    Walk,
-    decode_text,
-    load_address_map,
-    pack,
-    unpack,
-)
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Entry, decode_text, load_address_map, pack, unpack
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.standin.image import Image
 from soulsgraph_envs.standin.options import Surroundings, surroundings_of
@@ -173,16 +165,14 @@ class _Layout:
             if walk.name:
                 boss, world = self.roots[character.base].walk(character.offsets), self.roots[walk.base]
                 self._fix(world, walk.count_at, 2)
+                *way, last = walk.name_offsets
                 for index, (person, name) in enumerate(((Block(), _BYSTANDER), (boss, boss_name))):
-                    self._load_person(walk, world.below(walk.blocks_at + 8 * index), person, name)
-
-    def _load_person(self, walk: Walk, block: Block, person: Block, name: str) -> None:
-        # The first entry stays empty: a place somebody left.
-        block.below(walk.entries_at).point(walk.entry_size, person)
-        self._fix(block, walk.capacity_at, 2)
-        *way, last = walk.name_offsets
-        named = person.walk(way).value(last, Entry("", (), "utf16", bytes=walk.name_bytes))
-        self.constants.append((named, name))
+                    block = world.below(walk.blocks_at + 8 * index)
+                    # The first entry stays empty: a place somebody left.
+                    block.below(walk.entries_at).point(walk.entry_size, person)
+                    self._fix(block, walk.capacity_at, 2)
+                    named = person.walk(way).value(last, Entry("", (), "utf16", bytes=walk.name_bytes))
+                    self.constants.append((named, name))
 
     def _fill_inventories(self) -> None:
         """Put the counted item into the first list of each, something else before it, gaps between."""

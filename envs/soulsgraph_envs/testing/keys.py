@@ -7,7 +7,7 @@ import select
 import shutil
 import string
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -29,11 +29,14 @@ class KeyEvent(NamedTuple):
 class FakeDevice:
     """A key device that keeps its `events` and what is `down`, and checks its caller.
 
+    `heard` gets each event before it counts.
+
     Raises:
         GameError: for an unknown key, a key pressed while it is down, and any use of a closed device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[KeyEvent], None] = lambda _: None) -> None:
+        self._heard = heard
         self.events: list[KeyEvent] = []
         self.down: set[str] = set()
         self.closed = False
@@ -44,18 +47,20 @@ class FakeDevice:
 
     def press(self, key: str) -> None:
         """Send a key down that is up."""
-        self._demand(not self.closed, "an open device", "a closed one")
-        self.check(key)
         self._demand(key not in self.down, f"{key!r} up before it is pressed", "it down")
+        self._send(KeyEvent("press", key))
         self.down.add(key)
-        self.events.append(KeyEvent("press", key))
 
     def release(self, key: str) -> None:
         """Send a key up."""
-        self._demand(not self.closed, "an open device", "a closed one")
-        self.check(key)
+        self._send(KeyEvent("release", key))
         self.down.discard(key)
-        self.events.append(KeyEvent("release", key))
+
+    def _send(self, event: KeyEvent) -> None:
+        self._demand(not self.closed, "an open device", "a closed one")
+        self.check(event.key)
+        self._heard(event)
+        self.events.append(event)
 
     def close(self) -> None:
         """Close the device, which must not be done with a key down; a second call does nothing."""

@@ -18,7 +18,7 @@ from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.standin.options import load_surroundings
 from soulsgraph_envs.standin.world import Stage, World
-from soulsgraph_envs.testing.keys import FakeDevice
+from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0
 
@@ -33,25 +33,6 @@ class FakeTime:
     def pass_by(self, seconds: float) -> None:
         """Let time pass."""
         self.now_s += max(seconds, 0.0)
-
-
-class FakeKeyboard(FakeDevice):
-    """Keys of a `FakeLink`: the game plays up to the moment of each press and release."""
-
-    def __init__(self, link: FakeLink) -> None:
-        super().__init__()
-        self._link = link
-
-    def press(self, key: str) -> None:
-        """Send a key down."""
-        self._link.play()
-        super().press(key)
-        self._link.pressed(key)
-
-    def release(self, key: str) -> None:
-        """Send a key up."""
-        self._link.play()
-        super().release(key)
 
 
 class FakeLink:
@@ -80,7 +61,7 @@ class FakeLink:
         self._time, self._made = time, (scenario, seed)
         self._bindings = load_bindings(self.bindings)
         self._taps = Control(sum(Control[name.upper()] for name in self._bindings.tap))
-        self.keys = FakeKeyboard(self)
+        self.keys = FakeDevice(self._hear)
         self.attached, self.closed = False, False
         self.crashed = self.frozen = self.hung = self.dropping = self.unfocused = False
         self.restarts_after = -1
@@ -104,10 +85,11 @@ class FakeLink:
             self.world.frame(held | self._presses)
             self._presses = Control.NONE
 
-    def pressed(self, key: str) -> None:
-        """Record a key that went down."""
-        if not (self.dropping or self.hung or self.crashed):
-            self._presses |= self._bindings.controls_of([key]) & self._taps
+    def _hear(self, event: KeyEvent) -> None:
+        """Play up to the moment of a key, and record one that goes down."""
+        self.play()
+        if event.action == "press" and not (self.dropping or self.hung or self.crashed):
+            self._presses |= self._bindings.controls_of([event.key]) & self._taps
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game, unless it is gone."""

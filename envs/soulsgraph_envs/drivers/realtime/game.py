@@ -17,6 +17,7 @@ from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.realtime import readings
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
 from soulsgraph_envs.drivers.realtime.operations import (
@@ -27,29 +28,18 @@ from soulsgraph_envs.drivers.realtime.operations import (
     Session,
     UnansweredError,
 )
-from soulsgraph_envs.drivers.realtime.readings import (
-    Flasks,
-    Plausibility,
-    Row,
-    Tables,
-    arena_of,
-    same_moment,
-    shows,
-    supplied_raws,
-    translate,
-)
 from soulsgraph_envs.drivers.realtime.recovery import Recovery
-from soulsgraph_envs.drivers.realtime.start import Draw, Start, World, check_fits, draw_start
+from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
 
 
 class Episode:
     """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
 
-    def __init__(self, scenario: Scenario, world: World, tables: Tables, first: Reading) -> None:
+    def __init__(self, scenario: Scenario, world: World, tables: readings.Tables, first: Reading) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
-        self._plausibility = Plausibility(world.arena, first)
+        self._plausibility = readings.Plausibility(world.arena, first)
         self.effects = KeyEffects(tables.player, first)
-        self._flasks = Flasks(scenario.flasks, tables.drinking, first)
+        self._flasks = readings.Flasks(scenario.flasks, tables.drinking, first)
         self._phase, self._changing = 0, False
 
     def judge(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
@@ -57,13 +47,13 @@ class Episode:
         self._plausibility.judge(reading, elapsed_s)
         self.effects.judge(reading, sent)
         if (transition := self._world.arena.transition) is not None:
-            self._follow(shows(reading, "boss", transition.animation))
+            self._follow(readings.shows(reading, "boss", transition.animation))
 
-    def row(self, reading: Reading) -> Row:
+    def row(self, reading: Reading) -> readings.Row:
         """Translate a reading into raw values, (25,)."""
-        return translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
+        return readings.translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
 
-    def keep_levels(self, reading: Reading, row: Row, operations: Operations) -> None:
+    def keep_levels(self, reading: Reading, row: readings.Row, operations: Operations) -> None:
         """Refill on a practice ground, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
         start, floor = self._scenario.boss_hp
         if self._scenario.refill:
@@ -121,7 +111,7 @@ class LiveGame:
         clock = clock or Clock()
         bindings = load_bindings(link.bindings)
         self.capabilities = Capabilities(
-            supplies=supplied_raws(link.supplies),
+            supplies=readings.supplied_raws(link.supplies),
             controls=bindings.controls,
             can_set_speed="game_speed" in link.writes,
             can_render=isinstance(link, PicturedLink),
@@ -132,9 +122,9 @@ class LiveGame:
         self._session = Session(link, settings, clock, Operations(link, settings.dry_run), pad)
         self._session.operations.check()
         self._recovery = Recovery(self._session)
-        self._timer = CycleTimer(tick_s / settings.speed, clock.now, clock.sleep)
+        self._timer = CycleTimer(tick_s / settings.speed, clock)
         self._worlds: dict[str, World] = {}
-        self._tables: dict[str, Tables] = {}
+        self._tables: dict[str, readings.Tables] = {}
         self._episode: Episode | None = None
         self._raw = np.zeros((1, RAW_SIZE))
         self._closed = False
@@ -234,17 +224,17 @@ class LiveGame:
         if self._recovery.interruptions != interruptions:
             self._worlds.clear()
         boss = load_boss(scenario.boss)
-        arena = arena_of(scenario, boss.name)
+        arena = readings.arena_of(scenario, boss.name)
         check_fits(scenario, reading, arena.character)
         if recovering:
             session.pad.loosen()
-        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or Tables.of(scenario)
+        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables.of(scenario)
         world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)
         before = session.moment(session.link.read())
         answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
-        first = Start(session, arena, tables).begin(scenario, self._draw(scenario, seeds), answer_s)
+        first = world.begin(scenario, tables, self._draw(scenario, seeds), answer_s)
         session.check_speed(before, session.moment(first))
         self._episode = Episode(scenario, world, tables, first)
         self._restart_timer()
@@ -281,7 +271,7 @@ class LiveGame:
         """Read the game; unchanged values are read again, as a frame may have been late."""
         link, clock = self._session.link, self._session.clock
         reading, end_s = link.read(), clock.now() + _STILL_S
-        while same_moment(reading, self.reading) and clock.now() < end_s:
+        while readings.same_moment(reading, self.reading) and clock.now() < end_s:
             clock.sleep(_POLL_S)
             reading = link.read()
         return reading

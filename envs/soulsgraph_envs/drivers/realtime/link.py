@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_table
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
@@ -99,13 +99,9 @@ def save_game(path: Path, settings: GameSettings) -> None:
     Raises:
         GameError: if it cannot be written.
     """
-    default, named = GameSettings(), ("driver", "map")
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    lines = [
-        f"{name} = {json.dumps(value)}\n"
-        for name, value in values.items()
-        if name in named or value != getattr(default, name)
-    ]
+    # Driver and map are written in any case.
+    default = to_table(GameSettings(driver="", map=""))
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in to_table(settings).items() if value != default[name]]
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")

@@ -157,64 +157,6 @@ def _can_aim(session: Session) -> bool:
     return "camera_x" in session.link.supplies and Control.CAMERA_LEFT in session.pad.bindings.controls
 
 
-class Start:
-    """Freeze both fighters, restore, teleport, aim, release: the paper's reset, with death disabled throughout."""
-
-    def __init__(self, session: Session, arena: LiveArena, tables: Tables) -> None:
-        self._session, self._arena, self._tables = session, arena, tables
-
-    def begin(self, scenario: Scenario, drawn: Row, answer_s: float) -> Reading:
-        """Return the first reading of an episode that begins as `drawn` (25,).
-
-        Raises:
-            UnansweredError: if the game does not answer to a key within `answer_s`.
-            NotReachedError: naming the part of the start that failed.
-            GameError: if the map cannot write what a start needs.
-        """
-        session, operations = self._session, self._session.operations
-        operations.run("prevent_death", no_death=1.0)
-        operations.run("hold", no_attack=1.0, no_move=1.0, no_damage=1.0)
-        try:
-            session.until("the player idle and the boss between moves", self._at_rest, _IDLE_S)
-            unlock(session, answer_s)
-            for who in ("boss", "player"):
-                x, y, angle = (float(drawn[Raw[f"{who}_{what}".upper()]]) for what in ("x", "y", "angle"))
-                place(session, who, Pose(x, y, self._arena.floor(x, y), angle))
-            aim(session, atan2(-drawn[Raw.CAMERA_X], -drawn[Raw.CAMERA_Y]), asin(drawn[Raw.CAMERA_Z]))
-            self._restore(scenario)
-        finally:
-            session.pad.release()
-            operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
-        return session.link.read()
-
-    def _at_rest(self, reading: Reading) -> bool:
-        player, phases = self._tables.player, self._tables.phases
-        idle = player.among(reading, ("idle",)) or not player.recognises(reading)
-        return idle and any(boss.among(reading, _STANCES) or not boss.recognises(reading) for boss in phases)
-
-    def _restore(self, scenario: Scenario) -> None:
-        """Write HP, stamina and flasks until the game shows them."""
-
-        def whole(reading: Reading) -> bool:
-            full = reading["player_hp"] == reading["player_hp_max"]
-            boss = abs(float(reading["boss_hp"]) - scenario.boss_hp[0]) < 1.0
-            return full and boss and (not refillable or reading["flasks"] == scenario.flasks)
-
-        def write(reading: Reading) -> None:
-            operations.run("restore_player", player_hp=float(reading["player_hp_max"]))
-            if "player_stamina_max" in reading:
-                operations.run("restore_stamina", player_stamina=float(reading["player_stamina_max"]))
-            operations.run("set_boss_hp", boss_hp=scenario.boss_hp[0])
-            if refillable:
-                operations.run("set_flasks", flasks=float(scenario.flasks))
-
-        operations, reading = self._session.operations, self._session.link.read()
-        refillable = operations.can("set_flasks") and isfinite(float(reading.get("flasks", nan)))
-        write(reading)
-        if not operations.dry_run:
-            self._session.until("HP, stamina and flasks restored", whole, _RESTORING_S, write)
-
-
 _LOADING_S, _ANSWER_S, _PASSING_S, _TRANSITION_S = 90.0, 3.0, 15.0, 30.0
 #: Beaten, met, its sword pulled: the bits of the boss's flags that are known.
 _BOSS_FLAGS = 0b1110_0000
@@ -225,7 +167,7 @@ _WELL_BELOW = 0.2
 
 
 class World:
-    """Bring the player into the arena and the boss into a phase; `phase` is 0 while unknown.
+    """Bring the player into the arena, the boss into a phase, both to a start; `phase` is 0 while unknown.
 
     The second phase is irreversible but by a reload: the player is killed, wakes at the bonfire and
     passes the fog gate again.
@@ -310,6 +252,59 @@ class World:
         session.until(answers, lambda r: came_in(r) or not self._idle(r), _ANSWER_S, interact)
         session.until("the player inside the fog gate", came_in, _PASSING_S, interact)
         session.until("the player idle inside the arena", self._idle, _PASSING_S)
+
+    def begin(self, scenario: Scenario, tables: Tables, drawn: Row, answer_s: float) -> Reading:
+        """Freeze both fighters, restore, teleport, aim, release: the paper's reset, with death disabled throughout.
+
+        Returns the first reading of an episode that begins as `drawn` (25,).
+
+        Raises:
+            UnansweredError: if the game does not answer to a key within `answer_s`.
+            NotReachedError: naming the part of the start that failed.
+            GameError: if the map cannot write what a start needs.
+        """
+
+        def at_rest(reading: Reading) -> bool:
+            idle = tables.player.among(reading, ("idle",)) or not tables.player.recognises(reading)
+            return idle and any(boss.among(reading, _STANCES) or not boss.recognises(reading) for boss in tables.phases)
+
+        session, operations = self._session, self._session.operations
+        operations.run("prevent_death", no_death=1.0)
+        operations.run("hold", no_attack=1.0, no_move=1.0, no_damage=1.0)
+        try:
+            session.until("the player idle and the boss between moves", at_rest, _IDLE_S)
+            unlock(session, answer_s)
+            for who in ("boss", "player"):
+                x, y, angle = (float(drawn[Raw[f"{who}_{what}".upper()]]) for what in ("x", "y", "angle"))
+                place(session, who, Pose(x, y, self.arena.floor(x, y), angle))
+            aim(session, atan2(-drawn[Raw.CAMERA_X], -drawn[Raw.CAMERA_Y]), asin(drawn[Raw.CAMERA_Z]))
+            self._restore(scenario)
+        finally:
+            session.pad.release()
+            operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
+        return session.link.read()
+
+    def _restore(self, scenario: Scenario) -> None:
+        """Write HP, stamina and flasks until the game shows them."""
+
+        def whole(reading: Reading) -> bool:
+            full = reading["player_hp"] == reading["player_hp_max"]
+            boss = abs(float(reading["boss_hp"]) - scenario.boss_hp[0]) < 1.0
+            return full and boss and (not refillable or reading["flasks"] == scenario.flasks)
+
+        def write(reading: Reading) -> None:
+            operations.run("restore_player", player_hp=float(reading["player_hp_max"]))
+            if "player_stamina_max" in reading:
+                operations.run("restore_stamina", player_stamina=float(reading["player_stamina_max"]))
+            operations.run("set_boss_hp", boss_hp=scenario.boss_hp[0])
+            if refillable:
+                operations.run("set_flasks", flasks=float(scenario.flasks))
+
+        operations, reading = self._session.operations, self._session.link.read()
+        refillable = operations.can("set_flasks") and isfinite(float(reading.get("flasks", nan)))
+        write(reading)
+        if not operations.dry_run:
+            self._session.until("HP, stamina and flasks restored", whole, _RESTORING_S, write)
 
     def leave(self) -> None:
         """Restore the game's own rules; a boss in its second phase is left with HP that show the phase."""

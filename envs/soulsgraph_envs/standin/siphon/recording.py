@@ -18,6 +18,7 @@ import numpy.typing as npt
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import Geometry, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
+from soulsgraph_envs.drivers.realtime.cycle_timer import CycleTimer
 
 #: (height, width, 4): blue, green, red and 255, Siphon's order.
 Bgra = npt.NDArray[np.uint8]
@@ -98,21 +99,18 @@ class ServedWindow:
         if not self._free_streams.acquire(blocking=False):
             raise GameError(f"StreamFrames: expected at most {_MOST_STREAMS} streams, found one more; end another.")
         try:
-            number, due = 0, time.monotonic()
+            timer = CycleTimer(1 / _STREAM_HZ)
             while wanted():
                 picture = self.capture()
-                number += 1
                 yield {
                     "data": picture.tobytes() if kind == "raw" else _jpeg(picture, quality),
                     "timestamp_us": time.time_ns() // 1000,
                     "width": picture.shape[1],
                     "height": picture.shape[0],
-                    "frame_number": number,
+                    "frame_number": timer.ticks + 1,
                     "format": kind,
                 }
-                now = time.monotonic()
-                due = max(due + 1 / _STREAM_HZ, now)
-                time.sleep(due - now)
+                timer.wait()
         finally:
             self._free_streams.release()
 

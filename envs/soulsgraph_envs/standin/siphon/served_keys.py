@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
+
+import psutil
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS, KeyDevice
@@ -61,9 +62,6 @@ class DesktopInput:
 
 
 _WATCH_S = 0.2
-_ESTABLISHED = "01"
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_WORD = 4
 
 
 class ServedKeys:
@@ -149,31 +147,19 @@ class ServedKeys:
 
 
 def connected_clients(port: int) -> frozenset[str]:
-    """Return (address, port) of every client connected to a local port, in the form of `client_name`."""
-    found = set()
-    for table in _TABLES:
-        lines = table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []
-        for line in lines:
-            _, local, remote, state = line.split()[:4]
-            if state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port:
-                host, _, remote_port = remote.rpartition(":")
-                found.add(_spell(_address(host), int(remote_port, 16)))
-    return frozenset(found)
+    """Return (address, port) of every client connected to a port of this process, in the form of `client_name`."""
+    found = psutil.Process().net_connections("tcp")
+    ends = [one.raddr for one in found if one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port]
+    return frozenset(_spell(end.ip, end.port) for end in ends)
 
 
 def client_name(peer: str) -> str:
     """Return the (address, port) of a peer in gRPC's form, such as "ipv4:127.0.0.1:40122" or "ipv6:%5B::1%5D:40122"."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return _spell(ip_address(host.strip("[]").partition("%")[0]), int(port))
+    return _spell(host.strip("[]"), int(port))
 
 
-def _spell(address: IPv4Address | IPv6Address, port: int) -> str:
+def _spell(host: str, port: int) -> str:
+    address = ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return f"{mapped or address} {port}"
-
-
-def _address(text: str) -> IPv4Address | IPv6Address:
-    """Read an address of the kernel's table: 32-bit words in hexadecimal, each in this machine's byte order."""
-    data = bytes.fromhex(text)
-    words = [data[at : at + _WORD][::-1] for at in range(0, len(data), _WORD)]
-    return ip_address(b"".join(words))

@@ -20,18 +20,8 @@ from typing import Any, NamedTuple
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
 from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.siphon import calls
 from soulsgraph_envs.drivers.siphon.attributes import Attribute
-from soulsgraph_envs.drivers.siphon.calls import (
-    ANSWERS,
-    MESSAGE_LIMITS,
-    SERVER_NAME,
-    TOKEN_KEY,
-    bearer,
-    grpc,
-    messages,
-    read_or_create_token,
-    service,
-)
 from soulsgraph_envs.drivers.siphon.link import from_siphon
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.recording import Recordings, ServedWindow, Sources
@@ -99,7 +89,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
     """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
-    answer = ANSWERS[method.__name__]
+    answer = calls.ANSWERS[method.__name__]
 
     @wraps(method)
     def call(self: Any, request: Any, context: Any) -> Any:
@@ -112,7 +102,7 @@ def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
     return call
 
 
-class SiphonServer(service.SiphonServiceServicer):
+class SiphonServer(calls.service.SiphonServiceServicer):
     """Serve the process that `find_pid` names, until `close`; failures are reported as by Siphon's own server.
 
     Raises:
@@ -131,11 +121,11 @@ class SiphonServer(service.SiphonServiceServicer):
         self._keys = ServedKeys(open_key_device(serving.display), lambda: connected_clients(self.port))
         sources = Sources(self._camera.capture, self._number, self._desktop.down)
         self._recordings = Recordings(serving.recordings, sources)
-        interceptors = [TokenCheck(read_or_create_token(serving.token_file))] if serving.token_file else []
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=MESSAGE_LIMITS + _KEEPALIVE
+        interceptors = [TokenCheck(calls.read_or_create_token(serving.token_file))] if serving.token_file else []
+        self._server = calls.grpc.server(
+            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=calls.MESSAGE_LIMITS + _KEEPALIVE
         )
-        service.add_SiphonServiceServicer_to_server(self, self._server)
+        calls.service.add_SiphonServiceServicer_to_server(self, self._server)
         self.port = self._listen(serving)
         self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
 
@@ -163,7 +153,7 @@ class SiphonServer(service.SiphonServiceServicer):
             if pair is None:
                 port = self._server.add_insecure_port(serving.address)
             else:
-                port = self._server.add_secure_port(serving.address, grpc.ssl_server_credentials([pair]))
+                port = self._server.add_secure_port(serving.address, calls.grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             self.close()
             raise serving.unusable_address(error) from error
@@ -206,7 +196,7 @@ class SiphonServer(service.SiphonServiceServicer):
     def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
         """Return what is initialized; the input only while keys reach the window."""
         return {
-            "message": SERVER_NAME,
+            "message": calls.SERVER_NAME,
             "config_set": self._game.configured,
             "memory_initialized": bool(self._game.pid),
             "input_initialized": self._window.focused(),
@@ -269,9 +259,9 @@ class SiphonServer(service.SiphonServiceServicer):
         """Send pictures, JPEG or BGRA, until the client has enough."""
         try:
             for values in self._camera.stream(request.format or "jpeg", request.quality or 85, context.is_active):
-                yield messages.FrameData(**values)
+                yield calls.messages.FrameData(**values)
         except GameError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(calls.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     @_answers
     def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
@@ -318,9 +308,9 @@ class SiphonServer(service.SiphonServiceServicer):
         """Send a recording's file."""
         try:
             for piece in self._recordings.pieces(request.session_id):
-                yield messages.RecordingChunk(**piece)
+                yield calls.messages.RecordingChunk(**piece)
         except (SoulsGraphError, OSError) as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(calls.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
 def _attribute(message: Any) -> Attribute:
@@ -339,22 +329,22 @@ def _kind(value: object) -> str:
     return {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
 
 
-class TokenCheck(grpc.ServerInterceptor):
+class TokenCheck(calls.grpc.ServerInterceptor):
     """Refuse every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:
-        self._expected = bearer(token).encode()
-        self._refuse = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._expected = calls.bearer(token).encode()
+        self._refuse = calls.grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Let a call through, or answer it UNAUTHENTICATED."""
-        given = next((value for key, value in details.invocation_metadata if key == TOKEN_KEY), "")
+        given = next((value for key, value in details.invocation_metadata if key == calls.TOKEN_KEY), "")
         return continuation(details) if hmac.compare_digest(given.encode(), self._expected) else self._refuse
 
 
 def _refuse(request: object, context: Any) -> None:
     context.abort(
-        grpc.StatusCode.UNAUTHENTICATED,
+        calls.grpc.StatusCode.UNAUTHENTICATED,
         "this server asks for its token: name a copy of its token file as token_file, or come through a tunnel "
         "to a server that listens on 127.0.0.1",
     )
