@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.standin.options import StandInOptions
 
 PAGE = mmap.PAGESIZE
@@ -116,15 +116,12 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
 
     Their launch command starts it again with the same options, but without misbehaviours.
     """
-    again = replace(
-        options,
-        map=_lasting(options.map),
-        encounter=_lasting(options.encounter),
-        scenario=_lasting(options.scenario),
-        display=options.display or os.environ.get("DISPLAY", ""),
-        misbehave=(),
-        until_eof=False,
-    )
+    files = {name: getattr(options, name) for name in ("map", "encounter", "scenario")}
+    changes: dict[str, Any] = {
+        name: str(Path(file).resolve()) for name, file in files.items() if file.endswith(".toml")
+    }
+    changes["display"] = options.display or os.environ.get("DISPLAY", "")
+    again = replace(options, **changes, misbehave=(), until_eof=False)
     return GameSettings(
         map=again.map,
         pid=os.getpid(),
@@ -133,11 +130,6 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
         speed=options.speed,
         launch=(sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()),
     )
-
-
-def _lasting(name_or_path: str) -> str:
-    """Return a name unchanged, a path as an absolute one."""
-    return str(Path(name_or_path).resolve()) if name_or_path.endswith(".toml") else name_or_path
 
 
 #: The first start after a change compiles the simulator, on a busy machine for minutes.
@@ -153,9 +145,13 @@ class StandInProcess:
 
     def __init__(self, options: StandInOptions) -> None:
         told = replace(options, json=True, until_eof=True)
-        command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
+        self._command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
+        self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
         pipe = subprocess.PIPE
-        self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         self._pipes = [pipe for pipe in (self._child.stdin, self._child.stdout, self._child.stderr) if pipe]
         self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         self._complaint = ""
@@ -172,6 +168,21 @@ class StandInProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._child.pid
+
+    def living_pid(self) -> int:
+        """Return its process id; start it again if it crashed.
+
+        Raises:
+            LinkError: if it does not start, with its output.
+        """
+        with self._lock:
+            if not self.running:
+                self.close()
+                try:
+                    self._start()
+                except GameError as error:
+                    raise LinkError(str(error)) from error
+            return self.pid
 
     @property
     def running(self) -> bool:

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -24,10 +24,11 @@ from soulsgraph_envs.drivers.siphon import calls
 from soulsgraph_envs.drivers.siphon.attributes import Attribute
 from soulsgraph_envs.drivers.siphon.link import from_siphon
 from soulsgraph_envs.standin.options import StandInOptions
+from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.standin.siphon.recording import Recordings, ServedWindow, Sources
 from soulsgraph_envs.standin.siphon.served_game import ServedGame
 from soulsgraph_envs.standin.siphon.served_keys import DesktopInput, ServedKeys, client_name, connected_clients
-from soulsgraph_envs.standin.siphon.serving import LastingStandIn, Serving
+from soulsgraph_envs.standin.siphon.serving import Serving
 
 _LOG = logging.getLogger(__name__)
 #: More than streams, taps and mouse moves can keep, so that reads are always answered.
@@ -45,46 +46,6 @@ _LONGEST_TAP_S = 10.0
 _MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
 Method = Callable[[Any, Any, Any], Any]
-
-
-def run_program(
-    program: Sequence[str], folder: str, timeout_s: float, capture: bool, at_end: Callable[[Callable[[], None]], object]
-) -> dict[str, Any]:
-    """Run a program to its end, without a shell, and return the values of ExecuteCommand's answer.
-
-    `at_end` registers what is done when the caller no longer waits for the answer: the program and the
-    programs that it started are killed.
-
-    Raises:
-        GameError: if it does not end in time; 0 waits forever.
-        OSError: if it cannot be started.
-    """
-    output = subprocess.PIPE if capture else subprocess.DEVNULL
-    begun = time.perf_counter()
-    child = subprocess.Popen(
-        program, cwd=folder or None, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-    )
-    at_end(lambda: _kill(child))
-    try:
-        written, told = child.communicate(timeout=timeout_s or None)
-    except subprocess.TimeoutExpired as error:
-        _kill(child)
-        child.communicate()
-        raise GameError(f"{program[0]}: expected it to end within {timeout_s:g} s, it did not; allow more.") from error
-    return {
-        "success": child.returncode == 0,
-        "exit_code": child.returncode,
-        "stdout_output": (written or b"").decode(errors="replace"),
-        "stderr_output": (told or b"").decode(errors="replace"),
-        "execution_time_ms": round((time.perf_counter() - begun) * 1000),
-    }
-
-
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill a program and its session if it still runs; the id of an ended one may belong to another."""
-    if child.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
 
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
@@ -210,7 +171,8 @@ class SiphonServer(calls.service.SiphonServiceServicer):
     def GetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
         """Read one attribute."""
         value = self._game.read(request.attributeName)
-        return {f"{_kind(value)}_value": value}
+        kind = {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
+        return {f"{kind}_value": value}
 
     @_answers
     def SetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
@@ -268,9 +230,28 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         """Run a program, where the server's user has allowed that."""
         if not self._allow_commands:
             raise GameError("ExecuteCommand: refused; only a server with `allow_commands` runs commands.")
-        program = [request.command, *request.args]
-        folder, timeout_s, capture = request.working_directory, request.timeout_seconds, request.capture_output
-        return run_program(program, folder, timeout_s, capture, at_end=context.add_callback)
+        program, timeout_s = [request.command, *request.args], request.timeout_seconds
+        output = subprocess.PIPE if request.capture_output else subprocess.DEVNULL
+        begun, folder = time.perf_counter(), request.working_directory or None
+        # A session of its own, whose programs are killed together if they last too long, or nobody waits any more.
+        child = subprocess.Popen(
+            program, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        context.add_callback(lambda: _kill(child))
+        try:
+            written, complaints = child.communicate(timeout=timeout_s or None)
+        except subprocess.TimeoutExpired as error:
+            _kill(child)
+            child.communicate()
+            wanted = f"expected it to end within {timeout_s:g} s, it did not; allow more"
+            raise GameError(f"{request.command}: {wanted}.") from error
+        return {
+            "success": child.returncode == 0,
+            "exit_code": child.returncode,
+            "stdout_output": (written or b"").decode(errors="replace"),
+            "stderr_output": (complaints or b"").decode(errors="replace"),
+            "execution_time_ms": round((time.perf_counter() - begun) * 1000),
+        }
 
     @_answers
     def StartRecording(self, request: Any, context: Any) -> dict[str, Any]:
@@ -315,18 +296,15 @@ class SiphonServer(calls.service.SiphonServiceServicer):
 
 def _attribute(message: Any) -> Attribute:
     """Read an attribute as clients send it: an empty method is a scan, a mask of 0 was never set."""
-    return Attribute(
-        tuple(message.offsets),
-        message.type,
-        message.pattern,
-        message.length,
-        message.method or "aobscan",
-        message.mask or 0xFF,
-    )
+    method, mask = message.method or "aobscan", message.mask or 0xFF
+    return Attribute(tuple(message.offsets), message.type, message.pattern, message.length, method, mask)
 
 
-def _kind(value: object) -> str:
-    return {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its session if it still runs; the id of an ended one may belong to another."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 class TokenCheck(calls.grpc.ServerInterceptor):
@@ -353,7 +331,7 @@ def _refuse(request: object, context: Any) -> None:
 class Served(NamedTuple):
     """A stand-in, its serving options and server, and the settings of a link to it."""
 
-    game: LastingStandIn
+    game: StandInProcess
     serving: Serving
     server: SiphonServer
     settings: GameSettings
@@ -362,8 +340,8 @@ class Served(NamedTuple):
 @contextmanager
 def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
     """Run a stand-in behind a server of its own, as tests do."""
-    with LastingStandIn(options) as game:
-        server = SiphonServer(serving, game.pid, captured_slots=True)
+    with StandInProcess(options) as game:
+        server = SiphonServer(serving, game.living_pid, captured_slots=True)
         try:
             settings = GameSettings(driver="siphon", host=server.address, map=options.map)
             yield Served(game, serving, server, settings)

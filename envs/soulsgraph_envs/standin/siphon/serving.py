@@ -1,18 +1,15 @@
-"""The options of a Siphon server, the settings that lead clients to it, and the stand-in that it may serve."""
+"""The options of a Siphon server, and the settings that lead clients to it."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
+from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.drivers.siphon.calls import is_loopback, read_or_create_token, split_address
-from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.process import StandInProcess
 
 
 @dataclass(frozen=True)
@@ -103,42 +100,3 @@ def settings_of(serving: Serving, address: str, address_map: str, speed: float) 
 
 def _absolute(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
-
-
-class LastingStandIn:
-    """Run a stand-in; `pid` returns its id, and starts another one if it crashed.
-
-    Raises:
-        GameError: if it does not start, with its output.
-    """
-
-    def __init__(self, options: StandInOptions) -> None:
-        self._options = options
-        self._lock = threading.Lock()
-        self._process = StandInProcess(options)
-
-    def pid(self) -> int:
-        """Return the id of the running stand-in."""
-        with self._lock:
-            if not self._process.running:
-                self._process.close()
-                try:
-                    self._process = StandInProcess(self._options)
-                except GameError as error:
-                    raise LinkError(str(error)) from error
-            return self._process.pid
-
-    def tell(self, command: str) -> None:
-        """Send the stand-in a command on standard input, such as "crash" or "freeze 3"."""
-        self._process.tell(command)
-
-    def close(self) -> None:
-        """End it; a second call does nothing."""
-        with self._lock:
-            self._process.close()
-
-    def __enter__(self) -> LastingStandIn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
