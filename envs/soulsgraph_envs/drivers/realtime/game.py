@@ -21,14 +21,13 @@ from soulsgraph_envs.drivers.realtime import readings
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
 from soulsgraph_envs.drivers.realtime.operations import (
-    KeyEffects,
     NotReachedError,
     Operations,
     Pad,
+    Recovery,
     Session,
     UnansweredError,
 )
-from soulsgraph_envs.drivers.realtime.recovery import Recovery
 from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
 
 
@@ -38,7 +37,7 @@ class Episode:
     def __init__(self, scenario: Scenario, world: World, tables: readings.Tables, first: Reading) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
         self._plausibility = readings.Plausibility(world.arena, first)
-        self.effects = KeyEffects(tables.player, first)
+        self.effects = readings.KeyEffects(tables.player, first)
         self._flasks = readings.Flasks(scenario.flasks, tables.drinking, first)
         self._phase, self._changing = 0, False
 

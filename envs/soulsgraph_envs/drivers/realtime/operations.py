@@ -1,11 +1,16 @@
-"""Play a running game: the only place that writes to it; its keys, and whether they still reach it; waiting for it."""
+"""Play a running game: its keys, and the only place that writes to it; waiting for it, and recovering it."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import struct
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -13,13 +18,13 @@ from typing import NamedTuple, Protocol
 
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.bindings import Bindings
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading
-from soulsgraph_envs.drivers.realtime.readings import AnimationTable, same_moment
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading, RefusedError
+from soulsgraph_envs.drivers.realtime.readings import same_moment
 
 _LOG = logging.getLogger(__name__)
 
@@ -126,79 +131,6 @@ class Pad:
     def release(self) -> None:
         """Release every key."""
         self._keys.release_all()
-
-
-_STEPS = ((Control.FORWARD, Control.BACK), (Control.LEFT, Control.RIGHT))
-_TURNS = ((Control.CAMERA_LEFT, Control.CAMERA_RIGHT),)
-_TAPS = Control.ROLL | Control.LIGHT_ATTACK | Control.USE_ITEM
-_FREE = ("idle", "run")
-#: So many ticks without effect mean lost keys; one tap without is enough, but it has some ticks to take effect.
-_MOST, _TAP_WEIGHT, _TAP_TICKS = 8, 8, 4
-
-
-class KeyEffects:
-    """Count, by kind, the controls sent without effect since the last one with an effect."""
-
-    def __init__(self, player: AnimationTable, first: Reading) -> None:
-        self._player, self._last = player, first
-        self._ineffective = {"steps": 0, "stops": 0, "taps": 0, "camera": 0}
-        #: By kind, the tick before the first without effect.
-        self._before: dict[str, int] = {}
-        self._tapped, self._tick, self._answered = 0, 0, 0
-
-    @property
-    def doubtful_ticks(self) -> int:
-        """The largest number of latest ticks in which no key, or none of a kind, is known to have reached the game."""
-        return min(self._tick - min([self._answered, *self._before.values()]), MOST_DOUBTFUL_TICKS)
-
-    def judge(self, reading: Reading, sent: Control) -> None:
-        """Compare a tick's controls with the reading at its end.
-
-        Raises:
-            EpisodeLostError: if keys no longer reach the game; in doubt is what came after the last effect.
-        """
-        self._tick += 1
-        if _net(sent, _STEPS):
-            self._count("steps", 1, not self._player.among(reading, ("idle",)))
-        elif not any(sent & (one | other) for one, other in _STEPS):
-            self._count("stops", 1, not self._player.among(reading, ("run",)))
-        if _net(sent, _TURNS) and reading.get("locked") == 0 and "camera_x" in reading:
-            turned = any(reading[f"camera_{axis}"] != self._last[f"camera_{axis}"] for axis in "xyz")
-            self._count("camera", 1, turned)
-        self._follow_tap(reading, sent)
-        self._last = reading
-        if max(self._ineffective.values()) >= _MOST:
-            raise EpisodeLostError("keys have no effect any more: they do not reach the game", self.doubtful_ticks)
-
-    def _follow_tap(self, reading: Reading, sent: Control) -> None:
-        """Expect a tap of a free player with stamina to bind them within some ticks."""
-        free = self._player.among(self._last, _FREE)
-        if self._tapped == 0 and sent & _TAPS and free and float(self._last.get("player_stamina", 1)) > 0:
-            self._tapped = _TAP_TICKS
-        if self._tapped == 0:
-            return
-        self._tapped -= 1
-        if not self._player.among(reading, _FREE):
-            self._tapped = 0
-            self._count("taps", 0, True)
-        elif self._tapped == 0:
-            self._count("taps", _TAP_WEIGHT, False, _TAP_TICKS)
-
-    def _count(self, kind: str, weight: int, effective: bool, ticks: int = 1) -> None:
-        """Note whether what was sent within the latest ticks had an effect."""
-        self._ineffective[kind] = 0 if effective else self._ineffective[kind] + weight
-        if not effective:
-            self._before.setdefault(kind, self._tick - ticks)
-            return
-        self._before.pop(kind, None)
-        # A player who stands or does not run may well do so without any key.
-        if kind in ("taps", "camera"):
-            self._answered = self._tick
-
-
-def _net(sent: Control, pairs: tuple[tuple[Control, Control], ...]) -> bool:
-    """Return whether a direction is left when opposite ones cancel."""
-    return any((one in sent) != (other in sent) for one, other in pairs)
 
 
 #: The pipe of SoulsGym's speed library, which must be in the game already: one little-endian float a message.
@@ -322,3 +254,130 @@ def _is_another(speed: float, before: Moment, after: Moment) -> bool:
     """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
     here_s = after.here_s - before.here_s
     return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
+
+
+_ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
+#: Values that stand still for the first time are a hang; the second is for a look at them from anew.
+_STOPPED_S, _STILL_HANGING_S = 3.0, 1.0
+_LOOK_S = 0.05
+
+
+class Recovery:
+    """Reach a game again after any failure; with a launch command, start it when it is gone or hangs.
+
+    `interruptions` counts how often it was out of reach: its world may have been reloaded. Time limits
+    are in the machine's time.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._process: subprocess.Popen[bytes] | None = None
+        self.interruptions = 0
+
+    def reach(self) -> Reading:
+        """Return a reading of a game that can be played.
+
+        Raises:
+            GameError: with the reason, if it cannot be fixed from here.
+        """
+        link = self._session.link
+        if not self._readable():
+            self._attach_anew()
+        self._wait(self._readable, _LOADING_S, "the game's world loaded")
+        if link.read().get("online", 0) == 1:
+            raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
+        # Before the game is judged by its clock, which may have been stopped on purpose.
+        self._session.set_speed(self._session.settings.speed)
+        if not self._moves(_STOPPED_S):
+            self._attach_anew()
+            if not self._moves(_STILL_HANGING_S):
+                self._restart()
+        if not link.focused():
+            link.focus()
+            self._wait(link.focused, _FOCUSING_S, "the game's window in front")
+        return link.read()
+
+    def _attach_anew(self) -> None:
+        session = self._session
+        try:
+            session.link.attach(_ATTACHING_S)
+        except RefusedError as error:
+            raise GameError(str(error)) from error
+        except LinkError as error:
+            if not session.settings.launch:
+                raise GameError(f"{error} A launch command in the settings would start it again.") from error
+            self._launch()
+        self.interruptions += 1
+        session.pad.check()
+
+    def _launch(self) -> None:
+        """Start the game and wait until its world is there."""
+        session = self._session
+        command = session.settings.launch
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
+        # A launcher may end long before its game, which outlives this program: somebody has to notice.
+        threading.Thread(target=self._process.wait, name="launched game", daemon=True).start()
+        self._attach_launched(self._process)
+        self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
+
+    def _attach_launched(self, process: subprocess.Popen[bytes]) -> None:
+        """Attach to the game of a launched process, or to one that it starts before it ends."""
+        session = self._session
+        # Only a game that was named by its process is looked for by its process.
+        process_id = process.pid if session.settings.pid else 0
+        end_s = session.clock.now() + _LAUNCHING_S
+        while True:
+            try:
+                session.link.attach(_ATTACHING_S, process_id)
+                return
+            except LinkError as error:
+                if code := process.poll():
+                    command = " ".join(session.settings.launch)
+                    raise GameError(
+                        f"launch: expected a game, found that its command ended with {code}; run it by hand: {command}"
+                    ) from error
+                if session.clock.now() > end_s:
+                    raise GameError(str(error)) from error
+                session.clock.sleep(_LOOK_S)
+
+    def _restart(self) -> None:
+        """End a game that hangs, and launch it again."""
+        settings = self._session.settings
+        if not settings.launch or not settings.pid:
+            raise GameError(
+                f"expected a running game, found one whose values have not changed for {_STOPPED_S:g} s; end it and "
+                "start it again, or name launch and pid in the settings so that it can be done from here."
+            )
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid if self._process else settings.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        if self._process:
+            self._process.wait()
+        self._launch()
+
+    def _moves(self, limit_s: float) -> bool:
+        """Return whether the values change within a time."""
+        first = self._session.link.read()
+        return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
+
+    def _readable(self) -> bool:
+        try:
+            self._session.link.read()
+        except LinkError:
+            return False
+        return True
+
+    def _wait(self, met: Callable[[], bool], limit_s: float, what: str) -> None:
+        if not self._soon(met, limit_s):
+            raise GameError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
+
+    def _soon(self, met: Callable[[], bool], limit_s: float) -> bool:
+        clock = self._session.clock
+        end_s = clock.now() + limit_s
+        while not met():
+            if clock.now() > end_s:
+                return False
+            clock.sleep(_LOOK_S)
+        return True

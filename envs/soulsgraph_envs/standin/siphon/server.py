@@ -26,8 +26,13 @@ from soulsgraph_envs.drivers.siphon.link import from_siphon
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.standin.siphon.recording import Recordings, ServedWindow, Sources
-from soulsgraph_envs.standin.siphon.served_game import ServedGame
-from soulsgraph_envs.standin.siphon.served_keys import DesktopInput, ServedKeys, client_name, connected_clients
+from soulsgraph_envs.standin.siphon.served_game import (
+    DesktopInput,
+    ServedGame,
+    ServedKeys,
+    client_name,
+    connected_clients,
+)
 from soulsgraph_envs.standin.siphon.serving import Serving
 
 _LOG = logging.getLogger(__name__)

@@ -11,9 +11,10 @@ from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Reading, check_side_by_side, load_games
-from soulsgraph_envs.drivers.realtime.operations import OPERATIONS, KeyEffects, Operations
+from soulsgraph_envs.drivers.realtime.operations import OPERATIONS, Operations
 from soulsgraph_envs.drivers.realtime.readings import (
     Flasks,
+    KeyEffects,
     Plausibility,
     arena_of,
     boss_table,
