@@ -140,7 +140,12 @@ def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
     code = bytearray(random.Random(_CODE_SIZE).randbytes(_CODE_SIZE))
     for number, (name, base) in enumerate(bases.items()):
         if base.pattern:
-            _write_instruction(code, _code_at(number) - PAGE, base, places[name])
+            at = _code_at(number) - PAGE
+            for index, word in enumerate(base.pattern.split()):
+                if word != "??":
+                    code[at + index] = int(word, 16)
+            if not base.hook:
+                struct.pack_into("<i", code, at + base.displacement_at, places[name] - (PAGE + at + base.length))
             found = [match.start() + PAGE for match in compile_pattern(base.pattern).finditer(code)]
             if found != [_code_at(number)]:
                 raise GameError(
@@ -148,11 +153,3 @@ def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
                     f"{[hex(place) for place in found]}: its fixed bytes do not fit; correct the address map."
                 )
     return bytes(code)
-
-
-def _write_instruction(code: bytearray, at: int, base: Base, place: int) -> None:
-    for index, word in enumerate(base.pattern.split()):
-        if word != "??":
-            code[at + index] = int(word, 16)
-    if not base.hook:
-        struct.pack_into("<i", code, at + base.displacement_at, place - (PAGE + at + base.length))

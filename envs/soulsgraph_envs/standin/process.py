@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
@@ -100,7 +99,7 @@ def _refused(wanted: str) -> GameError:
 def ended_by_signals() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end the program normally."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(*_: object) -> None:
         raise SystemExit(0)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -151,13 +150,11 @@ class StandInProcess:
 
     def _start(self) -> None:
         pipe = subprocess.PIPE
-        self._child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        self._pipes = [pipe for pipe in (self._child.stdin, self._child.stdout, self._child.stderr) if pipe]
+        self._child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
         self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         self._complaint = ""
-        self._listeners = [threading.Thread(target=listen, daemon=True) for listen in (self._listen, self._complain)]
-        for listener in self._listeners:
-            listener.start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         try:
             self.expect("ready", _START_S)
         except GameError:
@@ -192,7 +189,7 @@ class StandInProcess:
     def tell(self, command: str) -> None:
         """Send it a command on standard input, such as "crash" or "freeze 3"."""
         try:
-            print(command, file=self._pipes[0], flush=True)
+            print(command, file=self._child.stdin, flush=True)
         except BrokenPipeError as error:
             raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
@@ -217,7 +214,6 @@ class StandInProcess:
             if said["event"] == event:
                 return said
             if said["event"] == "ended":
-                self._listeners[1].join()
                 raise GameError(f"the stand-in: expected {event!r}, found it ended: {self._last_words}")
 
     def wait(self, timeout_s: float) -> int:
@@ -233,16 +229,13 @@ class StandInProcess:
 
     def close(self) -> None:
         """End it; a second call does nothing."""
-        self._child.terminate()
-        try:
-            self._child.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-        for listener in self._listeners:
-            listener.join()
-        for pipe in self._pipes:
-            pipe.close()
+        with self._child:
+            self._child.terminate()
+            try:
+                self._child.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+            self._listener.join()
 
     def __enter__(self) -> StandInProcess:
         return self
@@ -255,9 +248,10 @@ class StandInProcess:
         return self._complaint.strip().removeprefix("error: ")
 
     def _listen(self) -> None:
-        for line in self._pipes[1]:
-            self._said.put(json.loads(line))
+        """Sort what it prints into events, which are JSON, and complaints."""
+        for line in self._child.stdout or ():
+            if line.startswith("{"):
+                self._said.put(json.loads(line))
+            else:
+                self._complaint += line
         self._said.put({"event": "ended"})
-
-    def _complain(self) -> None:
-        self._complaint = self._pipes[2].read()

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import save_game
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.standin.memory import OwnMemory
@@ -141,14 +141,17 @@ def run(options: StandInOptions) -> None:
     """
     plan = [parse_misbehaviour(text) for text in options.misbehave]
     address_map = load_address_map(options.map)
-    world = _open_world(options, address_map)
+    surroundings = load_surroundings(options.encounter) if options.encounter else surroundings_of(address_map.name)
+    scenario = load_scenario(options.scenario or surroundings.scenario)
+    world = World(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
+    world.switches["game_speed"] = options.speed
     with ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         folder = stack.enter_context(temporary_folder("soulsgraph-standin-"))
         name_process(address_map.process)
         window = GameWindow(address_map.window, options.display, keeps_mouse=options.until_eof)
         stack.callback(window.close)
-        memory = OwnMemory(address_map, folder, world.surroundings)
+        memory = OwnMemory(address_map, folder, surroundings)
         stack.callback(memory.close)
         stand_in = StandIn(options, world, memory, window, Keyboard(load_bindings(address_map.bindings)))
         if options.settings:
@@ -194,7 +197,7 @@ class StandIn:
                 if following >= next_picture:
                     self._show()
                     next_picture = following + 1.0 / _PICTURES_PER_S
-            self._poll(frozen=schedule.on("freeze"))
+            self._advance(frozen=schedule.on("freeze"))
             following = _wait(following + 1.0 / (FRAMES_PER_S * max(self._world.speed, 1.0)))
 
     def _listen(self) -> None:
@@ -229,25 +232,23 @@ class StandIn:
     def _set_speed(self, factor: float) -> None:
         self._world.switches["game_speed"] = factor
 
-    def _poll(self, frozen: bool) -> None:
+    def _advance(self, frozen: bool) -> None:
+        """Play a frame between reading what others wrote and showing what became of it."""
+        world, memory = self._world, self._memory
         if not frozen:
-            self._world.write(self._memory.foreign_writes())
-        speed = self._world.speed
-        self._part_of_frame += 0.0 if self._paused else speed / max(speed, 1.0)
+            world.write(memory.foreign_writes())
+        self._part_of_frame += 0.0 if self._paused else world.speed / max(world.speed, 1.0)
         if self._part_of_frame >= 1.0:
             self._part_of_frame -= 1.0
-            self._world.frame(self._keyboard.controls())
-        if not frozen:
-            self._publish()
-
-    def _publish(self) -> None:
-        world = self._world
+            world.frame(self._keyboard.controls())
+        if frozen:
+            return
         if world.stage is Stage.TITLE or (world.stage is Stage.LOADING and world.surroundings.load_unlinks):
-            self._memory.unlink()
+            memory.unlink()
         elif world.loads != self._loads:
             self._loads = world.loads
-            self._memory.load()
-        self._memory.write(self._values())
+            memory.load()
+        memory.write(self._values())
 
     def _values(self) -> dict[str, float | str]:
         return self._world.readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
@@ -293,14 +294,6 @@ def _factor(text: str) -> float:
         return float(text)
     except ValueError:
         raise SoulsGraphError(f"speed: expected a number, found {text!r}.") from None
-
-
-def _open_world(options: StandInOptions, address_map: AddressMap) -> World:
-    surroundings = load_surroundings(options.encounter) if options.encounter else surroundings_of(address_map.name)
-    scenario = load_scenario(options.scenario or surroundings.scenario)
-    world = World(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
-    world.switches["game_speed"] = options.speed
-    return world
 
 
 def _wait(until: float) -> float:

@@ -260,9 +260,10 @@ class FakeGame:
     """
 
     capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
+    tick_s = 0.1
 
-    def __init__(self, lanes: int = 1, script: RawValues | None = None, tick_s: float = 0.1) -> None:
-        self.lanes, self.tick_s = lanes, tick_s
+    def __init__(self, lanes: int = 1, script: RawValues | None = None) -> None:
+        self.lanes = lanes
         self.script = np.atleast_2d(standing() if script is None else script)
         self.sent: list[Controls] = []
         self.closed = False

@@ -9,6 +9,7 @@ import string
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -72,7 +73,7 @@ class FakeDevice:
             raise GameError(f"the caller of the fake key device: expected {expected}, found {found}.")
 
 
-class FakePyDirectInput:
+class FakePyDirectInput(SimpleNamespace):
     """The part of pydirectinput 1.0.4, the older package, that `DirectInputDevice` uses; `sent` lists its calls."""
 
     KEYBOARD_MAPPING: ClassVar[frozenset[str]] = frozenset(
@@ -80,26 +81,11 @@ class FakePyDirectInput:
         + ["space", "enter", "esc", "escape", "tab", "backspace", "up", "down", "left", "right"]
         + [f"{key}{side}" for key in ("shift", "ctrl", "alt") for side in ("left", "right")]
     )
+    sent: list[str]
 
     def __init__(self) -> None:
-        self.PAUSE, self.FAILSAFE = 0.1, True
-        self.sent: list[str] = []
-
-    def keyDown(self, key: str) -> None:  # noqa: N802
-        """Send a key down."""
-        self._send("keyDown", key)
-
-    def keyUp(self, key: str) -> None:  # noqa: N802
-        """Send a key up."""
-        self._send("keyUp", key)
-
-    def mouseDown(self, button: str) -> None:  # noqa: N802
-        """Send a mouse button down."""
-        self._send("mouseDown", button)
-
-    def mouseUp(self, button: str) -> None:  # noqa: N802
-        """Send a mouse button up."""
-        self._send("mouseUp", button)
+        calls = ("keyDown", "keyUp", "mouseDown", "mouseUp")
+        super().__init__(PAUSE=0.1, FAILSAFE=True, sent=[], **{call: partial(self._send, call) for call in calls})
 
     def _send(self, call: str, key: str) -> None:
         if self.PAUSE or self.FAILSAFE:

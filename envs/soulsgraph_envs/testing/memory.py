@@ -118,14 +118,12 @@ class FakePyMeow(ModuleType):
 
     def enum_modules(self, process: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the modules of a process."""
-        self._walk_within(process)
-        for one in self._of(process).modules:
+        for one in self._walk_within(process).modules:
             yield {"name": one.name, "base": one.base, "size": one.size, "end": one.base + one.size}
 
     def enum_memory_regions(self, process: dict[str, Any], module: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the regions of a module."""
-        self._walk_within(process)
-        for start, block in self._of(process).memory.items():
+        for start, block in self._walk_within(process).memory.items():
             if module["base"] <= start < module["end"]:
                 yield {"start": start, "end": start + len(block), "size": len(block)}
 
@@ -135,8 +133,8 @@ class FakePyMeow(ModuleType):
             raise self._error("IndexDefect", "index 0 not in 0 .. -1")
         if size >= 2**40:
             raise InterpreterEndedError("out of memory")
-        found = self._span("Read failed", process, address, size)
-        return bytes(found[0][found[1] : found[1] + size])
+        block, at = self._span("Read failed", process, address, size)
+        return bytes(block[at : at + size])
 
     def w_bytes(self, process: dict[str, Any], address: int, data: bytes | list[int]) -> None:
         """Write bytes or a list."""
@@ -153,9 +151,8 @@ class FakePyMeow(ModuleType):
         one = self._of(process)
         found = None if one.dead else one.find(address, size)
         if found is None:
-            raise self._error(
-                "AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
-            )
+            text = f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
+            raise self._error("AccessViolationDefect", text)
         return found
 
     def _reason(self, what: str, one: FakeProcess) -> str:
@@ -167,10 +164,12 @@ class FakePyMeow(ModuleType):
     def _of(self, process: dict[str, Any]) -> FakeProcess:
         return next(one for _, one in self._processes if one.pid == process["pid"])
 
-    def _walk_within(self, process: dict[str, Any]) -> None:
-        if self._of(process).dead:
-            raise self._error("IOError", f"[Error: {self._reason('Walk failed', self._of(process))}]")
+    def _walk_within(self, process: dict[str, Any]) -> FakeProcess:
+        one = self._of(process)
+        if one.dead:
+            raise self._error("IOError", f"[Error: {self._reason('Walk failed', one)}]")
         self._walk()
+        return one
 
     def _walk(self) -> None:
         self._walks += 1

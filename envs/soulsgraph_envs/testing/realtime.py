@@ -52,13 +52,12 @@ class FakeLink:
         time: FakeTime,
         scenario: str = "iudex-phase1",
         without: frozenset[str] = frozenset(),
-        seed: int = 0,
         at_bonfire: bool = False,
         met: bool = True,
     ) -> None:
         self.supplies = frozenset(FIELDS) - without - {"window_width", "window_height", "screen_mode"}
         self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
-        self._time, self._made = time, (scenario, seed)
+        self._time, self._scenario = time, load_scenario(scenario)
         self._bindings = load_bindings(self.bindings)
         self._taps = Control(sum(Control[name.upper()] for name in self._bindings.tap))
         self.keys = FakeDevice(self._hear)
@@ -70,8 +69,7 @@ class FakeLink:
         self._begin(at_bonfire, met)
 
     def _begin(self, at_bonfire: bool, met: bool = True) -> None:
-        scenario, seed = self._made
-        self.world = World(load_surroundings(self.encounter), load_scenario(scenario), seed, at_bonfire, met)
+        self.world = World(load_surroundings(self.encounter), self._scenario, 0, at_bonfire, met)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}
 

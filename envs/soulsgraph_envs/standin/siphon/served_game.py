@@ -91,7 +91,10 @@ class ServedGame:
         with self._lock:
             if not self.configured:
                 raise LinkError("Siphon: expected a configuration first, found none; send SetProcessConfig.")
-            reader = self._open(self._find())
+            pid, reader = self._find(), self._reader
+            if reader is None or reader.pid != pid or not reader.running():
+                self._module = Module("", 0, 0)
+                self._reader = reader = self._open_reader(pid)
             module = reader.module(self.process_name)
             if module != self._module:
                 self._matches, self._module = {}, module
@@ -143,12 +146,6 @@ class ServedGame:
         """Let go of the process; a second call does nothing."""
         if self._reader is not None:
             self._reader.close()
-
-    def _open(self, pid: int) -> Reader:
-        if self._reader is None or self._reader.pid != pid or not self._reader.running():
-            self._module = Module("", 0, 0)
-            self._reader = self._open_reader(pid)
-        return self._reader
 
     def _find_attribute(self, name: str) -> tuple[Attribute, Reader, int]:
         """Return an attribute, the reader, and the address that the attribute's chain leads to now."""

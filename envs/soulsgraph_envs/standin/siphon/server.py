@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -50,10 +50,8 @@ _KEEPALIVE = [
 _LONGEST_TAP_S = 10.0
 _MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
-Method = Callable[[Any, Any, Any], Any]
 
-
-def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Method:
+def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any, Any, Any], Any]:
     """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
     answer = calls.ANSWERS[method.__name__]
 
@@ -345,10 +343,5 @@ class Served(NamedTuple):
 @contextmanager
 def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
     """Run a stand-in behind a server of its own, as tests do."""
-    with StandInProcess(options) as game:
-        server = SiphonServer(serving, game.living_pid, captured_slots=True)
-        try:
-            settings = GameSettings(driver="siphon", host=server.address, map=options.map)
-            yield Served(game, serving, server, settings)
-        finally:
-            server.close()
+    with StandInProcess(options) as game, closing(SiphonServer(serving, game.living_pid, True)) as server:
+        yield Served(game, serving, server, GameSettings(driver="siphon", host=server.address, map=options.map))
