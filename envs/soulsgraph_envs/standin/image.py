@@ -87,15 +87,10 @@ class Image:
         self._code = _code(bases, self._places)
         file.write_bytes(write_header(self.sections) + self._resources.ljust(PAGE, b"\0"))
 
-    @property
-    def size(self) -> int:
-        """Return the image's size, as in its header."""
-        return self.sections.end
-
     def load(self, base: int) -> None:
         """Map the image at a base, its globals zero; an image that lies elsewhere is unmapped first."""
         self.unload()
-        reserve(base, self.size)
+        reserve(base, self.sections.end)
         map_file(base, PAGE, self._file)
         view(base + self.sections.code, len(self._code))[:] = self._code
         protect(base + self.sections.code, _CODE_SIZE, READ | EXECUTE)
@@ -118,7 +113,7 @@ class Image:
     def unload(self) -> None:
         """Unmap the image, if it is mapped."""
         if self.base:
-            release(self.base, self.size)
+            release(self.base, self.sections.end)
             self.base = 0
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import select
 import shutil
 import string
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -73,7 +71,7 @@ class FakeDevice:
             raise GameError(f"the caller of the fake key device: expected {expected}, found {found}.")
 
 
-class FakePyDirectInput(SimpleNamespace):
+class FakePyDirectInput:
     """The part of pydirectinput 1.0.4, the older package, that `DirectInputDevice` uses; `sent` lists its calls."""
 
     KEYBOARD_MAPPING: ClassVar[frozenset[str]] = frozenset(
@@ -81,11 +79,26 @@ class FakePyDirectInput(SimpleNamespace):
         + ["space", "enter", "esc", "escape", "tab", "backspace", "up", "down", "left", "right"]
         + [f"{key}{side}" for key in ("shift", "ctrl", "alt") for side in ("left", "right")]
     )
-    sent: list[str]
 
     def __init__(self) -> None:
-        calls = ("keyDown", "keyUp", "mouseDown", "mouseUp")
-        super().__init__(PAUSE=0.1, FAILSAFE=True, sent=[], **{call: partial(self._send, call) for call in calls})
+        self.PAUSE, self.FAILSAFE = 0.1, True
+        self.sent: list[str] = []
+
+    def keyDown(self, key: str) -> None:  # noqa: N802
+        """Send a key down."""
+        self._send("keyDown", key)
+
+    def keyUp(self, key: str) -> None:  # noqa: N802
+        """Send a key up."""
+        self._send("keyUp", key)
+
+    def mouseDown(self, button: str) -> None:  # noqa: N802
+        """Send a mouse button down."""
+        self._send("mouseDown", button)
+
+    def mouseUp(self, button: str) -> None:  # noqa: N802
+        """Send a mouse button up."""
+        self._send("mouseUp", button)
 
     def _send(self, call: str, key: str) -> None:
         if self.PAUSE or self.FAILSAFE:
@@ -196,24 +209,18 @@ def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
     """
     if shutil.which("Xvfb") is None:
         raise GameError("expected Xvfb to be installed, found none; install it: apt-get install -y xvfb.")
-    reading, writing = os.pipe()
     size = f"{width}x{height}x24"
-    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
-    server = subprocess.Popen(command, pass_fds=[writing], stderr=subprocess.DEVNULL, start_new_session=True)
-    os.close(writing)
-    try:
-        yield f":{_display_number(reading)}"
-    finally:
-        os.close(reading)
-        server.terminate()
-        server.wait()
-
-
-def _display_number(reading: int) -> int:
-    answer = b""
-    while not answer.endswith(b"\n"):
-        piece = os.read(reading, 16) if select.select([reading], [], [], _START_S)[0] else b""
-        if not piece:
-            raise GameError(f"expected Xvfb to start within {_START_S:g} s, it did not; run Xvfb to see its message.")
-        answer += piece
-    return int(answer)
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=pipe, stderr=nowhere, start_new_session=True) as server:
+        patience = threading.Timer(_START_S, server.kill)
+        patience.start()
+        number = server.stdout.readline() if server.stdout else b""
+        patience.cancel()
+        try:
+            if not number:
+                late = f"expected Xvfb to start within {_START_S:g} s, it did not"
+                raise GameError(f"{late}; run Xvfb to see its message.")
+            yield f":{int(number)}"
+        finally:
+            server.terminate()

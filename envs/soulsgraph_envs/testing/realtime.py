@@ -128,8 +128,7 @@ class FakeLink:
 
     def close(self) -> None:
         """Let go of the game."""
-        if not self.closed:
-            self.keys.close()
+        self.keys.close()
         self.closed = True
 
     def _reach(self, loaded: bool = True) -> None:

@@ -16,18 +16,10 @@ from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
 from soulsgraph_envs.drivers.realtime import readings
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
-from soulsgraph_envs.drivers.realtime.operations import (
-    NotReachedError,
-    Operations,
-    Pad,
-    Recovery,
-    Session,
-    UnansweredError,
-)
+from soulsgraph_envs.drivers.realtime.operations import NotReachedError, Operations, Recovery, Session, UnansweredError
 from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
 
 
@@ -107,21 +99,18 @@ class LiveGame:
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}
-        clock = clock or Clock()
-        bindings = load_bindings(link.bindings)
+        self._session = Session(link, settings, clock or Clock())
         self.capabilities = Capabilities(
             supplies=readings.supplied_raws(link.supplies),
-            controls=bindings.controls,
+            controls=self._session.pad.bindings.controls,
             can_set_speed="game_speed" in link.writes,
             can_render=isinstance(link, PicturedLink),
         )
         if lacking := sorted(_NEEDED - link.supplies):
             raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
-        pad = Pad(bindings, link.keys, clock, settings.speed)
-        self._session = Session(link, settings, clock, Operations(link, settings.dry_run), pad)
         self._session.operations.check()
         self._recovery = Recovery(self._session)
-        self._timer = CycleTimer(tick_s / settings.speed, clock)
+        self._timer = CycleTimer(tick_s / settings.speed, self._session.clock)
         self._worlds: dict[str, World] = {}
         self._tables: dict[str, readings.Tables] = {}
         self._episode: Episode | None = None
@@ -227,7 +216,7 @@ class LiveGame:
         check_fits(scenario, reading, arena.character)
         if recovering:
             session.pad.loosen()
-        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables.of(scenario)
+        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables(scenario)
         world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.keyboard.bindings import Bindings
+from soulsgraph_envs.drivers.keyboard.bindings import Bindings, load_bindings
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
@@ -158,15 +158,13 @@ class UnansweredError(NotReachedError):
     """The game did not answer to a key."""
 
 
-@dataclass(frozen=True)
 class Session:
     """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
 
-    link: Link
-    settings: GameSettings
-    clock: Clock
-    operations: Operations
-    pad: Pad
+    def __init__(self, link: Link, settings: GameSettings, clock: Clock) -> None:
+        self.link, self.settings, self.clock = link, settings, clock
+        self.operations = Operations(link, settings.dry_run)
+        self.pad = Pad(load_bindings(link.bindings), link.keys, clock, settings.speed)
 
     def wait(self, game_s: float) -> None:
         """Wait for this much game time."""

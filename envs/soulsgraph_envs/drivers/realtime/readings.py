@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import dist, hypot, isfinite, nan
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -94,19 +94,13 @@ def boss_table(boss: BossData, transition: Transition | None = None) -> Animatio
     return AnimationTable("boss", animations)
 
 
-class Tables(NamedTuple):
+class Tables:
     """The animations of a scenario: the player's, its drink's id, and the boss's phase by phase."""
 
-    player: AnimationTable
-    drinking: int
-    phases: tuple[AnimationTable, ...]
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> Tables:
-        """Make the tables of a scenario's data."""
+    def __init__(self, scenario: Scenario) -> None:
         player = load_player(scenario.player)
-        bosses = tuple(boss_table(load_boss(phase.boss), phase.transition) for phase in scenario.phases())
-        return cls(player_table(player), player.animations.estus.id, bosses)
+        self.player, self.drinking = player_table(player), player.animations.estus.id
+        self.phases = [boss_table(load_boss(phase.boss), phase.transition) for phase in scenario.phases()]
 
 
 def shows(reading: Reading, who: str, animation: Animation) -> bool:

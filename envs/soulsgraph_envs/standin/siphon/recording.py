@@ -162,7 +162,7 @@ class Recording:
 
     def __init__(self, file: Path, names: Sequence[str], sources: Sources, longest_s: float) -> None:
         self.file, self.frames, self.dropped, self.failure = file, 0, 0, ""
-        self.last_ms = self._sum_ms = 0.0
+        self.last_ms = self.sum_ms = 0.0
         self._names, self._sources, self._longest_s = list(names), sources, longest_s
         self._begun, self._ended = time.monotonic(), 0.0
         self._stop = threading.Event()
@@ -179,11 +179,6 @@ class Recording:
     def elapsed_s(self) -> float:
         """Return how long it has been recording."""
         return (self._ended or time.monotonic()) - self._begun
-
-    @property
-    def mean_ms(self) -> float:
-        """Return the mean time that a frame took."""
-        return self._sum_ms / max(self.frames, 1)
 
     def stop(self) -> None:
         """Stop it and wait until the file is complete."""
@@ -235,7 +230,7 @@ class Recording:
         parts = [*np.diff([*moments, ended]), ended - moments[0]]
         self._put(file, "latencies", np.array(parts, np.float32) * 1000)
         self.frames, self.last_ms = self.frames + 1, parts[-1] * 1000.0
-        self._sum_ms += self.last_ms
+        self.sum_ms += self.last_ms
 
     def _put(self, file: Any, name: str, value: Any) -> None:
         if not self.frames:

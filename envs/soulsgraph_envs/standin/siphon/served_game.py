@@ -52,11 +52,6 @@ class ServedGame:
         self.process_name = ""
 
     @property
-    def configured(self) -> bool:
-        """Return whether a client has configured the process."""
-        return bool(self.process_name)
-
-    @property
     def pid(self) -> int:
         """Return the id of the process that is read; 0 before `attach`, and when it has ended."""
         return self._reader.pid if self._reader is not None and self._reader.running() else 0
@@ -89,7 +84,7 @@ class ServedGame:
             LinkError: if it does not run, is another than the configured one, or reading is not permitted.
         """
         with self._lock:
-            if not self.configured:
+            if not self.process_name:
                 raise LinkError("Siphon: expected a configuration first, found none; send SetProcessConfig.")
             pid, reader = self._find(), self._reader
             if reader is None or reader.pid != pid or not reader.running():

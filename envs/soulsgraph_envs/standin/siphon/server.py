@@ -25,14 +25,8 @@ from soulsgraph_envs.drivers.siphon.attributes import Attribute
 from soulsgraph_envs.drivers.siphon.link import from_siphon
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.standin.siphon import served_game
 from soulsgraph_envs.standin.siphon.recording import Recordings, ServedWindow, Sources
-from soulsgraph_envs.standin.siphon.served_game import (
-    DesktopInput,
-    ServedGame,
-    ServedKeys,
-    client_name,
-    connected_clients,
-)
 from soulsgraph_envs.standin.siphon.serving import Serving
 
 _LOG = logging.getLogger(__name__)
@@ -78,11 +72,13 @@ class SiphonServer(calls.service.SiphonServiceServicer):
             raise GameError("Siphon server: expected Linux, found another system; use Siphon's own server there.")
         serving.check()
         self._allow_commands, self._window_name = serving.allow_commands, ""
-        self._game = ServedGame(find_pid, captured_slots)
+        self._game = served_game.ServedGame(find_pid, captured_slots)
         # Two, so that a picture, which takes long, never keeps the question for the focus waiting.
         self._window, self._camera = (ServedWindow(find_pid, serving.window, serving.display) for _ in range(2))
-        self._desktop = DesktopInput(serving.display)
-        self._keys = ServedKeys(open_key_device(serving.display), lambda: connected_clients(self.port))
+        self._desktop = served_game.DesktopInput(serving.display)
+        self._keys = served_game.ServedKeys(
+            open_key_device(serving.display), lambda: served_game.connected_clients(self.port)
+        )
         sources = Sources(self._camera.capture, self._number, self._desktop.down)
         self._recordings = Recordings(serving.recordings, sources)
         interceptors = [TokenCheck(calls.read_or_create_token(serving.token_file))] if serving.token_file else []
@@ -161,7 +157,7 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         """Return what is initialized; the input only while keys reach the window."""
         return {
             "message": calls.SERVER_NAME,
-            "config_set": self._game.configured,
+            "config_set": bool(self._game.process_name),
             "memory_initialized": bool(self._game.pid),
             "input_initialized": self._window.focused(),
             "capture_initialized": bool(self._camera.title),
@@ -194,14 +190,14 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         if not request.keys or hold_s < 0 or delay_s < 0 or lasts_s > _LONGEST_TAP_S:
             raise GameError(f"InputKeyTap: expected keys for 0 to {_LONGEST_TAP_S:g} s, found {lasts_s:g} s.")
         keys = [from_siphon(key) for key in request.keys]
-        self._keys.tap(client_name(context.peer()), keys, hold_s, delay_s)
+        self._keys.tap(served_game.client_name(context.peer()), keys, hold_s, delay_s)
         return {}
 
     @_answers
     def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
         """Press or release one key; a client's keys are released when it disconnects."""
         change = self._keys.press if request.toggle else self._keys.release
-        change(client_name(context.peer()), from_siphon(request.key))
+        change(served_game.client_name(context.peer()), from_siphon(request.key))
         return {}
 
     @_answers
@@ -269,7 +265,7 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         return {
             "message": recording.file.name,
             "total_frames": recording.frames,
-            "average_latency_ms": recording.mean_ms,
+            "average_latency_ms": recording.sum_ms / max(recording.frames, 1),
             "dropped_frames": recording.dropped,
             "actual_duration_seconds": recording.elapsed_s,
             "actual_fps": recording.frames / max(recording.elapsed_s, 1e-9),
