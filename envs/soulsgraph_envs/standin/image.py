@@ -77,7 +77,11 @@ class Image:
     """A module mapped at `base`, with the globals of an address map and a file that its header comes from."""
 
     def __init__(self, bases: Mapping[str, Base], version: str, file: Path) -> None:
-        self._places = _placed(bases)
+        #: Each global's offset in the module; of a hooked one, that of a slot before its code.
+        self._places = {
+            name: base.rva or (_code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING)
+            for number, (name, base) in enumerate(bases.items())
+        }
         code_end = PAGE + _CODE_SIZE
         data_end = -(-(max(self._places.values()) + PAGE) // PAGE) * PAGE
         self.sections = Sections(PAGE, code_end, data_end, data_end + PAGE)
@@ -115,15 +119,6 @@ class Image:
         if self.base:
             release(self.base, self.sections.end)
             self.base = 0
-
-
-def _placed(bases: Mapping[str, Base]) -> dict[str, int]:
-    """Return each global's offset in the module; of a hooked one, that of a slot before its code."""
-    places = {}
-    for number, (name, base) in enumerate(bases.items()):
-        chosen = _code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING
-        places[name] = base.rva or chosen
-    return places
 
 
 def _code_at(number: int) -> int:

@@ -34,7 +34,7 @@ class ServedWindow:
 
     def __init__(self, pid: Callable[[], int], title: str = "", display: str = "") -> None:
         self._pid, self._title, self._display = pid, title, display
-        self._lock, self._free_streams = threading.Lock(), threading.Semaphore(_MOST_STREAMS)
+        self._lock, self._free_streams = threading.RLock(), threading.Semaphore(_MOST_STREAMS)
         self._window: Window | None = None
         self._picture: Bgra | None = None
         self._taken_at = 0.0
@@ -46,7 +46,7 @@ class ServedWindow:
             GameError: if it has none, or one of another title than a client expects.
         """
         with self._lock:
-            self._close_window()
+            self.close()
             window = find_window(self._title, 0 if self._title else self._pid(), self._display)
             if not window.title.startswith(expected_title):
                 window.close()
@@ -68,11 +68,9 @@ class ServedWindow:
 
     def focused(self) -> bool:
         """Return whether keys reach it; False if it was not opened or is gone."""
-        with self._lock:
-            try:
-                return self._window is not None and self._window.focused()
-            except GameError:
-                return False
+        with self._lock, suppress(GameError):
+            return self._window is not None and self._window.focused()
+        return False
 
     def capture(self) -> Bgra:
         """Capture it.
@@ -83,8 +81,7 @@ class ServedWindow:
         with self._lock:
             if self._picture is None or time.monotonic() - self._taken_at > _FRESH_S:
                 rgb = self._opened().capture()
-                opaque = np.full((*rgb.shape[:2], 1), 255, np.uint8)
-                self._picture = np.concatenate((rgb[:, :, ::-1], opaque), axis=2)
+                self._picture = np.dstack((rgb[:, :, ::-1], np.full(rgb.shape[:2], 255, np.uint8)))
                 self._taken_at = time.monotonic()
             return self._picture
 
@@ -116,20 +113,15 @@ class ServedWindow:
 
     def close(self) -> None:
         """Release it; a second call does nothing."""
-        with self._lock:
-            self._close_window()
+        with self._lock, suppress(GameError):
+            window, self._window, self._picture = self._window, None, None
+            if window is not None:
+                window.close()
 
     def _opened(self) -> Window:
         if self._window is None:
             raise GameError("window: expected it to be initialized, found it not; send InitializeCapture.")
         return self._window
-
-    def _close_window(self) -> None:
-        self._picture = None
-        if self._window is not None:
-            with suppress(GameError):
-                self._window.close()
-            self._window = None
 
 
 def _jpeg(picture: Bgra, quality: int) -> bytes:

@@ -88,15 +88,9 @@ DEFAULT_SERVING = Serving()
 
 def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
     """Return the settings with which clients reach a server that listens at `address`."""
-    return GameSettings(
-        driver="siphon",
-        map=address_map,
-        host=address,
-        speed=speed,
-        token_file=_absolute(serving.token_file),
-        certificate=_absolute(serving.certificate),
+    token_file, certificate = (
+        str(path.resolve()) if path else "" for path in (serving.token_file, serving.certificate)
     )
-
-
-def _absolute(path: Path | None) -> str:
-    return "" if path is None else str(path.resolve())
+    return GameSettings(
+        "siphon", address_map, host=address, speed=speed, token_file=token_file, certificate=certificate
+    )
