@@ -183,6 +183,18 @@ class World:
             self._begin(Stage.TITLE if self.stage is Stage.PLAYING else Stage.LOADING)
         return True
 
+    def readings(self) -> dict[str, float | str]:
+        """Return the value of every field but those of the window."""
+        row: list[float] = self._raw[0].tolist()
+        values: dict[str, float | str] = {name: row[raw] for name, raw in _PLAIN.items()}
+        values["player_z"] = z = self.player_z
+        values["camera_position_x"] = row[Raw.PLAYER_X] - _CAMERA_BEHIND_M * row[Raw.CAMERA_X]
+        values["camera_position_y"] = row[Raw.PLAYER_Y] - _CAMERA_BEHIND_M * row[Raw.CAMERA_Y]
+        values["camera_position_z"] = z - _CAMERA_BEHIND_M * row[Raw.CAMERA_Z] + _CAMERA_ABOVE_M
+        values |= {"boss_name": self.surroundings.boss_name, "boss_flags": self.boss_flags, "online": 0.0}
+        values["play_time_s"] = self.frames / FRAMES_PER_S
+        return values | self.switches | self._animations() | self._frost()
+
     def _advance(self, controls: Control) -> None:
         if Control.INTERACT in controls:
             self._interact()
@@ -283,18 +295,6 @@ class World:
     def _distance(self, who: str, place: tuple[float, ...]) -> float:
         x, y = (Raw.PLAYER_X, Raw.PLAYER_Y) if who == "player" else (Raw.BOSS_X, Raw.BOSS_Y)
         return hypot(self[x] - place[0], self[y] - place[1])
-
-    def readings(self) -> dict[str, float | str]:
-        """Return the value of every field but those of the window."""
-        row: list[float] = self._raw[0].tolist()
-        values: dict[str, float | str] = {name: row[raw] for name, raw in _PLAIN.items()}
-        values["player_z"] = z = self.player_z
-        values["camera_position_x"] = row[Raw.PLAYER_X] - _CAMERA_BEHIND_M * row[Raw.CAMERA_X]
-        values["camera_position_y"] = row[Raw.PLAYER_Y] - _CAMERA_BEHIND_M * row[Raw.CAMERA_Y]
-        values["camera_position_z"] = z - _CAMERA_BEHIND_M * row[Raw.CAMERA_Z] + _CAMERA_ABOVE_M
-        values |= {"boss_name": self.surroundings.boss_name, "boss_flags": self.boss_flags, "online": 0.0}
-        values["play_time_s"] = self.frames / FRAMES_PER_S
-        return values | self.switches | self._animations() | self._frost()
 
     def _animations(self) -> dict[str, float | str]:
         names = self.simulator.animation_names(0)
