@@ -17,11 +17,11 @@ class FakeProcess:
         self.memory = {address: bytearray(data) for address, data in memory.items()}
         self.modules, self.pid, self.dead = list(modules), pid, False
 
-    def find(self, address: int, size: int) -> tuple[bytearray, int] | None:
-        """Return the block that holds a span, and the span's place in it; None if no block holds it whole."""
+    def find(self, address: int, size: int) -> memoryview | None:
+        """Return a span of memory; None if no block holds it whole."""
         for start, block in self.memory.items():
             if start <= address and address + size <= start + len(block):
-                return block, address - start
+                return memoryview(block)[address - start :][:size]
         return None
 
 
@@ -36,14 +36,13 @@ class FakeReader(Reader):
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes."""
         self.reads.append((address, size))
-        block, at = self._find(address, size)
-        return bytes(block[at : at + size])
+        return bytes(self._find(address, size))
 
     def write(self, address: int, data: bytes) -> None:
         """Write all of `data` in one call."""
-        block, at = self._find(address, len(data))
+        span = self._find(address, len(data))
         self.writes.append((address, data))
-        block[at : at + len(data)] = data
+        span[:] = data
 
     def module(self, name: str) -> Module:
         """Find a module by its file's name, in whatever case."""
@@ -65,7 +64,7 @@ class FakeReader(Reader):
     def close(self) -> None:
         """Do nothing."""
 
-    def _find(self, address: int, size: int) -> tuple[bytearray, int]:
+    def _find(self, address: int, size: int) -> memoryview:
         if self.process.dead:
             raise ProcessGoneError(self.pid)
         found = self.process.find(address, size)
@@ -133,17 +132,15 @@ class FakePyMeow(ModuleType):
             raise self._error("IndexDefect", "index 0 not in 0 .. -1")
         if size >= 2**40:
             raise InterpreterEndedError("out of memory")
-        block, at = self._span("Read failed", process, address, size)
-        return bytes(block[at : at + size])
+        return bytes(self._span("Read failed", process, address, size))
 
     def w_bytes(self, process: dict[str, Any], address: int, data: bytes | list[int]) -> None:
         """Write bytes or a list."""
         if not isinstance(data, bytes | list):
             raise TypeError("w_bytes() takes a list")
-        block, at = self._span("Write failed", process, address, len(data))
-        block[at : at + len(data)] = bytes(data)
+        self._span("Write failed", process, address, len(data))[:] = bytes(data)
 
-    def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> tuple[bytearray, int]:
+    def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> memoryview:
         if not isinstance(address, int) or not 0 <= address < 2**64:
             raise TypeError("address")
         if self.forbidden:
