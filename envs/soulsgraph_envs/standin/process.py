@@ -43,11 +43,8 @@ def reserve(address: int, size: int) -> None:
 
 def map_file(address: int, size: int, file: Path) -> None:
     """Map the first `size` bytes of a file over memory reserved at `address`, read-only."""
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor)
-    finally:
-        os.close(descriptor)
+    with file.open("rb") as opened:
+        _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, opened.fileno())
 
 
 def protect(address: int, size: int, rights: int) -> None:
