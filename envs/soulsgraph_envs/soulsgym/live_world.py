@@ -13,13 +13,12 @@ from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import Seeds, derive_seeds
-from soulsgraph_envs.drivers.realtime.animations import Row, boss_table
-from soulsgraph_envs.drivers.realtime.animations import player_table as animations_of
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading
-from soulsgraph_envs.drivers.realtime.placing import draw_start
-from soulsgraph_envs.drivers.realtime.plausibility import arena_of
+from soulsgraph_envs.drivers.realtime.readings import Row, arena_of, boss_table
+from soulsgraph_envs.drivers.realtime.readings import player_table as animations_of
+from soulsgraph_envs.drivers.realtime.start import draw_start
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.data import Fight, Pose, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings

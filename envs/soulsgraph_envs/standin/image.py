@@ -77,7 +77,11 @@ class Image:
     """A module mapped at `base`, with the globals of an address map and a file that its header comes from."""
 
     def __init__(self, bases: Mapping[str, Base], version: str, file: Path) -> None:
-        self._places = _placed(bases)
+        #: Each global's offset in the module; of a hooked one, that of a slot before its code.
+        self._places = {
+            name: base.rva or (_code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING)
+            for number, (name, base) in enumerate(bases.items())
+        }
         code_end = PAGE + _CODE_SIZE
         data_end = -(-(max(self._places.values()) + PAGE) // PAGE) * PAGE
         self.sections = Sections(PAGE, code_end, data_end, data_end + PAGE)
@@ -87,15 +91,10 @@ class Image:
         self._code = _code(bases, self._places)
         file.write_bytes(write_header(self.sections) + self._resources.ljust(PAGE, b"\0"))
 
-    @property
-    def size(self) -> int:
-        """Return the image's size, as in its header."""
-        return self.sections.end
-
     def load(self, base: int) -> None:
         """Map the image at a base, its globals zero; an image that lies elsewhere is unmapped first."""
         self.unload()
-        reserve(base, self.size)
+        reserve(base, self.sections.end)
         map_file(base, PAGE, self._file)
         view(base + self.sections.code, len(self._code))[:] = self._code
         protect(base + self.sections.code, _CODE_SIZE, READ | EXECUTE)
@@ -118,17 +117,8 @@ class Image:
     def unload(self) -> None:
         """Unmap the image, if it is mapped."""
         if self.base:
-            release(self.base, self.size)
+            release(self.base, self.sections.end)
             self.base = 0
-
-
-def _placed(bases: Mapping[str, Base]) -> dict[str, int]:
-    """Return each global's offset in the module; of a hooked one, that of a slot before its code."""
-    places = {}
-    for number, (name, base) in enumerate(bases.items()):
-        chosen = _code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING
-        places[name] = base.rva or chosen
-    return places
 
 
 def _code_at(number: int) -> int:
@@ -140,7 +130,12 @@ def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
     code = bytearray(random.Random(_CODE_SIZE).randbytes(_CODE_SIZE))
     for number, (name, base) in enumerate(bases.items()):
         if base.pattern:
-            _write_instruction(code, _code_at(number) - PAGE, base, places[name])
+            at = _code_at(number) - PAGE
+            for index, word in enumerate(base.pattern.split()):
+                if word != "??":
+                    code[at + index] = int(word, 16)
+            if not base.hook:
+                struct.pack_into("<i", code, at + base.displacement_at, places[name] - (PAGE + at + base.length))
             found = [match.start() + PAGE for match in compile_pattern(base.pattern).finditer(code)]
             if found != [_code_at(number)]:
                 raise GameError(
@@ -148,11 +143,3 @@ def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
                     f"{[hex(place) for place in found]}: its fixed bytes do not fit; correct the address map."
                 )
     return bytes(code)
-
-
-def _write_instruction(code: bytearray, at: int, base: Base, place: int) -> None:
-    for index, word in enumerate(base.pattern.split()):
-        if word != "??":
-            code[at + index] = int(word, 16)
-    if not base.hook:
-        struct.pack_into("<i", code, at + base.displacement_at, place - (PAGE + at + base.length))

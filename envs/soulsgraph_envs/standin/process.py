@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.standin.options import StandInOptions
 
 PAGE = mmap.PAGESIZE
@@ -44,11 +43,8 @@ def reserve(address: int, size: int) -> None:
 
 def map_file(address: int, size: int, file: Path) -> None:
     """Map the first `size` bytes of a file over memory reserved at `address`, read-only."""
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor)
-    finally:
-        os.close(descriptor)
+    with file.open("rb") as opened:
+        _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, opened.fileno())
 
 
 def protect(address: int, size: int, rights: int) -> None:
@@ -73,13 +69,6 @@ def name_process(name: str) -> None:
     _libc().prctl(_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
     # Where only ancestors may read a process, it can allow everyone of its user; elsewhere this does nothing.
     _libc().prctl(_SET_PTRACER, _ANYONE, 0, 0, 0)
-
-
-def forbid_core_dump() -> None:
-    """Disable core dumps of this process."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _map(address: int, size: int, rights: int, flags: int, descriptor: int) -> None:
@@ -107,7 +96,7 @@ def _refused(wanted: str) -> GameError:
 def ended_by_signals() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end the program normally."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(*_: object) -> None:
         raise SystemExit(0)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -123,15 +112,12 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
 
     Their launch command starts it again with the same options, but without misbehaviours.
     """
-    again = replace(
-        options,
-        map=_lasting(options.map),
-        encounter=_lasting(options.encounter),
-        scenario=_lasting(options.scenario),
-        display=options.display or os.environ.get("DISPLAY", ""),
-        misbehave=(),
-        until_eof=False,
-    )
+    files = {name: getattr(options, name) for name in ("map", "encounter", "scenario")}
+    changes: dict[str, Any] = {
+        name: str(Path(file).resolve()) for name, file in files.items() if file.endswith(".toml")
+    }
+    changes["display"] = options.display or os.environ.get("DISPLAY", "")
+    again = replace(options, **changes, misbehave=(), until_eof=False)
     return GameSettings(
         map=again.map,
         pid=os.getpid(),
@@ -140,11 +126,6 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
         speed=options.speed,
         launch=(sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()),
     )
-
-
-def _lasting(name_or_path: str) -> str:
-    """Return a name unchanged, a path as an absolute one."""
-    return str(Path(name_or_path).resolve()) if name_or_path.endswith(".toml") else name_or_path
 
 
 #: The first start after a change compiles the simulator, on a busy machine for minutes.
@@ -160,14 +141,17 @@ class StandInProcess:
 
     def __init__(self, options: StandInOptions) -> None:
         told = replace(options, json=True, until_eof=True)
-        command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
+        self._command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
+        self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
         pipe = subprocess.PIPE
-        self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
         self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         self._complaint = ""
-        self._listeners = [threading.Thread(target=listen, daemon=True) for listen in (self._listen, self._complain)]
-        for listener in self._listeners:
-            listener.start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         try:
             self.expect("ready", _START_S)
         except GameError:
@@ -179,6 +163,21 @@ class StandInProcess:
         """Its process id."""
         return self._child.pid
 
+    def living_pid(self) -> int:
+        """Return its process id; start it again if it crashed.
+
+        Raises:
+            LinkError: if it does not start, with its output.
+        """
+        with self._lock:
+            if not self.running:
+                self.close()
+                try:
+                    self._start()
+                except GameError as error:
+                    raise LinkError(str(error)) from error
+            return self.pid
+
     @property
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -186,10 +185,8 @@ class StandInProcess:
 
     def tell(self, command: str) -> None:
         """Send it a command on standard input, such as "crash" or "freeze 3"."""
-        assert self._child.stdin is not None
         try:
-            self._child.stdin.write(f"{command}\n")
-            self._child.stdin.flush()
+            print(command, file=self._child.stdin, flush=True)
         except BrokenPipeError as error:
             raise GameError(f"the stand-in: expected it to run, found it gone ({self._last_words}).") from error
 
@@ -214,7 +211,6 @@ class StandInProcess:
             if said["event"] == event:
                 return said
             if said["event"] == "ended":
-                self._listeners[1].join()
                 raise GameError(f"the stand-in: expected {event!r}, found it ended: {self._last_words}")
 
     def wait(self, timeout_s: float) -> int:
@@ -230,24 +226,18 @@ class StandInProcess:
 
     def close(self) -> None:
         """End it; a second call does nothing."""
-        self._child.terminate()
-        try:
-            self._child.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-        for listener in self._listeners:
-            listener.join()
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            assert pipe is not None
-            pipe.close()
+        with self._child:
+            self._child.terminate()
+            try:
+                self._child.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+            self._listener.join()
 
     def __enter__(self) -> StandInProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -255,11 +245,10 @@ class StandInProcess:
         return self._complaint.strip().removeprefix("error: ")
 
     def _listen(self) -> None:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
-            self._said.put(json.loads(line))
+        """Sort what it prints into events, which are JSON, and complaints."""
+        for line in self._child.stdout or ():
+            if line.startswith("{"):
+                self._said.put(json.loads(line))
+            else:
+                self._complaint += line
         self._said.put({"event": "ended"})
-
-    def _complain(self) -> None:
-        assert self._child.stderr is not None
-        self._complaint = self._child.stderr.read()

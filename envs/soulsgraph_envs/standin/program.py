@@ -11,28 +11,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from typing import Protocol
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
+from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import save_game
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import StandInOptions, load_surroundings, surroundings_of
-from soulsgraph_envs.standin.process import ended_by_signals, forbid_core_dump, name_process, settings_of
+from soulsgraph_envs.standin.process import ended_by_signals, name_process, settings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow, Keyboard
-from soulsgraph_envs.standin.world import Readings, Stage, World
+from soulsgraph_envs.standin.world import Stage, World
 
 #: Each kind, and whether it lasts (forever if no time is given) or happens once.
 KINDS = {"crash": False, "move": False, "hang": True, "freeze": True, "stall": True, "drop": True}
 _STANDARD_INPUT = 0
-_OTHERS = ("pause", "speed", "die", "state", "quit")
+#: Commands besides the kinds.
+_COMMANDS = ("pause", "speed", "die", "state", "quit")
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,16 @@ def _seconds(text: str, whole: str) -> float:
     return seconds
 
 
-@dataclass
 class Schedule:
     """The coming and present misbehaviours, by wall time since the stand-in was ready.
 
     `on(kind)` is whether a lasting misbehaviour is under way; `due()` returns those that begin now.
     """
 
-    plan: Sequence[Misbehaviour] = ()
-    clock: Callable[[], float] = time.monotonic
-    _begun_s: float = 0.0
-    _waiting: list[Misbehaviour] = field(default_factory=list)
-    _until_s: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._begun_s = self.clock()
-        self._waiting = sorted(self.plan, key=lambda one: one.start_s)
+    def __init__(self, plan: Sequence[Misbehaviour], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begun_s = clock, clock()
+        self._waiting = sorted(plan, key=lambda one: one.start_s)
+        self._until_s: dict[str, float] = {}
 
     def add(self, kind: str, length_s: float = inf) -> None:
         """Let a misbehaviour begin now."""
@@ -105,7 +99,7 @@ class Schedule:
 
     def due(self) -> list[Misbehaviour]:
         """Return the misbehaviours that begin now, each once; lasting ones are `on` from now."""
-        now = self.clock()
+        now = self._clock()
         begun = [one for one in self._waiting if self._begun_s + one.start_s <= now]
         for one in begun:
             self._waiting.remove(one)
@@ -114,13 +108,16 @@ class Schedule:
 
     def on(self, kind: str) -> bool:
         """Return whether a lasting misbehaviour is under way."""
-        return self._until_s.get(kind, -inf) > self.clock()
+        return self._until_s.get(kind, -inf) > self._clock()
 
 
 def crash(folder: Path) -> None:
     """End this process like a crashed game, after removing its folder, as nothing else would."""
+    import resource
+
     shutil.rmtree(folder, ignore_errors=True)
-    forbid_core_dump()
+    # No core dump.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
@@ -129,95 +126,6 @@ def hang(length_s: float) -> None:
     end = time.monotonic() + length_s
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, 1.0))
-
-
-class Commanded(Protocol):
-    """The receiver of commands."""
-
-    def pause(self) -> None:
-        """Stop the world, or let it continue."""
-        ...
-
-    def set_speed(self, factor: float) -> None:
-        """Set the factor of the game's clock."""
-        ...
-
-    def kill_player(self) -> None:
-        """Let the player die."""
-        ...
-
-    def state(self) -> dict[str, object]:
-        """Return the true state of the world."""
-        ...
-
-
-class Commands:
-    """Commands and answers, one per line; `over` is whether the stand-in is to end."""
-
-    def __init__(self, options: StandInOptions) -> None:
-        self._json, self._until_eof = options.json, options.until_eof
-        self._end_s = time.monotonic() + options.seconds if options.seconds else float("inf")
-        self._told_to_end = False
-        self._lines: deque[str] = deque()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    @property
-    def over(self) -> bool:
-        """Whether the stand-in is to end: by a command, or because its time is over."""
-        return self._told_to_end or time.monotonic() >= self._end_s
-
-    @over.setter
-    def over(self, ended: bool) -> None:
-        self._told_to_end = ended
-
-    def say(self, event: str, **values: object) -> None:
-        """Print a line: the event and its values, for people or as JSON."""
-        if self._json:
-            print(json.dumps({"event": event, **values}), flush=True)
-        else:
-            print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)
-
-    def obey(self, stand_in: Commanded, schedule: Schedule) -> None:
-        """Carry out the commands received."""
-        while self._lines:
-            word, _, argument = self._lines.popleft().partition(" ")
-            try:
-                self._carry_out(word, argument, stand_in, schedule)
-            except SoulsGraphError as error:
-                self.say("error", message=str(error))
-
-    def _carry_out(self, word: str, argument: str, stand_in: Commanded, schedule: Schedule) -> None:
-        if word in KINDS:
-            schedule.add(word, length_of(word, argument))
-        elif word == "pause":
-            stand_in.pause()
-        elif word == "speed":
-            stand_in.set_speed(_factor(argument))
-        elif word == "die":
-            stand_in.kill_player()
-        elif word == "state":
-            self.say("state", **stand_in.state())
-        elif word == "quit":
-            self.over = True
-        else:
-            raise UnknownNameError("command", word, (*KINDS, *_OTHERS))
-
-    def _listen(self) -> None:
-        # Read below Python's buffers: a thread that waits in one of them can break the end of the process.
-        rest = b""
-        with suppress(OSError):
-            while piece := os.read(_STANDARD_INPUT, 4096):
-                *lines, rest = (rest + piece).split(b"\n")
-                self._lines.extend(line for line in (one.decode(errors="replace").strip() for one in lines) if line)
-        if self._until_eof:
-            self.over = True
-
-
-def _factor(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SoulsGraphError(f"speed: expected a number, found {text!r}.") from None
 
 
 _PICTURES_PER_S, _PICTURE_SIZE = 20, (90, 160)
@@ -231,96 +139,124 @@ def run(options: StandInOptions) -> None:
     Raises:
         SoulsGraphError: for options that do not fit, or a display that cannot be opened.
     """
-    schedule = [parse_misbehaviour(text) for text in options.misbehave]
+    plan = [parse_misbehaviour(text) for text in options.misbehave]
     address_map = load_address_map(options.map)
-    world = _open_world(options, address_map)
+    surroundings = load_surroundings(options.encounter) if options.encounter else surroundings_of(address_map.name)
+    scenario = load_scenario(options.scenario or surroundings.scenario)
+    world = World(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
+    world.switches["game_speed"] = options.speed
     with ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         folder = stack.enter_context(temporary_folder("soulsgraph-standin-"))
         name_process(address_map.process)
         window = GameWindow(address_map.window, options.display, keeps_mouse=options.until_eof)
         stack.callback(window.close)
-        memory = OwnMemory(address_map, folder, world.surroundings)
+        memory = OwnMemory(address_map, folder, surroundings)
         stack.callback(memory.close)
-        stand_in = StandIn(world, memory, window, Keyboard(load_bindings(address_map.bindings)))
-        commands = Commands(options)
+        stand_in = StandIn(options, world, memory, window, Keyboard(load_bindings(address_map.bindings)))
         if options.settings:
             save_game(options.settings, settings_of(options, address_map.window))
-        commands.say("ready", pid=os.getpid(), map=address_map.name, base=memory.base)
-        stand_in.play(Schedule(schedule), commands, folder)
+        stand_in.say("ready", pid=os.getpid(), map=address_map.name, base=memory.base)
+        stand_in.play(Schedule(plan), folder)
 
 
 class StandIn:
-    """A world with a window and a memory."""
+    """A world with a window and a memory, that misbehaves and takes commands, one per line of standard input."""
 
-    def __init__(self, world: World, memory: OwnMemory, window: GameWindow, keyboard: Keyboard) -> None:
-        self._world, self._memory, self._window, self._keyboard = world, memory, window, keyboard
-        self._readings = Readings(world)
-        self._paused = False
+    def __init__(
+        self, options: StandInOptions, world: World, memory: OwnMemory, window: GameWindow, keyboard: Keyboard
+    ) -> None:
+        self._options, self._world, self._memory = options, world, memory
+        self._window, self._keyboard = window, keyboard
+        self._over = self._paused = False
         self._loads, self._part_of_frame = world.loads, 0.0
         self._memory.write(self._values())
+        self._lines: deque[str] = deque()
+        threading.Thread(target=self._listen, daemon=True).start()
 
-    def play(self, schedule: Schedule, commands: Commands, folder: Path) -> None:
+    def say(self, event: str, **values: object) -> None:
+        """Print a line: the event and its values, for people or as JSON."""
+        if self._options.json:
+            print(json.dumps({"event": event, **values}), flush=True)
+        else:
+            print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)
+
+    def play(self, schedule: Schedule, folder: Path) -> None:
         """Play until the end, polling keys and memory before each frame."""
         following, next_picture = time.monotonic(), 0.0
-        while not commands.over:
-            self._misbehave(schedule, commands, folder)
-            commands.obey(self, schedule)
+        end_s = following + (self._options.seconds or inf)
+        while not self._over and time.monotonic() < end_s:
+            self._misbehave(schedule, folder)
+            while self._lines:
+                try:
+                    self._obey(self._lines.popleft(), schedule)
+                except SoulsGraphError as error:
+                    self.say("error", message=str(error))
             if not schedule.on("stall"):
-                self._hear(commands, dropping=schedule.on("drop"))
+                self._hear(dropping=schedule.on("drop"))
                 if following >= next_picture:
                     self._show()
                     next_picture = following + 1.0 / _PICTURES_PER_S
-            self._poll(frozen=schedule.on("freeze"))
+            self._advance(frozen=schedule.on("freeze"))
             following = _wait(following + 1.0 / (FRAMES_PER_S * max(self._world.speed, 1.0)))
 
-    def pause(self) -> None:
-        """Stop the world, or let it continue."""
-        self._paused = not self._paused
+    def _listen(self) -> None:
+        # Read below Python's buffers: a thread that waits in one of them can break the end of the process.
+        rest = b""
+        with suppress(OSError):
+            while piece := os.read(_STANDARD_INPUT, 4096):
+                *lines, rest = (rest + piece).split(b"\n")
+                self._lines.extend(line for line in (one.decode(errors="replace").strip() for one in lines) if line)
+        if self._options.until_eof:
+            self._over = True
 
-    def set_speed(self, factor: float) -> None:
-        """Set the factor of the game's clock."""
+    def _obey(self, line: str, schedule: Schedule) -> None:
+        word, _, argument = line.partition(" ")
+        if word in KINDS:
+            schedule.add(word, length_of(word, argument))
+        elif word == "pause":
+            self._paused = not self._paused
+        elif word == "speed":
+            self._set_speed(_factor(argument))
+        elif word == "die":
+            self._world.kill_player()
+        elif word == "state":
+            # The true state of the world, whatever the memory shows.
+            shown = {"stage": self._world.stage.value, "fighting": self._world.fighting}
+            self.say("state", **self._values(), **shown, keys=sorted(self._keyboard.down))
+        elif word == "quit":
+            self._over = True
+        else:
+            raise UnknownNameError("command", word, (*KINDS, *_COMMANDS))
+
+    def _set_speed(self, factor: float) -> None:
         self._world.switches["game_speed"] = factor
 
-    def kill_player(self) -> None:
-        """Let the player die."""
-        self._world.kill_player()
-
-    def state(self) -> dict[str, object]:
-        """Return the true state of the world, whatever the memory shows."""
-        keys = sorted(self._keyboard.down)
-        return {**self._values(), "stage": self._world.stage.value, "fighting": self._world.fighting, "keys": keys}
-
-    def _poll(self, frozen: bool) -> None:
+    def _advance(self, frozen: bool) -> None:
+        """Play a frame between reading what others wrote and showing what became of it."""
+        world, memory = self._world, self._memory
         if not frozen:
-            self._world.write(self._memory.foreign_writes())
-        self._advance()
-        if not frozen:
-            self._publish()
-
-    def _advance(self) -> None:
-        speed = self._world.speed
-        self._part_of_frame += 0.0 if self._paused else speed / max(speed, 1.0)
+            world.write(memory.foreign_writes())
+        self._part_of_frame += 0.0 if self._paused else world.speed / max(world.speed, 1.0)
         if self._part_of_frame >= 1.0:
             self._part_of_frame -= 1.0
-            self._world.frame(self._keyboard.controls())
-
-    def _publish(self) -> None:
-        world = self._world
+            world.frame(self._keyboard.controls())
+        if frozen:
+            return
         if world.stage is Stage.TITLE or (world.stage is Stage.LOADING and world.surroundings.load_unlinks):
-            self._memory.unlink()
-        elif self._world.loads != self._loads:
-            self._loads = self._world.loads
-            self._memory.load()
-        self._memory.write(self._values())
+            memory.unlink()
+        elif world.loads != self._loads:
+            self._loads = world.loads
+            memory.load()
+        memory.write(self._values())
 
     def _values(self) -> dict[str, float | str]:
-        return self._readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
+        return self._world.readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
 
-    def _hear(self, commands: Commands, dropping: bool) -> None:
+    def _hear(self, dropping: bool) -> None:
         for event, key in self._window.events():
             if event == "close":
-                commands.over = True
+                self._over = True
             elif event == "blur":
                 self._keyboard.release_all()
             elif dropping:
@@ -328,9 +264,9 @@ class StandIn:
             elif event == "release":
                 self._keyboard.release(key)
             elif key == "f5":
-                self.pause()
+                self._paused = not self._paused
             elif key == "f6":
-                self.set_speed(self._world.speed % 3.0 + 1.0)
+                self._set_speed(self._world.speed % 3.0 + 1.0)
             elif not self._world.navigate(key):
                 self._keyboard.press(key)
 
@@ -342,9 +278,9 @@ class StandIn:
         status = f"{stage}, speed {self._world.speed:g}"
         self._window.draw(self._world.simulator.render(0, _PICTURE_SIZE), [status, self._keyboard.help])
 
-    def _misbehave(self, schedule: Schedule, commands: Commands, folder: Path) -> None:
+    def _misbehave(self, schedule: Schedule, folder: Path) -> None:
         for one in schedule.due():
-            commands.say("misbehaving", kind=one.kind)
+            self.say("misbehaving", kind=one.kind)
             if one.kind == "crash":
                 crash(folder)
             elif one.kind == "hang":
@@ -353,12 +289,11 @@ class StandIn:
                 self._memory.move()
 
 
-def _open_world(options: StandInOptions, address_map: AddressMap) -> World:
-    surroundings = load_surroundings(options.encounter) if options.encounter else surroundings_of(address_map.name)
-    scenario = load_scenario(options.scenario or surroundings.scenario)
-    world = World(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
-    world.switches["game_speed"] = options.speed
-    return world
+def _factor(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SoulsGraphError(f"speed: expected a number, found {text!r}.") from None
 
 
 def _wait(until: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from math import hypot, isfinite
@@ -13,10 +12,10 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.realtime.link import FIELDS
+from soulsgraph_envs.drivers.realtime.link import FIELDS, Reading
+from soulsgraph_envs.drivers.realtime.readings import RAW_FIELDS
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
-from soulsgraph_envs.standin.blocks import Value
 from soulsgraph_envs.standin.options import Interlude, Pose, Surroundings
 
 _FASTEST = 10.0
@@ -29,7 +28,6 @@ _GATE_REACH_M, _SWORD_REACH_M = 1.5, 3.5
 _BLEND_S = 0.4
 _ATTACKS = Control.LIGHT_ATTACK | Control.HEAVY_ATTACK | Control.WEAPON_ART | Control.PARRY
 _LOOKING = Control.LOCK_ON | Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT
-_OF_THE_COURSE = ("player_z", "boss_z", "boss_flags")
 #: What of the fight others may write, and its name in the simulator.
 _OF_THE_FIGHT = {
     **{f"{who}_{axis}": f"{who}_{axis}" for who in ("player", "boss") for axis in "xy"},
@@ -39,8 +37,20 @@ _OF_THE_FIGHT = {
     "flasks": "flasks",
     "boss_hp": "boss_hp",
 }
+_OF_THE_COURSE = {*_OF_THE_FIGHT, "player_z", "boss_z", "boss_flags"}
 #: What the game only keeps.
-_KEPT = [name for name, field in FIELDS.items() if field.writable and name not in (*_OF_THE_FIGHT, *_OF_THE_COURSE)]
+_KEPT = [name for name, field in FIELDS.items() if field.writable and name not in _OF_THE_COURSE]
+
+_CAMERA_BEHIND_M, _CAMERA_ABOVE_M = 4.0, 1.5
+#: While a blow shows, the boss's animation has this name; its attack number stays.
+_BLEND_NAME = "PartBlend_Default"
+#: Fields that are raw values as they stand.
+_PLAIN = {name: raw for raw, name in RAW_FIELDS.items()} | {
+    "flasks": Raw.FLASKS,
+    # No public source gives the game's numbers of these animations: those of the skills stand in for them.
+    "player_animation_id": Raw.PLAYER_ANIMATION,
+    "boss_animation_id": Raw.BOSS_ANIMATION,
+}
 
 
 class Stage(Enum):
@@ -73,22 +83,32 @@ class World:
         self.switches = dict.fromkeys(_KEPT, 0.0) | {"game_speed": 1.0, "game_speed_on": 1.0} | surroundings.switches
         self.simulator = Simulator(1, 1.0 / FRAMES_PER_S)
         self._ground = self._wide = replace(scenario, arena=replace(scenario.arena, radius_m=_WIDE_M))
+        boss = load_boss(scenario.boss)
+        self._idle, self._threshold = boss.animations.idle.name, boss.status.threshold
         self._edges_m = {
             "player": scenario.arena.radius_m - load_player(scenario.player).body.radius_m + _ROUNDING_M,
-            "boss": scenario.arena.radius_m - load_boss(scenario.boss).radius_m + _ROUNDING_M,
+            "boss": scenario.arena.radius_m - boss.radius_m + _ROUNDING_M,
         }
         self._seed, self._controls = seed, np.zeros(1, np.uint32)
         self.frames = self.loads = self.blended = 0
         self.boss_flags = surroundings.awake_flags if met else 0
         self.stage, self.stage_frame, self._menu_step = Stage.PLAYING, 0, 0
         self.inside, self._boss_lives = False, True
-        self._z = self._resting_x = self._resting_y = self._resting_heading = 0.0
+        self._z, self._resting = 0.0, dict[str, float]()
+        self._interludes = {
+            Stage.PASSING_GATE: surroundings.pass_gate,
+            Stage.DYING: surroundings.die,
+            Stage.LOADING: surroundings.load,
+            Stage.RISING: surroundings.rise,
+        }
         # Both grounds once, and a frame on them, so that neither tables nor code are made in the midst of a fight.
         self._reset(scenario)
         self.simulator.step(self._controls)
         self._wake_at_bonfire()
         if not at_bonfire:
-            self._begin_in_arena()
+            self._reset(scenario)
+            self.inside = True
+            self._rest()
 
     @property
     def speed(self) -> float:
@@ -106,14 +126,7 @@ class World:
     @property
     def interlude(self) -> Interlude | None:
         """The interlude that binds the player, if any."""
-        surroundings = self.surroundings
-        stages = {
-            Stage.PASSING_GATE: surroundings.pass_gate,
-            Stage.DYING: surroundings.die,
-            Stage.LOADING: surroundings.load,
-            Stage.RISING: surroundings.rise,
-        }
-        return stages.get(self.stage)
+        return self._interludes.get(self.stage)
 
     @property
     def player_z(self) -> float:
@@ -123,11 +136,6 @@ class World:
         if self.inside and self._in_arena("player"):
             return self.scenario.arena.height_m
         return self.surroundings.places.ground_z(self[Raw.PLAYER_X], self[Raw.PLAYER_Y])
-
-    def row(self) -> list[float]:
-        """Return the fight's raw values, (25,)."""
-        row: list[float] = self._raw[0].tolist()
-        return row
 
     def __getitem__(self, value: Raw) -> float:
         return float(self._raw[0, value])
@@ -141,7 +149,7 @@ class World:
         if self.interlude and self.stage_frame >= self.interlude.length_s * FRAMES_PER_S:
             self._end_stage()
 
-    def write(self, values: Mapping[str, Value]) -> None:
+    def write(self, values: Reading) -> None:
         """Apply what other programs wrote to the fields that may be written."""
         numbers = {name: float(value) for name, value in values.items() if isfinite(float(value))}
         self.boss_flags = int(numbers.pop("boss_flags", self.boss_flags))
@@ -175,6 +183,18 @@ class World:
             self._begin(Stage.TITLE if self.stage is Stage.PLAYING else Stage.LOADING)
         return True
 
+    def readings(self) -> dict[str, float | str]:
+        """Return the value of every field but those of the window."""
+        row: list[float] = self._raw[0].tolist()
+        values: dict[str, float | str] = {name: row[raw] for name, raw in _PLAIN.items()}
+        values["player_z"] = z = self.player_z
+        values["camera_position_x"] = row[Raw.PLAYER_X] - _CAMERA_BEHIND_M * row[Raw.CAMERA_X]
+        values["camera_position_y"] = row[Raw.PLAYER_Y] - _CAMERA_BEHIND_M * row[Raw.CAMERA_Y]
+        values["camera_position_z"] = z - _CAMERA_BEHIND_M * row[Raw.CAMERA_Z] + _CAMERA_ABOVE_M
+        values |= {"boss_name": self.surroundings.boss_name, "boss_flags": self.boss_flags, "online": 0.0}
+        values["play_time_s"] = self.frames / FRAMES_PER_S
+        return values | self.switches | self._animations() | self._frost()
+
     def _advance(self, controls: Control) -> None:
         if Control.INTERACT in controls:
             self._interact()
@@ -184,7 +204,7 @@ class World:
         self._controls[0] = int(self._permitted(controls))
         self.simulator.step(self._controls)
         if not self.fighting or self.switches["no_ai"]:
-            self._put(boss_x=self._resting_x, boss_y=self._resting_y, boss_heading=self._resting_heading)
+            self._put(**self._resting)
         self._rest()
         self._judge(boss_hp)
 
@@ -242,11 +262,6 @@ class World:
             self.boss_flags |= ENCOUNTERED
             self._put_player(self.surroundings.places.gate_inside)
 
-    def _begin_in_arena(self) -> None:
-        self._reset(self.scenario)
-        self.inside = True
-        self._rest()
-
     def _wake_at_bonfire(self) -> None:
         self._reset(self._wide)
         self.inside = False
@@ -271,8 +286,8 @@ class World:
 
     def _rest(self) -> None:
         """Store the place where the boss stays while it rests."""
-        self._resting_x, self._resting_y = self[Raw.BOSS_X], self[Raw.BOSS_Y]
-        self._resting_heading = self[Raw.BOSS_ANGLE]
+        x, y, heading = self[Raw.BOSS_X], self[Raw.BOSS_Y], self[Raw.BOSS_ANGLE]
+        self._resting = {"boss_x": x, "boss_y": y, "boss_heading": heading}
 
     def _in_arena(self, who: str) -> bool:
         return self._distance(who, self.scenario.arena.centre_m) <= self._edges_m[who]
@@ -281,71 +296,28 @@ class World:
         x, y = (Raw.PLAYER_X, Raw.PLAYER_Y) if who == "player" else (Raw.BOSS_X, Raw.BOSS_Y)
         return hypot(self[x] - place[0], self[y] - place[1])
 
-
-_CAMERA_BEHIND_M, _CAMERA_ABOVE_M = 4.0, 1.5
-#: While a blow shows, the boss's animation has this name; its attack number stays.
-_BLEND_NAME = "PartBlend_Default"
-#: Fields that are raw values as they stand.
-_PLAIN = {
-    **{name.lower(): Raw[name] for name in ("PLAYER_X", "PLAYER_Y", "PLAYER_ANGLE", "PLAYER_HP", "PLAYER_HP_MAX")},
-    **{f"player_{name.lower()}": Raw[name] for name in ("STAMINA", "STAMINA_MAX")},
-    **{name.lower(): Raw[name] for name in ("BOSS_X", "BOSS_Y", "BOSS_Z", "BOSS_ANGLE", "BOSS_HP", "BOSS_HP_MAX")},
-    **{name.lower(): Raw[name] for name in ("CAMERA_X", "CAMERA_Y", "CAMERA_Z", "LOCKED", "FLASKS")},
-    **{
-        f"{who}_animation_{what}_s": Raw[f"{who}_animation_{what}_s".upper()]
-        for who in ("player", "boss")
-        for what in ("time", "length")
-    },
-    # No public source gives the game's numbers of these animations: those of the skills stand in for them.
-    "player_animation_id": Raw.PLAYER_ANIMATION,
-    "boss_animation_id": Raw.BOSS_ANIMATION,
-}
-
-
-class Readings:
-    """A function that returns the value of every field of a world."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        boss = load_boss(world.scenario.boss)
-        self._idle, self._threshold = boss.animations.idle, boss.status.threshold
-
-    def __call__(self) -> dict[str, Value]:
-        """Return every field's value."""
-        world, row = self._world, self._world.row()
-        values: dict[str, Value] = {name: row[raw] for name, raw in _PLAIN.items()}
-        values["player_z"] = z = world.player_z
-        values["camera_position_x"] = row[Raw.PLAYER_X] - _CAMERA_BEHIND_M * row[Raw.CAMERA_X]
-        values["camera_position_y"] = row[Raw.PLAYER_Y] - _CAMERA_BEHIND_M * row[Raw.CAMERA_Y]
-        values["camera_position_z"] = z - _CAMERA_BEHIND_M * row[Raw.CAMERA_Z] + _CAMERA_ABOVE_M
-        values["boss_name"] = world.surroundings.boss_name
-        values["boss_flags"] = world.boss_flags
-        values["online"] = 0.0
-        values["play_time_s"] = world.frames / FRAMES_PER_S
-        return values | world.switches | self._animations() | self._frost()
-
-    def _animations(self) -> dict[str, Value]:
-        world, names = self._world, self._world.simulator.animation_names(0)
-        shown: dict[str, Value] = {
+    def _animations(self) -> dict[str, float | str]:
+        names = self.simulator.animation_names(0)
+        shown: dict[str, float | str] = {
             "player_animation": names.player,
-            "boss_animation": names.boss if world.fighting else self._idle.name,
+            "boss_animation": names.boss if self.fighting else self._idle,
             "boss_attack_id": names.boss_attack,
             "boss_attack_id_fallback": names.boss_attack,
         }
-        if world.blended > 0:
+        if self.blended > 0:
             shown["boss_animation"] = _BLEND_NAME
         if names.boss_attack >= 0:
             shown["boss_animation_id"] = names.boss_attack
-        if world.interlude:
-            shown["player_animation"] = world.interlude.name
-            shown["player_animation_length_s"] = world.interlude.length_s
-            shown["player_animation_time_s"] = min(world.stage_frame / FRAMES_PER_S, world.interlude.length_s)
+        if self.interlude:
+            shown["player_animation"] = self.interlude.name
+            shown["player_animation_length_s"] = self.interlude.length_s
+            shown["player_animation_time_s"] = min(self.stage_frame / FRAMES_PER_S, self.interlude.length_s)
         return shown
 
-    def _frost(self) -> dict[str, Value]:
+    def _frost(self) -> dict[str, float]:
         if self._threshold <= 0.0:
-            return {"frost_resistance": 0.0, "frost_resistance_max": 0.0, "frost_effect": 0.0}
-        fight = self._world.simulator.values(0)
+            return dict.fromkeys(("frost_resistance", "frost_resistance_max", "frost_effect"), 0.0)
+        fight = self.simulator.values(0)
         return {
             "frost_resistance": self._threshold - fight["build_up"],
             "frost_resistance_max": self._threshold,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -32,11 +33,7 @@ _PLAYED, _LEARNED = 40, 34
 _SIZE = (18, 32)
 _ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
 _LEVELS = ((Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), (Raw.STAMINA, Raw.STAMINA_MAX), (Raw.BOSS_HP, Raw.BOSS_HP_MAX))
-_CLOCKS = (
-    (Raw.BOSS_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_LENGTH_S),
-    (Raw.PLAYER_ANIMATION_TIME_S, Raw.PLAYER_ANIMATION_LENGTH_S),
-)
-
+_CLOCKS = [(Raw[f"{who}_ANIMATION_TIME_S"], Raw[f"{who}_ANIMATION_LENGTH_S"]) for who in ("BOSS", "PLAYER")]
 
 _Answer = TypeVar("_Answer")
 
@@ -103,7 +100,6 @@ class Agent(Protocol):
 
     def predict(self, observation: Any) -> tuple[Any, Any]:
         """Choose an action."""
-        ...
 
 
 class PaidActions(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -231,27 +227,22 @@ def _check_picture(game: Game) -> None:
 def _check_seeds(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
     seeds, controls = _seeds(lanes), sample_controls(lanes, _TICKS)
     courses = []
-    for _ in range(2):
-        game = make_game(lanes)
-        courses.append(play(game, scenario, seeds, controls))
-        game.close()
-    _promise((courses[0] == courses[1]).all(), "same seeds and same controls give the same course")
-    alone = make_game(1)
-    single = play(alone, scenario, seeds[-1:], controls[:, -1:])
-    alone.close()
-    _promise((single[:, 0] == courses[0][:, -1]).all(), "a lane's course does not depend on the other lanes")
+    for which in (slice(None), slice(None), slice(-1, None)):
+        with closing(make_game(len(seeds[which]))) as game:
+            courses.append(play(game, scenario, seeds[which], controls[:, which]))
+    first, again, alone = courses
+    _promise((first == again).all(), "same seeds and same controls give the same course")
+    _promise((alone[:, 0] == first[:, -1]).all(), "a lane's course does not depend on the other lanes")
 
 
 def _check_resume(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
     controls = sample_controls(lanes, _TICKS)
-    first, second = make_game(lanes), make_game(lanes)
-    if isinstance(first, SavableGame) and isinstance(second, SavableGame):
-        play(first, scenario, _seeds(lanes), controls)
-        second.set_state(first.get_state())
-        for tick in controls:
-            _promise((first.step(tick) == second.step(tick)).all(), "set_state continues where get_state was")
-    first.close()
-    second.close()
+    with closing(make_game(lanes)) as first, closing(make_game(lanes)) as second:
+        if isinstance(first, SavableGame) and isinstance(second, SavableGame):
+            play(first, scenario, _seeds(lanes), controls)
+            second.set_state(first.get_state())
+            for tick in controls:
+                _promise((first.step(tick) == second.step(tick)).all(), "set_state continues where get_state was")
 
 
 class FakeGame:
@@ -265,9 +256,10 @@ class FakeGame:
     """
 
     capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
+    tick_s = 0.1
 
-    def __init__(self, lanes: int = 1, script: RawValues | None = None, tick_s: float = 0.1) -> None:
-        self.lanes, self.tick_s = lanes, tick_s
+    def __init__(self, lanes: int = 1, script: RawValues | None = None) -> None:
+        self.lanes = lanes
         self.script = np.atleast_2d(standing() if script is None else script)
         self.sent: list[Controls] = []
         self.closed = False
@@ -348,20 +340,11 @@ class LossyGame:
 def standing(**values: float) -> RawValues:
     """Make one frame, (25,): player and boss with full HP, 6 m apart, face to face, with `values` by column name."""
     frame = np.zeros(RAW_SIZE)
-    defaults = {
-        "BOSS_Y": -6.0,
-        "CAMERA_Y": -1.0,
-        "PLAYER_HP": 454.0,
-        "PLAYER_HP_MAX": 454.0,
-        "STAMINA": 95.0,
-        "STAMINA_MAX": 95.0,
-        "BOSS_HP": 1037.0,
-        "BOSS_HP_MAX": 1037.0,
-        "FLASKS": 1.0,
-        "BOSS_ANIMATION_LENGTH_S": 1.0,
-        "PLAYER_ANIMATION_LENGTH_S": 1.0,
-    }
-    for name, value in {**defaults, **values}.items():
+    levels = {"PLAYER_HP": 454.0, "STAMINA": 95.0, "BOSS_HP": 1037.0}
+    most = {f"{name}_MAX": level for name, level in levels.items()}
+    lengths = dict.fromkeys(("BOSS_ANIMATION_LENGTH_S", "PLAYER_ANIMATION_LENGTH_S"), 1.0)
+    others = {"BOSS_Y": -6.0, "CAMERA_Y": -1.0, "FLASKS": 1.0}
+    for name, value in {**levels, **most, **lengths, **others, **values}.items():
         frame[Raw[name]] = value
     return frame
 

@@ -43,23 +43,19 @@ class FakeWorld:
 
     def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
         """Record a tap."""
-        self._demand_open()
-        self.asked.append(("tap", tuple(keys), hold_ms, delay_ms))
+        self._record("tap", tuple(keys), hold_ms, delay_ms)
 
     def set_key(self, key: str, down: bool) -> None:
         """Record a key."""
-        self._demand_open()
-        self.asked.append(("key", key, down))
+        self._record("key", key, down)
 
     def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
         """Record a move of the mouse."""
-        self._demand_open()
-        self.asked.append(("mouse", right, down, steps))
+        self._record("mouse", right, down, steps)
 
     def wait(self, seconds: float) -> None:
         """Record a wait."""
-        self._demand_open()
-        self.asked.append(("wait", seconds))
+        self._record("wait", seconds)
 
     def set_speed(self, factor: float) -> None:
         """Record a speed."""
@@ -87,6 +83,10 @@ class FakeWorld:
     def close(self) -> None:
         """Close the world."""
         self._open = False
+
+    def _record(self, *call: object) -> None:
+        self._demand_open()
+        self.asked.append(call)
 
     def _demand_open(self) -> None:
         if not self._open:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import select
 import shutil
 import string
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -29,11 +28,14 @@ class KeyEvent(NamedTuple):
 class FakeDevice:
     """A key device that keeps its `events` and what is `down`, and checks its caller.
 
+    `heard` gets each event before it counts.
+
     Raises:
         GameError: for an unknown key, a key pressed while it is down, and any use of a closed device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[KeyEvent], None] = lambda _: None) -> None:
+        self._heard = heard
         self.events: list[KeyEvent] = []
         self.down: set[str] = set()
         self.closed = False
@@ -44,18 +46,20 @@ class FakeDevice:
 
     def press(self, key: str) -> None:
         """Send a key down that is up."""
-        self._demand(not self.closed, "an open device", "a closed one")
-        self.check(key)
         self._demand(key not in self.down, f"{key!r} up before it is pressed", "it down")
+        self._send(KeyEvent("press", key))
         self.down.add(key)
-        self.events.append(KeyEvent("press", key))
 
     def release(self, key: str) -> None:
         """Send a key up."""
-        self._demand(not self.closed, "an open device", "a closed one")
-        self.check(key)
+        self._send(KeyEvent("release", key))
         self.down.discard(key)
-        self.events.append(KeyEvent("release", key))
+
+    def _send(self, event: KeyEvent) -> None:
+        self._demand(not self.closed, "an open device", "a closed one")
+        self.check(event.key)
+        self._heard(event)
+        self.events.append(event)
 
     def close(self) -> None:
         """Close the device, which must not be done with a key down; a second call does nothing."""
@@ -205,24 +209,18 @@ def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
     """
     if shutil.which("Xvfb") is None:
         raise GameError("expected Xvfb to be installed, found none; install it: apt-get install -y xvfb.")
-    reading, writing = os.pipe()
     size = f"{width}x{height}x24"
-    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
-    server = subprocess.Popen(command, pass_fds=[writing], stderr=subprocess.DEVNULL, start_new_session=True)
-    os.close(writing)
-    try:
-        yield f":{_display_number(reading)}"
-    finally:
-        os.close(reading)
-        server.terminate()
-        server.wait()
-
-
-def _display_number(reading: int) -> int:
-    answer = b""
-    while not answer.endswith(b"\n"):
-        piece = os.read(reading, 16) if select.select([reading], [], [], _START_S)[0] else b""
-        if not piece:
-            raise GameError(f"expected Xvfb to start within {_START_S:g} s, it did not; run Xvfb to see its message.")
-        answer += piece
-    return int(answer)
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=pipe, stderr=nowhere, start_new_session=True) as server:
+        patience = threading.Timer(_START_S, server.kill)
+        patience.start()
+        number = server.stdout.readline() if server.stdout else b""
+        patience.cancel()
+        try:
+            if not number:
+                late = f"expected Xvfb to start within {_START_S:g} s, it did not"
+                raise GameError(f"{late}; run Xvfb to see its message.")
+            yield f":{int(number)}"
+        finally:
+            server.terminate()

@@ -17,11 +17,11 @@ class FakeProcess:
         self.memory = {address: bytearray(data) for address, data in memory.items()}
         self.modules, self.pid, self.dead = list(modules), pid, False
 
-    def find(self, address: int, size: int) -> tuple[bytearray, int] | None:
-        """Return the block that holds a span, and the span's place in it; None if no block holds it whole."""
+    def find(self, address: int, size: int) -> memoryview | None:
+        """Return a span of memory; None if no block holds it whole."""
         for start, block in self.memory.items():
             if start <= address and address + size <= start + len(block):
-                return block, address - start
+                return memoryview(block)[address - start :][:size]
         return None
 
 
@@ -36,14 +36,13 @@ class FakeReader(Reader):
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes."""
         self.reads.append((address, size))
-        block, at = self._find(address, size)
-        return bytes(block[at : at + size])
+        return bytes(self._find(address, size))
 
     def write(self, address: int, data: bytes) -> None:
         """Write all of `data` in one call."""
-        block, at = self._find(address, len(data))
+        span = self._find(address, len(data))
         self.writes.append((address, data))
-        block[at : at + len(data)] = data
+        span[:] = data
 
     def module(self, name: str) -> Module:
         """Find a module by its file's name, in whatever case."""
@@ -65,7 +64,7 @@ class FakeReader(Reader):
     def close(self) -> None:
         """Do nothing."""
 
-    def _find(self, address: int, size: int) -> tuple[bytearray, int]:
+    def _find(self, address: int, size: int) -> memoryview:
         if self.process.dead:
             raise ProcessGoneError(self.pid)
         found = self.process.find(address, size)
@@ -118,14 +117,12 @@ class FakePyMeow(ModuleType):
 
     def enum_modules(self, process: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the modules of a process."""
-        self._walk_within(process)
-        for one in self._of(process).modules:
+        for one in self._walk_within(process).modules:
             yield {"name": one.name, "base": one.base, "size": one.size, "end": one.base + one.size}
 
     def enum_memory_regions(self, process: dict[str, Any], module: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Walk the regions of a module."""
-        self._walk_within(process)
-        for start, block in self._of(process).memory.items():
+        for start, block in self._walk_within(process).memory.items():
             if module["base"] <= start < module["end"]:
                 yield {"start": start, "end": start + len(block), "size": len(block)}
 
@@ -135,17 +132,15 @@ class FakePyMeow(ModuleType):
             raise self._error("IndexDefect", "index 0 not in 0 .. -1")
         if size >= 2**40:
             raise InterpreterEndedError("out of memory")
-        found = self._span("Read failed", process, address, size)
-        return bytes(found[0][found[1] : found[1] + size])
+        return bytes(self._span("Read failed", process, address, size))
 
     def w_bytes(self, process: dict[str, Any], address: int, data: bytes | list[int]) -> None:
         """Write bytes or a list."""
         if not isinstance(data, bytes | list):
             raise TypeError("w_bytes() takes a list")
-        block, at = self._span("Write failed", process, address, len(data))
-        block[at : at + len(data)] = bytes(data)
+        self._span("Write failed", process, address, len(data))[:] = bytes(data)
 
-    def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> tuple[bytearray, int]:
+    def _span(self, what: str, process: dict[str, Any], address: int, size: int) -> memoryview:
         if not isinstance(address, int) or not 0 <= address < 2**64:
             raise TypeError("address")
         if self.forbidden:
@@ -153,9 +148,8 @@ class FakePyMeow(ModuleType):
         one = self._of(process)
         found = None if one.dead else one.find(address, size)
         if found is None:
-            raise self._error(
-                "AccessViolationDefect", f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
-            )
+            text = f"{what} [Address: {address:#x}] [Error: {self._reason(what, one)}]"
+            raise self._error("AccessViolationDefect", text)
         return found
 
     def _reason(self, what: str, one: FakeProcess) -> str:
@@ -167,10 +161,12 @@ class FakePyMeow(ModuleType):
     def _of(self, process: dict[str, Any]) -> FakeProcess:
         return next(one for _, one in self._processes if one.pid == process["pid"])
 
-    def _walk_within(self, process: dict[str, Any]) -> None:
-        if self._of(process).dead:
-            raise self._error("IOError", f"[Error: {self._reason('Walk failed', self._of(process))}]")
+    def _walk_within(self, process: dict[str, Any]) -> FakeProcess:
+        one = self._of(process)
+        if one.dead:
+            raise self._error("IOError", f"[Error: {self._reason('Walk failed', one)}]")
         self._walk()
+        return one
 
     def _walk(self) -> None:
         self._walks += 1

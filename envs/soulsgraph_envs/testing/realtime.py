@@ -17,21 +17,10 @@ from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.standin.options import load_surroundings
-from soulsgraph_envs.standin.world import Readings, Stage, World
-from soulsgraph_envs.testing.keys import FakeDevice
+from soulsgraph_envs.standin.world import Stage, World
+from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0
-_PRESSES = (
-    Control.ROLL
-    | Control.LIGHT_ATTACK
-    | Control.USE_ITEM
-    | Control.LOCK_ON
-    | Control.HEAVY_ATTACK
-    | Control.PARRY
-    | Control.JUMP
-    | Control.WEAPON_ART
-    | Control.INTERACT
-)
 
 
 class FakeTime:
@@ -44,25 +33,6 @@ class FakeTime:
     def pass_by(self, seconds: float) -> None:
         """Let time pass."""
         self.now_s += max(seconds, 0.0)
-
-
-class FakeKeyboard(FakeDevice):
-    """Keys of a `FakeLink`: the game plays up to the moment of each press and release."""
-
-    def __init__(self, link: FakeLink) -> None:
-        super().__init__()
-        self._link = link
-
-    def press(self, key: str) -> None:
-        """Send a key down."""
-        self._link.play()
-        super().press(key)
-        self._link.pressed(key)
-
-    def release(self, key: str) -> None:
-        """Send a key up."""
-        self._link.play()
-        super().release(key)
 
 
 class FakeLink:
@@ -82,15 +52,15 @@ class FakeLink:
         time: FakeTime,
         scenario: str = "iudex-phase1",
         without: frozenset[str] = frozenset(),
-        seed: int = 0,
         at_bonfire: bool = False,
         met: bool = True,
     ) -> None:
         self.supplies = frozenset(FIELDS) - without - {"window_width", "window_height", "screen_mode"}
         self.writes = frozenset(name for name, field in FIELDS.items() if field.writable) - without
-        self._time, self._made = time, (scenario, seed)
+        self._time, self._scenario = time, load_scenario(scenario)
         self._bindings = load_bindings(self.bindings)
-        self.keys = FakeKeyboard(self)
+        self._taps = Control(sum(Control[name.upper()] for name in self._bindings.tap))
+        self.keys = FakeDevice(self._hear)
         self.attached, self.closed = False, False
         self.crashed = self.frozen = self.hung = self.dropping = self.unfocused = False
         self.restarts_after = -1
@@ -99,9 +69,7 @@ class FakeLink:
         self._begin(at_bonfire, met)
 
     def _begin(self, at_bonfire: bool, met: bool = True) -> None:
-        scenario, seed = self._made
-        self.world = World(load_surroundings(self.encounter), load_scenario(scenario), seed, at_bonfire, met)
-        self._readings = Readings(self.world)
+        self.world = World(load_surroundings(self.encounter), self._scenario, 0, at_bonfire, met)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}
 
@@ -111,14 +79,15 @@ class FakeLink:
             self._played_s = self._time.now_s
         while self.world.speed and self._played_s + _FRAME_S / self.world.speed <= self._time.now_s + 1e-9:
             self._played_s += _FRAME_S / self.world.speed
-            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~_PRESSES
+            held = Control.NONE if self.dropping else self._bindings.controls_of(self.keys.down) & ~self._taps
             self.world.frame(held | self._presses)
             self._presses = Control.NONE
 
-    def pressed(self, key: str) -> None:
-        """Record a key that went down."""
-        if not (self.dropping or self.hung or self.crashed):
-            self._presses |= self._bindings.controls_of([key]) & _PRESSES
+    def _hear(self, event: KeyEvent) -> None:
+        """Play up to the moment of a key, and record one that goes down."""
+        self.play()
+        if event.action == "press" and not (self.dropping or self.hung or self.crashed):
+            self._presses |= self._bindings.controls_of([event.key]) & self._taps
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game, unless it is gone."""
@@ -135,7 +104,7 @@ class FakeLink:
         """Return every field."""
         self._reach()
         if not (self.frozen and self._shown):
-            values = self._readings()
+            values = self.world.readings()
             self._shown = {name: values[name] for name in self.supplies}
         return self._shown | self.stray
 
@@ -159,8 +128,7 @@ class FakeLink:
 
     def close(self) -> None:
         """Let go of the game."""
-        if not self.closed:
-            self.keys.close()
+        self.keys.close()
         self.closed = True
 
     def _reach(self, loaded: bool = True) -> None:

@@ -21,7 +21,7 @@ from soulsgraph_envs.drivers.memory.game_memory import attach_game
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
-from soulsgraph_envs.standin.still_game import still_game
+from soulsgraph_envs.standin.memory import still_game
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 

@@ -21,7 +21,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
-from soulsgraph_envs.standin.siphon.server import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.standin.process import StandInProcess, ended_by_signals
+from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.
@@ -119,7 +120,6 @@ def serve_siphon(
     if pid and process:
         raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
     serving.check()
-    from soulsgraph_envs.standin.process import ended_by_signals
     from soulsgraph_envs.standin.siphon.server import SiphonServer
 
     game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
@@ -143,10 +143,8 @@ def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.standin.siphon.server import LastingStandIn
-
-    with LastingStandIn(StandInOptions(map=map, speed=speed, display=display)) as process:
-        yield process.pid
+    with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
+        yield process.living_pid
 
 
 def _announce(output: OutputOptions, address: str, pid: int) -> None:

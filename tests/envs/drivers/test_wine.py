@@ -31,7 +31,7 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings, Reading
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH
-from soulsgraph_envs.standin.world import Readings, World
+from soulsgraph_envs.standin.world import World
 from soulsgraph_envs.testing.keys import virtual_screen
 
 MAP = load_address_map("dark-souls-3-1.15.2")
@@ -105,7 +105,7 @@ def build(folder: Path) -> Reading:
     """Build the program in a folder, and return the content of its memory."""
     surroundings = surroundings_of(MAP.name)
     world = World(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=False)
-    values = Readings(world)() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
+    values = world.readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
     memory = OwnMemory(MAP, folder, surroundings)
     try:
         memory.write(values)

@@ -25,7 +25,8 @@ from soulsgraph_envs.eldengym.client.names import axes
 from soulsgraph_envs.eldengym.errors import OptionError
 from soulsgraph_envs.eldengym.world import load_fight
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Serving, served_stand_in
+from soulsgraph_envs.standin.siphon.server import served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow

@@ -96,7 +96,7 @@ def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):
     logger = logging.getLogger("soulsgraph_envs")
     monkeypatch.setattr(logger, "level", logger.level)
     theirs.set_log_level(logging.ERROR)
-    assert logging.getLogger("soulsgraph_envs.drivers.realtime.animations").getEffectiveLevel() == logging.ERROR
+    assert logging.getLogger("soulsgraph_envs.drivers.realtime.readings").getEffectiveLevel() == logging.ERROR
 
 
 def test_the_tables_are_numbered_named_and_measured_as_soulsgyms():

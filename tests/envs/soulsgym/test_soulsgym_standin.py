@@ -13,7 +13,8 @@ from soulsgraph_envs.drivers.realtime.link import save_game
 from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
-from soulsgraph_envs.standin.siphon.server import Serving, served_stand_in
+from soulsgraph_envs.standin.siphon.server import served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import undisturbed, until
 from soulsgraph_envs.testing.keys import virtual_screen
 

@@ -20,7 +20,8 @@ from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.linux_reader import is_running
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Served, Serving, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
@@ -81,7 +82,9 @@ def test_programs_are_run_only_where_that_was_allowed(client: SiphonClient) -> N
 
 
 def test_programs_run_where_that_was_allowed(served: Served) -> None:
-    server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.pid)
+    server = SiphonServer(
+        Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
+    )
     with SiphonClient(server.address) as client:
         done = client.execute_command("sh", ["-c", "echo out; echo err >&2; exit 3"])
         assert (done["success"], done["exit_code"], done["stdout"], done["stderr"]) == (False, 3, "out\n", "err\n")
@@ -92,7 +95,9 @@ def test_programs_run_where_that_was_allowed(served: Served) -> None:
 
 
 def test_a_program_ends_when_nobody_waits_for_it(served: Served, tmp_path: Path) -> None:
-    server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.pid)
+    server = SiphonServer(
+        Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
+    )
     file = tmp_path / "pid"
     with SiphonClient(server.address) as client, ThreadPoolExecutor(1) as threads:
         call = threads.submit(client.execute_command, "sh", ["-c", f"sleep 3600 & echo $! > {file}; wait"])
@@ -203,7 +208,7 @@ def test_keys_come_up_when_a_client_is_killed(served: Served, device: XTestDevic
 
 def test_an_address_in_use_is_told(served: Served) -> None:
     with pytest.raises(GameError, match="give another `address`"):
-        SiphonServer(Serving(served.server.address, display=served.serving.display), served.game.pid)
+        SiphonServer(Serving(served.server.address, display=served.serving.display), served.game.living_pid)
 
 
 @pytest.mark.slow

@@ -13,9 +13,8 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.memory.address_map import Base, Entry, load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, attach_game
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError
-from soulsgraph_envs.standin.blocks import Block, Cell
 from soulsgraph_envs.standin.image import Image
-from soulsgraph_envs.standin.memory import OwnMemory
+from soulsgraph_envs.standin.memory import Block, Cell, OwnMemory
 from soulsgraph_envs.standin.options import surroundings_of
 
 MAPS = ["stand-in", "dark-souls-3-1.15.2", "dark-souls-3-1.15.2-vordt", "elden-ring-1.16.1"]
@@ -137,4 +136,4 @@ def test_value_where_a_pointer_lies_is_refused() -> None:
     block = Block()
     block.below(0x10)
     with pytest.raises(GameError, match="0x14: expected a value, found a pointer"):
-        block.value(0x14, 4)
+        block.value(0x14, Entry("", (), "u32"))

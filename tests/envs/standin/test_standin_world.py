@@ -11,7 +11,7 @@ from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.standin.options import load_surroundings, surroundings_of
-from soulsgraph_envs.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Readings, Stage, World
+from soulsgraph_envs.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Stage, World
 
 GATE = {"player_x": 125.711, "player_y": 558.486, "player_z": -64.05, "player_angle": -2.988}
 
@@ -34,7 +34,7 @@ def in_arena() -> World:
 
 
 def show(world: World) -> dict[str, float | str]:
-    return Readings(world)()
+    return world.readings()
 
 
 def distance(world: World, other: dict[str, float | str]) -> float:
@@ -202,10 +202,10 @@ def test_beaten_boss_stays_beaten_over_a_reload_until_its_flags_are_written() ->
 def test_second_phase_is_left_only_by_a_reload() -> None:
     world = in_arena()
     world.write({"no_damage": 1.0, "boss_hp": 100.0})
-    seen, readings = set(), Readings(world)
+    seen = set()
     for _ in range(60 * 12):
         world.frame(Control.NONE)
-        seen.add(readings()["boss_animation"])
+        seen.add(world.readings()["boss_animation"])
     assert "Attack1500" in seen
     assert world.simulator.phases()[0] == 2
     world.write({"boss_hp": 1037.0})
@@ -230,10 +230,10 @@ def test_flags_hold_the_boss_and_ward_off_its_blows() -> None:
 
 def test_attacks_are_shown_by_number_also_while_a_blow_overwrites_the_name() -> None:
     world = in_arena()
-    shown, readings = set(), Readings(world)
+    shown = set()
     for _ in range(60 * 20):
         world.frame(Control.NONE)
-        now = readings()
+        now = world.readings()
         if now["boss_attack_id"] != -1:
             shown.add((now["boss_animation"], now["boss_attack_id"]))
     assert shown

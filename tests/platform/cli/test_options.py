@@ -20,7 +20,7 @@ from soulsgraph.plan import Plan
 from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph_envs.drivers.opening import DRIVERS
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Serving
+from soulsgraph_envs.standin.siphon.serving import Serving
 
 COMMANDS = {name: spec.target for name, spec in make_app(NAMES)._subcommands.items()}
 SOURCES = (Plan, Study, EvaluationOptions, OutputOptions, SessionOptions, TransferOptions, StandInOptions, Serving)

@@ -21,7 +21,7 @@ from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.linux_reader import is_running
 from soulsgraph_envs.drivers.opening import open_live_game
 from soulsgraph_envs.drivers.realtime.link import load_games
-from soulsgraph_envs.standin.siphon.server import Serving
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.keys import virtual_screen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,8 +18,17 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 _KEPT = 72_000
 #: Windows wakes a sleeper up to this much late; Linux by a tenth of a millisecond.
 _SPIN_S = 0.002 if sys.platform == "win32" else 0.0
-#: How the timer counts its own waiting among the sections.
-WAITING = "waiting"
+
+
+class Clock(NamedTuple):
+    """Read the time and wait, both in seconds of the machine."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+#: Read by one loop alone, which may therefore take the finest clock.
+_FINEST = Clock(time.perf_counter)
 
 
 @dataclass(frozen=True)
@@ -65,11 +74,9 @@ class CycleReport:
         return asdict(self) | {"rate_hz": self.rate_hz}
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.ticks} ticks of {self.period_ms:.1f} ms at {self.rate_hz:.2f} Hz, {self.overruns} overruns",
-            f"lateness: {self.lateness}",
-        ]
-        return "\n".join(lines + [f"{name}: {spread}" for name, spread in self.sections.items()])
+        ticks = f"{self.ticks} ticks of {self.period_ms:.1f} ms at {self.rate_hz:.2f} Hz, {self.overruns} overruns"
+        spreads = {"lateness": self.lateness, **self.sections}
+        return "\n".join([ticks, *(f"{name}: {spread}" for name, spread in spreads.items())])
 
 
 class CycleTimer:
@@ -80,24 +87,17 @@ class CycleTimer:
     It sleeps, and spins through the last `spin_s` where the system's sleep is coarse.
     """
 
-    def __init__(
-        self,
-        period_s: float,
-        clock: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
-        spin_s: float = _SPIN_S,
-    ) -> None:
-        self.period_s = period_s
-        self._clock, self._sleep, self._spin_s = clock, sleep, spin_s
+    def __init__(self, period_s: float, clock: Clock = _FINEST, spin_s: float = _SPIN_S) -> None:
+        self.period_s, self._clock, self._spin_s = period_s, clock, spin_s
         self.ticks = self.overruns = 0
-        self._begun_s = self._due_s = self._latest_s = clock()
+        self._begun_s = self._due_s = self._latest_s = clock.now()
         self._lateness: deque[float] = deque(maxlen=_KEPT)
-        self._sections: dict[str, deque[float]] = {}
-        self._spent: dict[str, float] = {}
+        self._sections: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        self._spent: dict[str, float] = defaultdict(float)
 
     def restart(self) -> None:
         """Begin a tick now, after a pause that does not count as an overrun."""
-        self._due_s = self._clock()
+        self._due_s = self._clock.now()
         self._begun_s += self._due_s - self._latest_s
         self._latest_s = self._due_s
         self._spent.clear()
@@ -105,25 +105,31 @@ class CycleTimer:
     def wait(self) -> float:
         """Wait until the current tick is over; return the lateness of the next one, in seconds."""
         self._due_s += self.period_s
-        asked_s = self._clock()
-        with self.section(WAITING):
-            self._wait_until(self._due_s)
-        self._latest_s = self._clock()
+        asked_s = self._clock.now()
+        with self.section("waiting"):
+            while (left_s := self._due_s - self._clock.now()) > 0:
+                if left_s > self._spin_s:
+                    self._clock.sleep(left_s - self._spin_s)
+        self._latest_s = self._clock.now()
         late_s = max(0.0, self._latest_s - self._due_s)
         if asked_s > self._due_s:
             self.overruns += 1
             self._due_s = self._latest_s
-        self._keep(late_s)
+        self.ticks += 1
+        self._lateness.append(late_s)
+        for name, spent_s in self._spent.items():
+            self._sections[name].append(spent_s)
+        self._spent.clear()
         return late_s
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
         """Add the time of a block to the tick's section of this name."""
-        begun_s = self._clock()
+        begun_s = self._clock.now()
         try:
             yield
         finally:
-            self._spent[name] = self._spent.get(name, 0.0) + self._clock() - begun_s
+            self._spent[name] += self._clock.now() - begun_s
 
     def report(self) -> CycleReport:
         """Summarize the ticks so far."""
@@ -131,25 +137,6 @@ class CycleTimer:
         lateness = Spread.of(self._lateness)
         seconds = self._latest_s - self._begun_s
         return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness, sections)
-
-    def _wait_until(self, due_s: float) -> None:
-        while (left_s := due_s - self._clock()) > 0:
-            if left_s > self._spin_s:
-                self._sleep(left_s - self._spin_s)
-
-    def _keep(self, late_s: float) -> None:
-        self.ticks += 1
-        self._lateness.append(late_s)
-        for name, spent_s in self._spent.items():
-            self._sections.setdefault(name, deque(maxlen=_KEPT)).append(spent_s)
-        self._spent.clear()
-
-
-class Clock(NamedTuple):
-    """Read the time and wait, both in seconds of the machine."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
 
 class StoppedError(SoulsGraphError):

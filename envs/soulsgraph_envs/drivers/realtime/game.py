@@ -16,56 +16,35 @@ from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
-from soulsgraph_envs.drivers.realtime.animations import Flasks, Row, Tables, shows, supplied_raws, translate
+from soulsgraph_envs.drivers.realtime import readings
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
-from soulsgraph_envs.drivers.realtime.operations import KeyEffects, Operations, Pad
-from soulsgraph_envs.drivers.realtime.placing import Draw, Start, check_fits, draw_start
-from soulsgraph_envs.drivers.realtime.plausibility import Plausibility, arena_of
-from soulsgraph_envs.drivers.realtime.session import (
-    NotReachedError,
-    Recovery,
-    Session,
-    UnansweredError,
-    check_speed,
-    moment,
-    set_speed,
-)
-from soulsgraph_envs.drivers.realtime.world import World
+from soulsgraph_envs.drivers.realtime.operations import NotReachedError, Operations, Recovery, Session, UnansweredError
+from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
 
 
 class Episode:
     """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
 
-    def __init__(self, scenario: Scenario, world: World, tables: Tables, first: Reading) -> None:
+    def __init__(self, scenario: Scenario, world: World, tables: readings.Tables, first: Reading) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
-        self._plausibility = Plausibility(world.arena, first)
-        self._effects = KeyEffects(tables.player, first)
-        self._flasks = Flasks(scenario.flasks, tables.drinking, first)
+        self._plausibility = readings.Plausibility(world.arena, first)
+        self.effects = readings.KeyEffects(tables.player, first)
+        self._flasks = readings.Flasks(scenario.flasks, tables.drinking, first)
         self._phase, self._changing = 0, False
-
-    @property
-    def doubtful_ticks(self) -> int:
-        """The number of latest ticks that must be dropped if keys turn out not to reach the game."""
-        return self._effects.doubtful_ticks
 
     def judge(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
         """Accept or refuse a tick's reading; raises as `Plausibility.judge` and `KeyEffects.judge` do."""
         self._plausibility.judge(reading, elapsed_s)
-        self._effects.judge(reading, sent)
+        self.effects.judge(reading, sent)
         if (transition := self._world.arena.transition) is not None:
-            self._follow(shows(reading, "boss", transition.animation))
+            self._follow(readings.shows(reading, "boss", transition.animation))
 
-    def stands_still(self, reading: Reading) -> bool:
-        """Return whether a reading shows the same moment as the tick before."""
-        return self._plausibility.stands_still(reading)
-
-    def row(self, reading: Reading) -> Row:
+    def row(self, reading: Reading) -> readings.Row:
         """Translate a reading into raw values, (25,)."""
-        return translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
+        return readings.translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
 
-    def keep_levels(self, reading: Reading, row: Row, operations: Operations) -> None:
+    def keep_levels(self, reading: Reading, row: readings.Row, operations: Operations) -> None:
         """Refill on a practice ground, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
         start, floor = self._scenario.boss_hp
         if self._scenario.refill:
@@ -120,23 +99,20 @@ class LiveGame:
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}
-        clock = clock or Clock()
-        bindings = load_bindings(link.bindings)
+        self._session = Session(link, settings, clock or Clock())
         self.capabilities = Capabilities(
-            supplies=supplied_raws(link.supplies),
-            controls=bindings.controls,
+            supplies=readings.supplied_raws(link.supplies),
+            controls=self._session.pad.bindings.controls,
             can_set_speed="game_speed" in link.writes,
             can_render=isinstance(link, PicturedLink),
         )
         if lacking := sorted(_NEEDED - link.supplies):
             raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
-        pad = Pad(bindings, link.keys, clock, settings.speed)
-        self._session = Session(link, settings, clock, Operations(link, settings.dry_run), pad)
         self._session.operations.check()
         self._recovery = Recovery(self._session)
-        self._timer = CycleTimer(tick_s / settings.speed, clock.now, clock.sleep)
+        self._timer = CycleTimer(tick_s / settings.speed, self._session.clock)
         self._worlds: dict[str, World] = {}
-        self._tables: dict[str, Tables] = {}
+        self._tables: dict[str, readings.Tables] = {}
         self._episode: Episode | None = None
         self._raw = np.zeros((1, RAW_SIZE))
         self._closed = False
@@ -156,17 +132,13 @@ class LiveGame:
             try:
                 self._session.pad.release()
                 return self._begin(scenario, seeds, recovering=ended is None)
-            except UnansweredError as error:
+            except BaseException as error:
                 self._release()
-                if ended is not None:
-                    raise EpisodeLostError(str(error), ended.doubtful_ticks) from error
+                if isinstance(error, UnansweredError) and ended is not None:
+                    raise EpisodeLostError(str(error), ended.effects.doubtful_ticks) from error
+                if not isinstance(error, LinkError | NotReachedError | EpisodeLostError):
+                    raise
                 failure = error
-            except (LinkError, NotReachedError, EpisodeLostError) as error:
-                failure = error
-                self._release()
-            except BaseException:
-                self._release()
-                raise
         raise GameError(f"the game could not be brought to the start of an episode: {failure}") from failure
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
@@ -220,10 +192,9 @@ class LiveGame:
         if not self.capabilities.can_set_speed:
             return
         session = self._session
-        set_speed(session, 0.0 if still else session.settings.speed)
+        session.set_speed(0.0 if still else session.settings.speed)
         if not still:
-            self._timer.restart()
-            self._read_s = session.clock.now()
+            self._restart_timer()
 
     def report(self) -> CycleReport:
         """Return how punctual the ticks were."""
@@ -231,7 +202,8 @@ class LiveGame:
 
     def unknown_animations(self) -> dict[str, int]:
         """Count the ticks that showed an animation which the data do not name, by the game's name."""
-        return dict(sum((tables.unknown() for tables in self._tables.values()), Counter[str]()))
+        tables = (table for one in self._tables.values() for table in (one.player, *one.phases))
+        return dict(sum((table.unknown for table in tables), Counter[str]()))
 
     def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool) -> RawValues:
         session = self._session
@@ -240,26 +212,27 @@ class LiveGame:
         if self._recovery.interruptions != interruptions:
             self._worlds.clear()
         boss = load_boss(scenario.boss)
-        arena = arena_of(scenario, boss.name)
+        arena = readings.arena_of(scenario, boss.name)
         check_fits(scenario, reading, arena.character)
         if recovering:
             session.pad.loosen()
-        if scenario.name not in self._tables:
-            self._tables[scenario.name] = Tables.of(scenario)
-        tables = self._tables[scenario.name]
+        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables(scenario)
         world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)
-        before = moment(session, session.link.read())
+        before = session.moment(session.link.read())
         answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
-        first = Start(session, arena, tables).begin(scenario, self._draw(scenario, seeds), answer_s)
-        check_speed(session, before, moment(session, first))
+        first = world.begin(scenario, tables, self._draw(scenario, seeds), answer_s)
+        session.check_speed(before, session.moment(first))
         self._episode = Episode(scenario, world, tables, first)
-        self._timer.restart()
-        self._read_s = session.clock.now()
+        self._restart_timer()
         self.reading = first
         self._raw[0] = self._episode.row(first)
         return self._raw
+
+    def _restart_timer(self) -> None:
+        self._timer.restart()
+        self._read_s = self._session.clock.now()
 
     def _play(self, episode: Episode, sent: Control) -> npt.NDArray[np.float64]:
         session, timer = self._session, self._timer
@@ -272,7 +245,7 @@ class LiveGame:
             session.pad.play(sent)
         timer.wait()
         with timer.section("read"):
-            reading = self._read(episode)
+            reading = self._read()
         now_s = session.clock.now()
         elapsed_s = (now_s - self._read_s) * session.settings.speed
         self._read_s = now_s
@@ -282,11 +255,11 @@ class LiveGame:
         episode.keep_levels(reading, row, session.operations)
         return row
 
-    def _read(self, episode: Episode) -> Reading:
+    def _read(self) -> Reading:
         """Read the game; unchanged values are read again, as a frame may have been late."""
         link, clock = self._session.link, self._session.clock
         reading, end_s = link.read(), clock.now() + _STILL_S
-        while episode.stands_still(reading) and clock.now() < end_s:
+        while readings.same_moment(reading, self.reading) and clock.now() < end_s:
             clock.sleep(_POLL_S)
             reading = link.read()
         return reading

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
-from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_table
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
@@ -18,66 +18,17 @@ from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 Reading = Mapping[str, float | str]
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True)
+class Field:
     """One value: its unit, and whether an operation may write it."""
 
     unit: str
     writable: bool = False
-    kind: str = "number"
+    kind: Literal["number", "text"] = "number"
 
 
-FIELDS: Mapping[str, Field] = {
-    **{f"player_{axis}": Field("m", writable=True) for axis in "xyz"},
-    "player_angle": Field("rad", writable=True),
-    "player_hp": Field("points", writable=True),
-    "player_hp_max": Field("points"),
-    "player_stamina": Field("points", writable=True),
-    "player_stamina_max": Field("points"),
-    "player_animation": Field("name", kind="text"),
-    "player_animation_id": Field("the game's number"),
-    "player_animation_time_s": Field("s"),
-    "player_animation_length_s": Field("s"),
-    "player_no_gravity": Field("flag", writable=True),
-    "flasks": Field("count", writable=True),
-    "frost_resistance": Field("points"),
-    "frost_resistance_max": Field("points"),
-    "frost_effect": Field("points"),
-    **{f"boss_{axis}": Field("m", writable=True) for axis in "xyz"},
-    "boss_angle": Field("rad", writable=True),
-    "boss_hp": Field("points", writable=True),
-    "boss_hp_max": Field("points"),
-    "boss_name": Field("character name, such as c5110", kind="text"),
-    "boss_animation": Field("name", kind="text"),
-    "boss_animation_id": Field("the game's number"),
-    "boss_attack_id": Field("the game's number, -1 for none"),
-    "boss_attack_id_fallback": Field("the game's number, -1 for none"),
-    "boss_animation_time_s": Field("s"),
-    "boss_animation_length_s": Field("s"),
-    **{f"camera_{axis}": Field("unit vector") for axis in "xyz"},
-    **{f"camera_position_{axis}": Field("m") for axis in "xyz"},
-    "locked": Field("flag"),
-    "lock_on_bonus_range_m": Field("m", writable=True),
-    "lock_on_sight_time_s": Field("s", writable=True),
-    "play_time_s": Field("s"),
-    #: Factor of the game's clock; 0 stops it.
-    "game_speed": Field("factor", writable=True),
-    #: Where the game has one, the factor counts only while this is 1.
-    "game_speed_on": Field("flag", writable=True),
-    "no_death": Field("flag for everyone", writable=True),
-    "no_damage": Field("flag for everyone", writable=True),
-    "no_hit": Field("flag for everyone", writable=True),
-    "no_attack": Field("flag for everyone", writable=True),
-    "no_move": Field("flag for everyone", writable=True),
-    "no_ai": Field("flag for everyone", writable=True),
-    "last_bonfire": Field("the game's number", writable=True),
-    "boss_flags": Field("bits: defeated 7, encountered 6, sword pulled 5", writable=True),
-    "ceremony": Field("the game's number", writable=True),
-    "gate_open": Field("flag", writable=True),
-    "online": Field("flag"),
-    "window_width": Field("pixels"),
-    "window_height": Field("pixels"),
-    "screen_mode": Field("0 windowed"),
-}
+_FIELDS_FILE = Where(Path(__file__).parents[2] / "data" / "fields.toml")
+FIELDS: Mapping[str, Field] = read_value(Mapping[str, Field], read_file(_FIELDS_FILE), _FIELDS_FILE)
 
 
 @dataclass(frozen=True)
@@ -148,13 +99,9 @@ def save_game(path: Path, settings: GameSettings) -> None:
     Raises:
         GameError: if it cannot be written.
     """
-    default, named = GameSettings(), ("driver", "map")
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    lines = [
-        f"{name} = {json.dumps(value)}\n"
-        for name, value in values.items()
-        if name in named or value != getattr(default, name)
-    ]
+    # Driver and map are written in any case.
+    default = to_table(GameSettings(driver="", map=""))
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in to_table(settings).items() if value != default[name]]
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")
@@ -188,34 +135,27 @@ class Link(Protocol):
     @property
     def keys(self) -> KeyDevice:
         """The device that presses the game's keys."""
-        ...
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Find the game and resolve its addresses; a second call searches again.
 
         `process_id` is that of a game just launched, which replaces the settings' own; 0 for none.
         """
-        ...
 
     def read(self) -> Reading:
         """Return every field of `supplies`, read in one go."""
-        ...
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write fields of `writes`; adjacent ones in one piece."""
-        ...
 
     def focus(self) -> None:
         """Bring the game's window to the front, so that keys reach it; nothing if it is there already."""
-        ...
 
     def focused(self) -> bool:
         """Return whether keys reach the game's window."""
-        ...
 
     def close(self) -> None:
         """Release every key and disconnect from the game; a second call does nothing."""
-        ...
 
 
 @runtime_checkable
@@ -224,4 +164,3 @@ class PicturedLink(Link, Protocol):
 
     def capture(self) -> Picture:
         """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""
-        ...

@@ -1,25 +1,36 @@
-"""The only place that writes to a real game, operation by operation; and whether keys still reach it."""
+"""Play a running game: its keys, and the only place that writes to it; waiting for it, and recovering it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from math import isfinite
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
-from soulsgraph_envs.drivers.keyboard.bindings import Bindings
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.drivers.keyboard.bindings import Bindings, load_bindings
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.realtime.animations import AnimationTable
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.link import Reading
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading, RefusedError
+from soulsgraph_envs.drivers.realtime.readings import same_moment
 
 _LOG = logging.getLogger(__name__)
 
 
-class Operation(NamedTuple):
+@dataclass(frozen=True)
+class Operation:
     """An operation: its purpose, the fields it writes, and whether a map that cannot write them may omit it."""
 
     purpose: str
@@ -34,48 +45,12 @@ class Writable(Protocol):
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write fields of `writes`."""
-        ...
 
 
-def _place(who: str) -> tuple[str, ...]:
-    return (*(f"{who}_{axis}" for axis in "xyz"), f"{who}_angle")
-
-
-#: Every write of the drivers. Flags are for everyone: the player and the boss.
-OPERATIONS: Mapping[str, Operation] = {
-    "prevent_death": Operation("nobody dies, so that the boss stays loaded", ("no_death",), optional=True),
-    "allow_death": Operation("the game's own rules again", ("no_death",), optional=True),
-    "hold": Operation("nobody attacks, moves or is hurt", ("no_attack", "no_move", "no_damage"), optional=True),
-    "let_go": Operation("attacks, movement and damage again", ("no_attack", "no_move", "no_damage"), optional=True),
-    "place_player": Operation("teleport the player", _place("player")),
-    "place_boss": Operation("teleport the boss", _place("boss")),
-    "set_gravity": Operation("no fall while teleporting", ("player_no_gravity",), optional=True),
-    "restore_player": Operation("full HP", ("player_hp",)),
-    "restore_stamina": Operation("full stamina", ("player_stamina",), optional=True),
-    "set_boss_hp": Operation("HP of the episode's start, of the boss's floor, or below its phase", ("boss_hp",)),
-    "set_flasks": Operation("the scenario's number of flasks", ("flasks",), optional=True),
-    "set_speed": Operation("speed of the game's clock", ("game_speed", "game_speed_on"), optional=True),
-    "mark_arena": Operation(
-        "the boss met but not beaten, the arena's bonfire as the place to wake",
-        ("boss_flags", "ceremony", "gate_open", "last_bonfire"),
-        optional=True,
-    ),
-    "kill_player": Operation("let the world load anew", ("no_death", "no_damage", "player_hp"), optional=True),
-}
-
-#: Every write of EldenGym's environments into Elden Ring, by the names of its attributes.
-ELDENGYM_OPERATIONS: Mapping[str, Operation] = {
-    "fill_hp": Operation("both fighters' full HP when a fight begins", ("HeroHp", "NpcHp")),
-    "set_speed": Operation("speed of the game's clock", ("gameSpeedFlag", "gameSpeedVal"), optional=True),
-    "set_attribute": Operation(
-        "what the environment's client sets: the way to the fog wall, wrappers, the user's own code",
-        (
-            *("HeroHp", "HeroFp", "HeroSp", "NpcHp", "NoGravity", "gameSpeedFlag", "gameSpeedVal"),
-            *(f"{who}LocalPos{axis}" for who in ("Hero", "Npc") for axis in "XYZ"),
-        ),
-        optional=True,
-    ),
-}
+_FILE = Where(Path(__file__).parents[2] / "data" / "operations.toml")
+_ALL: dict[str, dict[str, Operation]] = read_value(dict[str, dict[str, Operation]], read_file(_FILE), _FILE)
+#: Every write of the drivers, and every one of EldenGym's environments into Elden Ring.
+OPERATIONS, ELDENGYM_OPERATIONS = _ALL["drivers"], _ALL["eldengym"]
 
 
 class Operations:
@@ -86,7 +61,8 @@ class Operations:
 
     def missing(self) -> dict[str, tuple[str, ...]]:
         """Return the fields that the map cannot write, by operation."""
-        found = {name: tuple(f for f in op.fields if not self._writes(f)) for name, op in self._operations.items()}
+        writes, operations = self._link.writes, self._operations
+        found = {name: tuple(field for field in op.fields if field not in writes) for name, op in operations.items()}
         return {name: fields for name, fields in found.items() if fields}
 
     def check(self) -> None:
@@ -95,19 +71,19 @@ class Operations:
         Raises:
             GameError: naming what must be written and cannot.
         """
-        lacking = {name: fields for name, fields in self.missing().items() if not self._operations[name].optional}
+        missing = self.missing()
+        lacking = {field for name, fields in missing.items() if not self._operations[name].optional for field in fields}
         if lacking:
-            names = ", ".join(sorted({field for fields in lacking.values() for field in fields}))
             raise GameError(
-                f"expected a map that writes {names}, found one that does not: episodes cannot be begun with it; "
-                "take another map."
+                f"expected a map that writes {', '.join(sorted(lacking))}, found one that does not: episodes cannot be "
+                "begun with it; take another map."
             )
-        for name, fields in self.missing().items():
+        for name, fields in missing.items():
             _LOG.info("operation %s does without %s", name, ", ".join(fields))
 
     def can(self, name: str) -> bool:
         """Return whether the map can write all fields of an operation."""
-        return all(self._writes(field) for field in self._operations[name].fields)
+        return name not in self.missing()
 
     def run(self, name: str, **values: float) -> None:
         """Carry out one operation; an optional one leaves out the fields that the map lacks.
@@ -117,93 +93,15 @@ class Operations:
             LinkError: if the game cannot be reached.
         """
         operation = self._operations[name]
-        stray = sorted(set(values) - set(operation.fields))
-        if stray:
+        if stray := sorted(set(values) - set(operation.fields)):
             raise GameError(f"operation {name}: expected fields of {', '.join(operation.fields)}; found {stray}.")
-        writes = {field: value for field, value in values.items() if self._writes(field)}
-        if not all(isfinite(value) for value in writes.values()):
+        writes = {field: value for field, value in values.items() if field in self._link.writes}
+        if not all(map(isfinite, writes.values())):
             raise GameError(f"operation {name}: expected numbers, found {writes}.")
         if self.dry_run:
             _LOG.warning("dry run: %s (%s) would write %s", name, operation.purpose, writes)
         elif writes:
             self._link.write(writes)
-
-    def _writes(self, field: str) -> bool:
-        return field in self._link.writes
-
-
-_STEPS = (Control.FORWARD, Control.BACK, Control.LEFT, Control.RIGHT)
-_TURNS = (Control.CAMERA_LEFT, Control.CAMERA_RIGHT)
-_TAPS = Control.ROLL | Control.LIGHT_ATTACK | Control.USE_ITEM
-_FREE = ("idle", "run")
-#: So many ticks without effect mean lost keys; one tap without is enough, but it has some ticks to take effect.
-_MOST, _TAP_WEIGHT, _TAP_TICKS = 8, 8, 4
-
-
-class KeyEffects:
-    """Count, by kind, the controls sent without effect since the last one with an effect."""
-
-    def __init__(self, player: AnimationTable, first: Reading) -> None:
-        self._player, self._last = player, first
-        self._ineffective = {"steps": 0, "stops": 0, "taps": 0, "camera": 0}
-        #: By kind, the tick before the first without effect.
-        self._before: dict[str, int] = {}
-        self._tapped, self._tick, self._answered = 0, 0, 0
-
-    @property
-    def doubtful_ticks(self) -> int:
-        """The largest number of latest ticks in which no key, or none of a kind, is known to have reached the game."""
-        return min(self._tick - min([self._answered, *self._before.values()]), MOST_DOUBTFUL_TICKS)
-
-    def judge(self, reading: Reading, sent: Control) -> None:
-        """Compare a tick's controls with the reading at its end.
-
-        Raises:
-            EpisodeLostError: if keys no longer reach the game; in doubt is what came after the last effect.
-        """
-        self._tick += 1
-        if _net(sent, _STEPS):
-            self._count("steps", 1, not self._player.among(reading, ("idle",)))
-        elif not any(step in sent for step in _STEPS):
-            self._count("stops", 1, not self._player.among(reading, ("run",)))
-        if _net(sent, _TURNS) and reading.get("locked") == 0 and "camera_x" in reading:
-            turned = any(reading[f"camera_{axis}"] != self._last[f"camera_{axis}"] for axis in "xyz")
-            self._count("camera", 1, turned)
-        self._follow_tap(reading, sent)
-        self._last = reading
-        if max(self._ineffective.values()) >= _MOST:
-            raise EpisodeLostError("keys have no effect any more: they do not reach the game", self.doubtful_ticks)
-
-    def _follow_tap(self, reading: Reading, sent: Control) -> None:
-        """Expect a tap of a free player with stamina to bind them within some ticks."""
-        free = self._player.among(self._last, _FREE)
-        if self._tapped == 0 and sent & _TAPS and free and float(self._last.get("player_stamina", 1)) > 0:
-            self._tapped = _TAP_TICKS
-        if self._tapped == 0:
-            return
-        self._tapped -= 1
-        if not self._player.among(reading, _FREE):
-            self._tapped = 0
-            self._count("taps", 0, True)
-        elif self._tapped == 0:
-            self._count("taps", _TAP_WEIGHT, False, _TAP_TICKS)
-
-    def _count(self, kind: str, weight: int, effective: bool, ticks: int = 1) -> None:
-        """Note whether what was sent within the latest ticks had an effect."""
-        self._ineffective[kind] = 0 if effective else self._ineffective[kind] + weight
-        if not effective:
-            self._before.setdefault(kind, self._tick - ticks)
-            return
-        self._before.pop(kind, None)
-        # A player who stands or does not run may well do so without any key.
-        if kind in ("taps", "camera"):
-            self._answered = self._tick
-
-
-def _net(sent: Control, pairs: tuple[Control, ...]) -> bool:
-    """Return whether a direction is left when opposite ones, each pair in a row, cancel."""
-    both = zip(pairs[::2], pairs[1::2], strict=True)
-    return any((one in sent) != (other in sent) for one, other in both)
 
 
 class Pad:
@@ -213,11 +111,6 @@ class Pad:
         self.bindings = bindings
         self._keys = HeldKeys(device, clock.sleep)
         self._tap_s = bindings.tap_s / speed
-
-    @property
-    def down(self) -> tuple[str, ...]:
-        """The keys that are down."""
-        return self._keys.down
 
     def check(self) -> None:
         """Raise `GameError` if the device lacks a key of the bindings."""
@@ -238,3 +131,251 @@ class Pad:
     def release(self) -> None:
         """Release every key."""
         self._keys.release_all()
+
+
+#: The pipe of SoulsGym's speed library, which must be in the game already: one little-endian float a message.
+#: Not verified in a running game.
+_PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
+#: A shorter measurement is worth nothing; a rate further off is another speed.
+_SHORTEST_S, _TOLERANCE = 0.4, 0.3
+_POLL_S = 0.02
+#: A game whose values are unchanged for this long, in the machine's time, hangs.
+_HANGING_S = 2.0
+
+
+class Moment(NamedTuple):
+    """The time of a reading by this machine's clock and by the game's (NaN if it cannot be read)."""
+
+    here_s: float
+    game_s: float
+
+
+class NotReachedError(GameError):
+    """The game did not reach an expected state in time."""
+
+
+class UnansweredError(NotReachedError):
+    """The game did not answer to a key."""
+
+
+class Session:
+    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
+
+    def __init__(self, link: Link, settings: GameSettings, clock: Clock) -> None:
+        self.link, self.settings, self.clock = link, settings, clock
+        self.operations = Operations(link, settings.dry_run)
+        self.pad = Pad(load_bindings(link.bindings), link.keys, clock, settings.speed)
+
+    def wait(self, game_s: float) -> None:
+        """Wait for this much game time."""
+        self.clock.sleep(game_s / self.settings.speed)
+
+    def until(
+        self,
+        what: str,
+        met: Callable[[Reading], bool],
+        limit_s: float,
+        act: Callable[[Reading], None] = lambda _: None,
+    ) -> Reading:
+        """Return the first reading that meets a condition; call `act` on each one that does not.
+
+        Raises:
+            NotReachedError: after `limit_s`, or earlier for a game that hangs, naming the expected state.
+            LinkError: if the game cannot be reached.
+        """
+        changed_s = self.clock.now()
+        end_s, last = changed_s + limit_s / self.settings.speed, self.link.read()
+        reading = last
+        while not met(reading):
+            now_s = self.clock.now()
+            if not same_moment(reading, last):
+                last, changed_s = reading, now_s
+            if now_s > end_s or now_s - changed_s > _HANGING_S:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
+            act(reading)
+            self.wait(_POLL_S)
+            reading = self.link.read()
+        return reading
+
+    def until_reachable(self, what: str, met: Callable[[Reading], bool], limit_s: float) -> None:
+        """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
+        end_s = self.clock.now() + limit_s / self.settings.speed
+        while True:
+            trouble = "it did not come"
+            try:
+                if met(self.link.read()):
+                    return
+            except LinkError as error:
+                trouble = str(error)
+            if self.clock.now() > end_s:
+                raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}")
+            self.wait(_POLL_S)
+
+    def set_speed(self, speed: float) -> None:
+        """Set the speed of the game's clock, 0 to stop it: by memory, else through SoulsGym's pipe if there is one."""
+        if "game_speed" in self.link.writes:
+            self.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
+        elif sys.platform == "win32" and not self.operations.dry_run:
+            try:
+                with open(_PIPE, "wb", buffering=0) as pipe:
+                    pipe.write(struct.pack("<f", speed))
+            except OSError:
+                # No library, no pipe: `check_speed` sees what the clock really does.
+                return
+
+    def moment(self, reading: Reading) -> Moment:
+        """Return the time of a reading just made."""
+        return Moment(self.clock.now(), float(reading.get("play_time_s", nan)))
+
+    def check_speed(self, before: Moment, after: Moment) -> None:
+        """Refuse a game whose clock runs at another speed than in the settings, if it can be measured.
+
+        Raises:
+            GameError: with the speed found.
+            NotReachedError: if the speed differed only for a moment, as on a busy machine.
+        """
+        speed = self.settings.speed
+        if not _is_another(speed, before, after):
+            return
+        self.clock.sleep(_SHORTEST_S)
+        again = self.moment(self.link.read())
+        if not _is_another(speed, after, again):
+            raise NotReachedError(f"expected the game's clock at {speed:g} times this machine's, found it faltering.")
+        found = (again.game_s - after.game_s) / (again.here_s - after.here_s)
+        raise GameError(
+            f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
+            "speed in the settings, or the game's."
+        )
+
+
+def _is_another(speed: float, before: Moment, after: Moment) -> bool:
+    """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
+    here_s = after.here_s - before.here_s
+    return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
+
+
+_ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
+#: Values that stand still for the first time are a hang; the second is for a look at them from anew.
+_STOPPED_S, _STILL_HANGING_S = 3.0, 1.0
+_LOOK_S = 0.05
+
+
+class Recovery:
+    """Reach a game again after any failure; with a launch command, start it when it is gone or hangs.
+
+    `interruptions` counts how often it was out of reach: its world may have been reloaded. Time limits
+    are in the machine's time.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._process: subprocess.Popen[bytes] | None = None
+        self.interruptions = 0
+
+    def reach(self) -> Reading:
+        """Return a reading of a game that can be played.
+
+        Raises:
+            GameError: with the reason, if it cannot be fixed from here.
+        """
+        link = self._session.link
+        if not self._readable():
+            self._attach_anew()
+        self._wait(self._readable, _LOADING_S, "the game's world loaded")
+        if link.read().get("online", 0) == 1:
+            raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
+        # Before the game is judged by its clock, which may have been stopped on purpose.
+        self._session.set_speed(self._session.settings.speed)
+        if not self._moves(_STOPPED_S):
+            self._attach_anew()
+            if not self._moves(_STILL_HANGING_S):
+                self._restart()
+        if not link.focused():
+            link.focus()
+            self._wait(link.focused, _FOCUSING_S, "the game's window in front")
+        return link.read()
+
+    def _attach_anew(self) -> None:
+        session = self._session
+        try:
+            session.link.attach(_ATTACHING_S)
+        except RefusedError as error:
+            raise GameError(str(error)) from error
+        except LinkError as error:
+            if not session.settings.launch:
+                raise GameError(f"{error} A launch command in the settings would start it again.") from error
+            self._launch()
+        self.interruptions += 1
+        session.pad.check()
+
+    def _launch(self) -> None:
+        """Start the game and wait until its world is there."""
+        session = self._session
+        command = session.settings.launch
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
+        # A launcher may end long before its game, which outlives this program: somebody has to notice.
+        threading.Thread(target=self._process.wait, name="launched game", daemon=True).start()
+        self._attach_launched(self._process)
+        self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
+
+    def _attach_launched(self, process: subprocess.Popen[bytes]) -> None:
+        """Attach to the game of a launched process, or to one that it starts before it ends."""
+        session = self._session
+        # Only a game that was named by its process is looked for by its process.
+        process_id = process.pid if session.settings.pid else 0
+        end_s = session.clock.now() + _LAUNCHING_S
+        while True:
+            try:
+                session.link.attach(_ATTACHING_S, process_id)
+                return
+            except LinkError as error:
+                if code := process.poll():
+                    command = " ".join(session.settings.launch)
+                    raise GameError(
+                        f"launch: expected a game, found that its command ended with {code}; run it by hand: {command}"
+                    ) from error
+                if session.clock.now() > end_s:
+                    raise GameError(str(error)) from error
+                session.clock.sleep(_LOOK_S)
+
+    def _restart(self) -> None:
+        """End a game that hangs, and launch it again."""
+        settings = self._session.settings
+        if not settings.launch or not settings.pid:
+            raise GameError(
+                f"expected a running game, found one whose values have not changed for {_STOPPED_S:g} s; end it and "
+                "start it again, or name launch and pid in the settings so that it can be done from here."
+            )
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid if self._process else settings.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        if self._process:
+            self._process.wait()
+        self._launch()
+
+    def _moves(self, limit_s: float) -> bool:
+        """Return whether the values change within a time."""
+        first = self._session.link.read()
+        return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
+
+    def _readable(self) -> bool:
+        try:
+            self._session.link.read()
+        except LinkError:
+            return False
+        return True
+
+    def _wait(self, met: Callable[[], bool], limit_s: float, what: str) -> None:
+        if not self._soon(met, limit_s):
+            raise GameError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
+
+    def _soon(self, met: Callable[[], bool], limit_s: float) -> bool:
+        clock = self._session.clock
+        end_s = clock.now() + limit_s
+        while not met():
+            if clock.now() > end_s:
+                return False
+            clock.sleep(_LOOK_S)
+        return True

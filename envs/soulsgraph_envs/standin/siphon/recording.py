@@ -18,6 +18,7 @@ import numpy.typing as npt
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import Geometry, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
+from soulsgraph_envs.drivers.realtime.cycle_timer import CycleTimer
 
 #: (height, width, 4): blue, green, red and 255, Siphon's order.
 Bgra = npt.NDArray[np.uint8]
@@ -33,7 +34,7 @@ class ServedWindow:
 
     def __init__(self, pid: Callable[[], int], title: str = "", display: str = "") -> None:
         self._pid, self._title, self._display = pid, title, display
-        self._lock = threading.Lock()
+        self._lock, self._free_streams = threading.RLock(), threading.Semaphore(_MOST_STREAMS)
         self._window: Window | None = None
         self._picture: Bgra | None = None
         self._taken_at = 0.0
@@ -45,7 +46,7 @@ class ServedWindow:
             GameError: if it has none, or one of another title than a client expects.
         """
         with self._lock:
-            self._close_window()
+            self.close()
             window = find_window(self._title, 0 if self._title else self._pid(), self._display)
             if not window.title.startswith(expected_title):
                 window.close()
@@ -67,11 +68,9 @@ class ServedWindow:
 
     def focused(self) -> bool:
         """Return whether keys reach it; False if it was not opened or is gone."""
-        with self._lock:
-            try:
-                return self._window is not None and self._window.focused()
-            except GameError:
-                return False
+        with self._lock, suppress(GameError):
+            return self._window is not None and self._window.focused()
+        return False
 
     def capture(self) -> Bgra:
         """Capture it.
@@ -82,35 +81,9 @@ class ServedWindow:
         with self._lock:
             if self._picture is None or time.monotonic() - self._taken_at > _FRESH_S:
                 rgb = self._opened().capture()
-                opaque = np.full((*rgb.shape[:2], 1), 255, np.uint8)
-                self._picture = np.concatenate((rgb[:, :, ::-1], opaque), axis=2)
+                self._picture = np.dstack((rgb[:, :, ::-1], np.full(rgb.shape[:2], 255, np.uint8)))
                 self._taken_at = time.monotonic()
             return self._picture
-
-    def close(self) -> None:
-        """Release it; a second call does nothing."""
-        with self._lock:
-            self._close_window()
-
-    def _opened(self) -> Window:
-        if self._window is None:
-            raise GameError("window: expected it to be initialized, found it not; send InitializeCapture.")
-        return self._window
-
-    def _close_window(self) -> None:
-        self._picture = None
-        if self._window is not None:
-            with suppress(GameError):
-                self._window.close()
-            self._window = None
-
-
-class FrameStreams:
-    """Make streams of pictures, a few at once."""
-
-    def __init__(self, capture: Callable[[], Bgra]) -> None:
-        self._capture = capture
-        self._free = threading.Semaphore(_MOST_STREAMS)
 
     def stream(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         """Yield the values of Siphon's frame messages, "jpeg" or "raw" (BGRA), while they are `wanted`.
@@ -120,29 +93,35 @@ class FrameStreams:
         """
         if kind not in ("jpeg", "raw"):
             raise GameError(f"StreamFrames: expected the format jpeg or raw, found {kind!r}; choose one of them.")
-        if not self._free.acquire(blocking=False):
+        if not self._free_streams.acquire(blocking=False):
             raise GameError(f"StreamFrames: expected at most {_MOST_STREAMS} streams, found one more; end another.")
         try:
-            yield from self._frames(kind, quality, wanted)
+            timer = CycleTimer(1 / _STREAM_HZ)
+            while wanted():
+                picture = self.capture()
+                yield {
+                    "data": picture.tobytes() if kind == "raw" else _jpeg(picture, quality),
+                    "timestamp_us": time.time_ns() // 1000,
+                    "width": picture.shape[1],
+                    "height": picture.shape[0],
+                    "frame_number": timer.ticks + 1,
+                    "format": kind,
+                }
+                timer.wait()
         finally:
-            self._free.release()
+            self._free_streams.release()
 
-    def _frames(self, kind: str, quality: int, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        number, due = 0, time.monotonic()
-        while wanted():
-            picture = self._capture()
-            number += 1
-            yield {
-                "data": picture.tobytes() if kind == "raw" else _jpeg(picture, quality),
-                "timestamp_us": time.time_ns() // 1000,
-                "width": picture.shape[1],
-                "height": picture.shape[0],
-                "frame_number": number,
-                "format": kind,
-            }
-            now = time.monotonic()
-            due = max(due + 1 / _STREAM_HZ, now)
-            time.sleep(due - now)
+    def close(self) -> None:
+        """Release it; a second call does nothing."""
+        with self._lock, suppress(GameError):
+            window, self._window, self._picture = self._window, None, None
+            if window is not None:
+                window.close()
+
+    def _opened(self) -> Window:
+        if self._window is None:
+            raise GameError("window: expected it to be initialized, found it not; send InitializeCapture.")
+        return self._window
 
 
 def _jpeg(picture: Bgra, quality: int) -> bytes:
@@ -175,7 +154,7 @@ class Recording:
 
     def __init__(self, file: Path, names: Sequence[str], sources: Sources, longest_s: float) -> None:
         self.file, self.frames, self.dropped, self.failure = file, 0, 0, ""
-        self.last_ms = self._sum_ms = 0.0
+        self.last_ms = self.sum_ms = 0.0
         self._names, self._sources, self._longest_s = list(names), sources, longest_s
         self._begun, self._ended = time.monotonic(), 0.0
         self._stop = threading.Event()
@@ -193,11 +172,6 @@ class Recording:
         """Return how long it has been recording."""
         return (self._ended or time.monotonic()) - self._begun
 
-    @property
-    def mean_ms(self) -> float:
-        """Return the mean time that a frame took."""
-        return self._sum_ms / max(self.frames, 1)
-
     def stop(self) -> None:
         """Stop it and wait until the file is complete."""
         self._stop.set()
@@ -206,19 +180,17 @@ class Recording:
     def _record(self) -> None:
         try:
             with import_h5py().File(self.file, "w") as file:
-                table = RecordingTable(file, self._names)
-                self._record_frames(table)
-                table.map_keys(list(self._columns))
+                self._record_frames(file)
+                if self.frames:
+                    file["inputs"].attrs["key_mapping"] = list(self._columns)[:KEY_COLUMNS]
         except (SoulsGraphError, OSError) as error:
             self.failure = str(error)
         self._ended = time.monotonic()
 
-    def _record_frames(self, table: RecordingTable) -> None:
+    def _record_frames(self, file: Any) -> None:
         due = self._begun
         while not self._stop.is_set() and not 0 < self._longest_s <= self.elapsed_s:
-            table.append(*self._take())
-            self.frames, self.last_ms = self.frames + 1, table.last_ms
-            self._sum_ms += table.last_ms
+            self._append(file)
             due += 1 / FRAMES_HZ
             late = int((time.monotonic() - due) * FRAMES_HZ)
             if late > 0:
@@ -226,8 +198,12 @@ class Recording:
                 due += late / FRAMES_HZ
             self._stop.wait(max(due - time.monotonic(), 0.0))
 
-    def _take(self) -> tuple[Bgra, list[float], list[int], list[float]]:
-        """Return frame, attributes, columns of the keys that are down, and the times in between."""
+    def _append(self, file: Any) -> None:
+        """Add a row: frame, attributes, columns of the keys that are down, and the times in between in milliseconds.
+
+        Raises:
+            GameError: if the frame is of another size than the first one.
+        """
         moments = [time.perf_counter()]
         frame = self._sources.capture()
         moments.append(time.perf_counter())
@@ -235,7 +211,32 @@ class Recording:
         moments.append(time.perf_counter())
         down = [self._columns.setdefault(key, len(self._columns)) for key in self._sources.keys_down()]
         moments.append(time.perf_counter())
-        return frame, values, [column for column in down if column < KEY_COLUMNS], moments
+        inputs = np.zeros(KEY_COLUMNS, np.uint8)
+        inputs[[column for column in down if column < KEY_COLUMNS]] = 1
+        self._put(file, "frames", frame)
+        self._put(file, "timestamps", np.int64(time.time_ns() // 1_000_000))
+        if self._names:
+            self._put(file, "memory_data", np.array(values, np.float32))
+        self._put(file, "inputs", inputs)
+        ended = time.perf_counter()
+        parts = [*np.diff([*moments, ended]), ended - moments[0]]
+        self._put(file, "latencies", np.array(parts, np.float32) * 1000)
+        self.frames, self.last_ms = self.frames + 1, parts[-1] * 1000.0
+        self.sum_ms += self.last_ms
+
+    def _put(self, file: Any, name: str, value: Any) -> None:
+        if not self.frames:
+            # Of everything but pictures many rows fit a piece.
+            pieces = (1 if name == "frames" else 256, *value.shape)
+            limits = (None, *value.shape)
+            file.create_dataset(name, (0, *value.shape), value.dtype, maxshape=limits, chunks=pieces)
+            if name == "memory_data":
+                file[name].attrs["attribute_names"] = self._names
+        dataset = file[name]
+        if dataset.shape[1:] != value.shape:
+            raise GameError(f"recording: expected {name} of {dataset.shape[1:]}, found {value.shape}; begin another.")
+        dataset.resize(self.frames + 1, axis=0)
+        dataset[self.frames] = value
 
 
 class Recordings:
@@ -292,68 +293,17 @@ class Recordings:
         recording = self.session(session)
         if recording.running:
             raise GameError(f"recording {session}: expected it stopped, found it running; stop it first.")
-        size = recording.file.stat().st_size
+        name, size = recording.file.name, recording.file.stat().st_size
         with recording.file.open("rb") as file:
             for offset in range(0, size, _PIECE):
                 data = file.read(_PIECE)
                 final = offset + len(data) >= size
-                yield {
-                    "data": data,
-                    "offset": offset,
-                    "total_size": size,
-                    "is_final": final,
-                    "filename": recording.file.name,
-                }
+                yield {"data": data, "offset": offset, "total_size": size, "is_final": final, "filename": name}
 
     def close(self) -> None:
         """End every recording."""
         for recording in self._sessions.values():
             recording.stop()
-
-
-class RecordingTable:
-    """The growing datasets of one file."""
-
-    def __init__(self, file: Any, names: Sequence[str]) -> None:
-        self._file, self._names, self._rows = file, list(names), 0
-        self.last_ms = 0.0
-
-    def append(self, frame: Bgra, values: Sequence[float], down: Sequence[int], moments: Sequence[float]) -> None:
-        """Add a row: frame, attributes, columns of the keys that are down, and the times in between in seconds.
-
-        Raises:
-            GameError: if the frame is of another size than the first one.
-        """
-        inputs = np.zeros(KEY_COLUMNS, np.uint8)
-        inputs[list(down)] = 1
-        self._put("frames", frame)
-        self._put("timestamps", np.int64(time.time_ns() // 1_000_000))
-        if self._names:
-            self._put("memory_data", np.array(values, np.float32))
-        self._put("inputs", inputs)
-        ended = time.perf_counter()
-        parts = [*np.diff([*moments, ended]), ended - moments[0]]
-        self._put("latencies", np.array(parts, np.float32) * 1000)
-        self._rows, self.last_ms = self._rows + 1, parts[-1] * 1000.0
-
-    def map_keys(self, keys: Sequence[str]) -> None:
-        """Record the key of each column of `inputs`."""
-        if self._rows:
-            self._file["inputs"].attrs["key_mapping"] = list(keys[:KEY_COLUMNS])
-
-    def _put(self, name: str, value: Any) -> None:
-        if not self._rows:
-            # Of everything but pictures many rows fit a piece.
-            pieces = (1 if name == "frames" else 256, *value.shape)
-            limits = (None, *value.shape)
-            self._file.create_dataset(name, (0, *value.shape), value.dtype, maxshape=limits, chunks=pieces)
-            if name == "memory_data":
-                self._file[name].attrs["attribute_names"] = self._names
-        dataset = self._file[name]
-        if dataset.shape[1:] != value.shape:
-            raise GameError(f"recording: expected {name} of {dataset.shape[1:]}, found {value.shape}; begin another.")
-        dataset.resize(self._rows + 1, axis=0)
-        dataset[self._rows] = value
 
 
 def import_h5py() -> Any:

@@ -1,173 +1,33 @@
-"""The Siphon server: one game of this machine, served over gRPC, and the settings that lead clients to it."""
+"""The Siphon server: one game of this machine, served over gRPC by Siphon's 17 calls."""
 
+# ruff: noqa: N802 (the names of the calls are the protocol)
 from __future__ import annotations
 
 import hmac
 import logging
-import socket
-import ssl
+import os
+import signal
 import struct
+import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
+from contextlib import closing, contextmanager, suppress
+from functools import wraps
 from typing import Any, NamedTuple
 
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
-from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
-from soulsgraph_envs.drivers.siphon.calls import (
-    MESSAGE_LIMITS,
-    TOKEN_KEY,
-    bearer,
-    grpc,
-    is_loopback,
-    read_or_create_token,
-    service,
-    split_address,
-)
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.siphon import calls
+from soulsgraph_envs.drivers.siphon.attributes import Attribute
+from soulsgraph_envs.drivers.siphon.link import from_siphon
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.standin.siphon import served_game
 from soulsgraph_envs.standin.siphon.recording import Recordings, ServedWindow, Sources
-from soulsgraph_envs.standin.siphon.served_game import ServedGame
-from soulsgraph_envs.standin.siphon.served_keys import DesktopInput, ServedKeys, connected_clients
-from soulsgraph_envs.standin.siphon.service import Parts, SiphonService
-
-
-@dataclass(frozen=True)
-class Serving:
-    """The options of a Siphon server: how it is reached and what its clients may do."""
-
-    address: str = "127.0.0.1:50051"
-    """Where it listens; on any address but the loopback it demands a token of every call."""
-    token_file: Path | None = None
-    """File of the token, made with mode 600 if there is none; with one, every call needs it."""
-    certificate: Path | None = None
-    """PEM file of a certificate, to encrypt with its key."""
-    key: Path | None = None
-    """PEM file of the certificate's key."""
-    allow_commands: bool = False
-    """Let clients run any program on this machine."""
-    recordings: Path = Path("recordings")
-    """Folder that recordings go below."""
-    display: str = ""
-    """X display of the game, such as :99; the environment's if not given."""
-    window: str = ""
-    """Title of the game's window; that of its process if not given."""
-
-    def check(self) -> None:
-        """Refuse invalid or unsafe options before a game is started; make the token file if missing.
-
-        Raises:
-            GameError: for an address that is invalid, in use, or that others can reach without a token; for a
-                certificate without its own key; for a token file that cannot be used.
-        """
-        host, port = split_address(self.address)
-        if (self.certificate is None) != (self.key is None):
-            raise GameError("Siphon server: expected `certificate` and `key` together, found one of them; give both.")
-        if not is_loopback(host) and self.token_file is None:
-            raise GameError(
-                f"Siphon server: expected `token_file` for {self.address}, which others can reach, found none; "
-                "give one, or listen on 127.0.0.1 and let clients come through a tunnel."
-            )
-        self.certificate_pair()
-        try:
-            socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-        # A host that cannot be encoded is a UnicodeError.
-        except (OSError, UnicodeError) as error:
-            raise self.unusable_address(error) from error
-        if self.token_file is not None:
-            read_or_create_token(self.token_file)
-
-    def certificate_pair(self) -> tuple[bytes, bytes] | None:
-        """Read the key and the certificate, in gRPC's order; None without.
-
-        Raises:
-            GameError: if they cannot be read, or do not belong together.
-        """
-        if self.certificate is None or self.key is None:
-            return None
-        try:
-            # Without a password OpenSSL would ask for that of an encrypted key, which gRPC cannot use.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
-            return self.key.read_bytes(), self.certificate.read_bytes()
-        except OSError as error:
-            raise GameError(
-                f"Siphon server: expected {self.certificate} and its key {self.key}, found {error}; "
-                "give a certificate and its own key, both as PEM."
-            ) from error
-
-    def unusable_address(self, error: Exception) -> GameError:
-        """Return the error of an address that cannot be listened at."""
-        return GameError(
-            f"Siphon server: expected {self.address} to be free and of this machine, found: {error}; "
-            "give another `address`."
-        )
-
-
-DEFAULT_SERVING = Serving()
-
-
-def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
-    """Return the settings with which clients reach a server that listens at `address`."""
-    return GameSettings(
-        driver="siphon",
-        map=address_map,
-        host=address,
-        speed=speed,
-        token_file=_absolute(serving.token_file),
-        certificate=_absolute(serving.certificate),
-    )
-
-
-def _absolute(path: Path | None) -> str:
-    return "" if path is None else str(path.resolve())
-
-
-class LastingStandIn:
-    """Run a stand-in; `pid` returns its id, and starts another one if it crashed.
-
-    Raises:
-        GameError: if it does not start, with its output.
-    """
-
-    def __init__(self, options: StandInOptions) -> None:
-        self._options = options
-        self._lock = threading.Lock()
-        self._process = StandInProcess(options)
-
-    def pid(self) -> int:
-        """Return the id of the running stand-in."""
-        with self._lock:
-            if not self._process.running:
-                self._process.close()
-                try:
-                    self._process = StandInProcess(self._options)
-                except GameError as error:
-                    raise LinkError(str(error)) from error
-            return self._process.pid
-
-    def tell(self, command: str) -> None:
-        """Send the stand-in a command on standard input, such as "crash" or "freeze 3"."""
-        self._process.tell(command)
-
-    def close(self) -> None:
-        """End it; a second call does nothing."""
-        with self._lock:
-            self._process.close()
-
-    def __enter__(self) -> LastingStandIn:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
+from soulsgraph_envs.standin.siphon.serving import Serving
 
 _LOG = logging.getLogger(__name__)
 #: More than streams, taps and mouse moves can keep, so that reads are always answered.
@@ -180,10 +40,28 @@ _KEEPALIVE = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.so_reuseport", 0),
 ]
+#: A tap keeps one of the server's threads for no longer than this.
+_LONGEST_TAP_S = 10.0
+_MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
 
-class SiphonServer:
-    """Serve the process that `find_pid` names, until `close`.
+def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any, Any, Any], Any]:
+    """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
+    answer = calls.ANSWERS[method.__name__]
+
+    @wraps(method)
+    def call(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return answer(**({"success": True, "message": "done"} | method(self, request, context)))
+        # Python's own word for what a client must not send, such as a path with a zero in it.
+        except (SoulsGraphError, OSError, ValueError) as error:
+            return answer(success=False, message=str(error))
+
+    return call
+
+
+class SiphonServer(calls.service.SiphonServiceServicer):
+    """Serve the process that `find_pid` names, until `close`; failures are reported as by Siphon's own server.
 
     Raises:
         GameError: as `Serving.check`; also for an address, a file or a display that cannot be used.
@@ -193,21 +71,22 @@ class SiphonServer:
         if not sys.platform.startswith("linux"):
             raise GameError("Siphon server: expected Linux, found another system; use Siphon's own server there.")
         serving.check()
-        interceptors, credentials = _token_check(serving), _credentials(serving)
-        self._game = ServedGame(find_pid, captured_slots)
+        self._allow_commands, self._window_name = serving.allow_commands, ""
+        self._game = served_game.ServedGame(find_pid, captured_slots)
         # Two, so that a picture, which takes long, never keeps the question for the focus waiting.
         self._window, self._camera = (ServedWindow(find_pid, serving.window, serving.display) for _ in range(2))
-        self._desktop = DesktopInput(serving.display)
-        device = open_key_device(serving.display)
-        self._keys = ServedKeys(device, lambda: connected_clients(self.port))
+        self._desktop = served_game.DesktopInput(serving.display)
+        self._keys = served_game.ServedKeys(
+            open_key_device(serving.display), lambda: served_game.connected_clients(self.port)
+        )
         sources = Sources(self._camera.capture, self._number, self._desktop.down)
         self._recordings = Recordings(serving.recordings, sources)
-        parts = Parts(self._game, self._keys, self._desktop, self._window, self._camera, self._recordings)
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=MESSAGE_LIMITS + _KEEPALIVE
+        interceptors = [TokenCheck(calls.read_or_create_token(serving.token_file))] if serving.token_file else []
+        self._server = calls.grpc.server(
+            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=calls.MESSAGE_LIMITS + _KEEPALIVE
         )
-        service.add_SiphonServiceServicer_to_server(SiphonService(parts, serving.allow_commands), self._server)
-        self.port = self._listen(serving, credentials)
+        calls.service.add_SiphonServiceServicer_to_server(self, self._server)
+        self.port = self._listen(serving)
         self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -226,12 +105,15 @@ class SiphonServer:
         self._camera.close()
         self._game.close()
 
-    def _listen(self, serving: Serving, credentials: Any) -> int:
+    def _listen(self, serving: Serving) -> int:
+        pair = serving.certificate_pair()
+        if pair is None and serving.token_file is not None:
+            _LOG.warning("Siphon server: the token can be read on its way to %s; add a certificate.", serving.address)
         try:
-            if credentials is None:
+            if pair is None:
                 port = self._server.add_insecure_port(serving.address)
             else:
-                port = self._server.add_secure_port(serving.address, credentials)
+                port = self._server.add_secure_port(serving.address, calls.grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             self.close()
             raise serving.unusable_address(error) from error
@@ -243,45 +125,212 @@ class SiphonServer:
         value = self._game.read(name)
         return struct.unpack("<f", value[:4].ljust(4, b"\0"))[0] if isinstance(value, bytes) else float(value)
 
+    @_answers
+    def SetProcessConfig(self, request: Any, context: Any) -> dict[str, Any]:
+        """Set the process's name and the attributes to find in it."""
+        attributes = {each.name: _attribute(each) for each in request.attributes}
+        self._game.configure(request.process_name, attributes)
+        self._window_name = request.process_window_name
+        return {"message": f"{len(attributes)} attributes of {request.process_name}"}
 
-class TokenCheck(grpc.ServerInterceptor):
+    @_answers
+    def InitializeMemory(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the process and the patterns in it."""
+        return {"process_id": self._game.attach()}
+
+    @_answers
+    def InitializeInput(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the window and bring it to the front."""
+        self._window.open(request.window_name or self._window_name)
+        self._window.focus()
+        return {}
+
+    @_answers
+    def InitializeCapture(self, request: Any, context: Any) -> dict[str, Any]:
+        """Find the window and take a first picture."""
+        size = self._camera.open(request.window_name or self._window_name)
+        self._camera.capture()
+        return {"window_width": size.width, "window_height": size.height}
+
+    @_answers
+    def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
+        """Return what is initialized; the input only while keys reach the window."""
+        return {
+            "message": calls.SERVER_NAME,
+            "config_set": bool(self._game.process_name),
+            "memory_initialized": bool(self._game.pid),
+            "input_initialized": self._window.focused(),
+            "capture_initialized": bool(self._camera.title),
+            "process_name": self._game.process_name,
+            "window_name": self._window.title or self._window_name,
+            "process_id": self._game.pid,
+        }
+
+    @_answers
+    def GetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
+        """Read one attribute."""
+        value = self._game.read(request.attributeName)
+        kind = {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
+        return {f"{kind}_value": value}
+
+    @_answers
+    def SetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
+        """Write one attribute."""
+        kind = request.WhichOneof("value")
+        if kind is None:
+            raise GameError(f"{request.attributeName}: expected a value to write, found none; send one.")
+        self._game.write(request.attributeName, getattr(request, kind))
+        return {}
+
+    @_answers
+    def InputKeyTap(self, request: Any, context: Any) -> dict[str, Any]:
+        """Press keys, hold and release them."""
+        hold_s, delay_s = request.hold_ms / 1000, request.delay_ms / 1000
+        lasts_s = hold_s + 2 * delay_s * len(request.keys)
+        if not request.keys or hold_s < 0 or delay_s < 0 or lasts_s > _LONGEST_TAP_S:
+            raise GameError(f"InputKeyTap: expected keys for 0 to {_LONGEST_TAP_S:g} s, found {lasts_s:g} s.")
+        keys = [from_siphon(key) for key in request.keys]
+        self._keys.tap(served_game.client_name(context.peer()), keys, hold_s, delay_s)
+        return {}
+
+    @_answers
+    def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
+        """Press or release one key; a client's keys are released when it disconnects."""
+        change = self._keys.press if request.toggle else self._keys.release
+        change(served_game.client_name(context.peer()), from_siphon(request.key))
+        return {}
+
+    @_answers
+    def MoveMouse(self, request: Any, context: Any) -> dict[str, Any]:
+        """Move the mouse by pixels."""
+        if not 1 <= request.steps <= _MOST_MOUSE_STEPS:
+            raise GameError(f"MoveMouse: expected 1 to {_MOST_MOUSE_STEPS} steps, found {request.steps}.")
+        if max(abs(request.delta_x), abs(request.delta_y)) > _MOST_PIXELS:
+            raise GameError(f"MoveMouse: expected at most {_MOST_PIXELS} pixels, found more; move in parts.")
+        self._desktop.move_mouse(request.delta_x, request.delta_y, request.steps)
+        return {}
+
+    @_answers
+    def CaptureFrame(self, request: Any, context: Any) -> dict[str, Any]:
+        """Capture the window, BGRA."""
+        picture = self._camera.capture()
+        return {"frame": picture.tobytes(), "width": picture.shape[1], "height": picture.shape[0]}
+
+    def StreamFrames(self, request: Any, context: Any) -> Iterator[Any]:
+        """Send pictures, JPEG or BGRA, until the client has enough."""
+        try:
+            for values in self._camera.stream(request.format or "jpeg", request.quality or 85, context.is_active):
+                yield calls.messages.FrameData(**values)
+        except GameError as error:
+            context.abort(calls.grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    @_answers
+    def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
+        """Run a program, where the server's user has allowed that."""
+        if not self._allow_commands:
+            raise GameError("ExecuteCommand: refused; only a server with `allow_commands` runs commands.")
+        program, timeout_s = [request.command, *request.args], request.timeout_seconds
+        output = subprocess.PIPE if request.capture_output else subprocess.DEVNULL
+        begun, folder = time.perf_counter(), request.working_directory or None
+        # A session of its own, whose programs are killed together if they last too long, or nobody waits any more.
+        child = subprocess.Popen(
+            program, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        context.add_callback(lambda: _kill(child))
+        try:
+            written, complaints = child.communicate(timeout=timeout_s or None)
+        except subprocess.TimeoutExpired as error:
+            _kill(child)
+            child.communicate()
+            wanted = f"expected it to end within {timeout_s:g} s, it did not; allow more"
+            raise GameError(f"{request.command}: {wanted}.") from error
+        return {
+            "success": child.returncode == 0,
+            "exit_code": child.returncode,
+            "stdout_output": (written or b"").decode(errors="replace"),
+            "stderr_output": (complaints or b"").decode(errors="replace"),
+            "execution_time_ms": round((time.perf_counter() - begun) * 1000),
+        }
+
+    @_answers
+    def StartRecording(self, request: Any, context: Any) -> dict[str, Any]:
+        """Begin to record."""
+        names, where = list(request.attribute_names), request.output_directory
+        return {"session_id": self._recordings.start(names, where, request.max_duration_seconds)}
+
+    @_answers
+    def StopRecording(self, request: Any, context: Any) -> dict[str, Any]:
+        """End a recording."""
+        recording = self._recordings.stop(request.session_id)
+        return {
+            "message": recording.file.name,
+            "total_frames": recording.frames,
+            "average_latency_ms": recording.sum_ms / max(recording.frames, 1),
+            "dropped_frames": recording.dropped,
+            "actual_duration_seconds": recording.elapsed_s,
+            "actual_fps": recording.frames / max(recording.elapsed_s, 1e-9),
+        }
+
+    @_answers
+    def GetRecordingStatus(self, request: Any, context: Any) -> dict[str, Any]:
+        """Return how far a recording is."""
+        recording = self._recordings.session(request.session_id)
+        return {
+            "message": recording.failure or recording.file.name,
+            "is_recording": recording.running,
+            "current_frame": recording.frames,
+            "elapsed_time_seconds": recording.elapsed_s,
+            "current_latency_ms": recording.last_ms,
+            "dropped_frames": recording.dropped,
+        }
+
+    def DownloadRecording(self, request: Any, context: Any) -> Iterator[Any]:
+        """Send a recording's file."""
+        try:
+            for piece in self._recordings.pieces(request.session_id):
+                yield calls.messages.RecordingChunk(**piece)
+        except (SoulsGraphError, OSError) as error:
+            context.abort(calls.grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
+def _attribute(message: Any) -> Attribute:
+    """Read an attribute as clients send it: an empty method is a scan, a mask of 0 was never set."""
+    method, mask = message.method or "aobscan", message.mask or 0xFF
+    return Attribute(tuple(message.offsets), message.type, message.pattern, message.length, method, mask)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its session if it still runs; the id of an ended one may belong to another."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+class TokenCheck(calls.grpc.ServerInterceptor):
     """Refuse every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:
-        self._expected = bearer(token).encode()
-        self._refuse = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._expected = calls.bearer(token).encode()
+        self._refuse = calls.grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Let a call through, or answer it UNAUTHENTICATED."""
-        given = next((value for key, value in details.invocation_metadata if key == TOKEN_KEY), "")
+        given = next((value for key, value in details.invocation_metadata if key == calls.TOKEN_KEY), "")
         return continuation(details) if hmac.compare_digest(given.encode(), self._expected) else self._refuse
 
 
 def _refuse(request: object, context: Any) -> None:
     context.abort(
-        grpc.StatusCode.UNAUTHENTICATED,
+        calls.grpc.StatusCode.UNAUTHENTICATED,
         "this server asks for its token: name a copy of its token file as token_file, or come through a tunnel "
         "to a server that listens on 127.0.0.1",
     )
 
 
-def _token_check(serving: Serving) -> list[TokenCheck]:
-    return [] if serving.token_file is None else [TokenCheck(read_or_create_token(serving.token_file))]
-
-
-def _credentials(serving: Serving) -> Any:
-    pair = serving.certificate_pair()
-    if pair is None:
-        if serving.token_file is not None:
-            _LOG.warning("Siphon server: the token can be read on its way to %s; add a certificate.", serving.address)
-        return None
-    return grpc.ssl_server_credentials([pair])
-
-
 class Served(NamedTuple):
     """A stand-in, its serving options and server, and the settings of a link to it."""
 
-    game: LastingStandIn
+    game: StandInProcess
     serving: Serving
     server: SiphonServer
     settings: GameSettings
@@ -290,10 +339,5 @@ class Served(NamedTuple):
 @contextmanager
 def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
     """Run a stand-in behind a server of its own, as tests do."""
-    with LastingStandIn(options) as game:
-        server = SiphonServer(serving, game.pid, captured_slots=True)
-        try:
-            settings = GameSettings(driver="siphon", host=server.address, map=options.map)
-            yield Served(game, serving, server, settings)
-        finally:
-            server.close()
+    with StandInProcess(options) as game, closing(SiphonServer(serving, game.living_pid, True)) as server:
+        yield Served(game, serving, server, GameSettings(driver="siphon", host=server.address, map=options.map))

@@ -9,7 +9,7 @@ import pytest
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.drivers.memory.link import MemoryLink
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, PicturedLink
-from soulsgraph_envs.standin.still_game import still_game
+from soulsgraph_envs.standin.memory import still_game
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_envs.testing.keys import FakeDevice, virtual_screen
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.drivers.realtime.cycle_timer import CycleTimer, Spread
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleTimer, Spread
 
 
-class Clock:
+class Time:
     """Time that passes only by sleeping, a little longer than asked, and by `work`."""
 
     def __init__(self, oversleeps_s: float = 0.0) -> None:
@@ -25,13 +25,13 @@ class Clock:
     work = sleep
 
 
-def make_timer(clock: Clock, period_s: float = 0.1) -> CycleTimer:
-    return CycleTimer(period_s, clock, clock.sleep, spin_s=0.0)
+def make_timer(clock: Time, period_s: float = 0.1) -> CycleTimer:
+    return CycleTimer(period_s, Clock(clock, clock.sleep), spin_s=0.0)
 
 
 @given(st.lists(st.floats(0.001, 0.099), min_size=1, max_size=60), st.floats(0.0, 0.0009))
 def test_ticks_stay_on_the_grid_however_late_each_one_wakes(works_s: list[float], oversleeps_s: float) -> None:
-    clock = Clock(oversleeps_s)
+    clock = Time(oversleeps_s)
     timer = make_timer(clock)
     for number, work_s in enumerate(works_s, start=1):
         clock.now_s += work_s
@@ -43,7 +43,7 @@ def test_ticks_stay_on_the_grid_however_late_each_one_wakes(works_s: list[float]
 
 @given(st.lists(st.floats(0.0, 0.09) | st.floats(0.11, 0.5), min_size=1, max_size=60))
 def test_no_tick_is_shorter_than_its_period_to_catch_up(works_s: list[float]) -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     for work_s in works_s:
         begun_s = clock.now_s
@@ -54,7 +54,7 @@ def test_no_tick_is_shorter_than_its_period_to_catch_up(works_s: list[float]) ->
 
 
 def test_an_overrun_is_late_by_what_it_took_too_long() -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     clock.work(0.25)
     assert timer.wait() == pytest.approx(0.15)
@@ -62,7 +62,7 @@ def test_an_overrun_is_late_by_what_it_took_too_long() -> None:
 
 
 def test_a_restart_forgives_a_pause() -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     clock.work(5.0)
     timer.restart()
@@ -73,7 +73,7 @@ def test_a_restart_forgives_a_pause() -> None:
 
 
 def test_the_period_may_change_between_ticks() -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     timer.wait()
     timer.period_s = 0.05
@@ -82,7 +82,7 @@ def test_the_period_may_change_between_ticks() -> None:
 
 
 def test_sections_of_one_name_add_up_within_a_tick() -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     for work_s in (0.01, 0.02):
         for _ in range(2):
@@ -99,7 +99,7 @@ def test_sections_of_one_name_add_up_within_a_tick() -> None:
 
 
 def test_a_section_that_fails_is_counted_all_the_same() -> None:
-    clock = Clock()
+    clock = Time()
     timer = make_timer(clock)
     with suppress(ValueError), timer.section("read"):
         clock.work(0.01)
@@ -109,7 +109,7 @@ def test_a_section_that_fails_is_counted_all_the_same() -> None:
 
 
 def test_the_end_of_a_coarse_sleep_is_spun() -> None:
-    clock, asked = Clock(), []
+    clock, asked = Time(), []
 
     def sleep(seconds: float) -> None:
         asked.append(seconds)
@@ -119,7 +119,7 @@ def test_the_end_of_a_coarse_sleep_is_spun() -> None:
         clock.now_s += 0.0001
         return clock.now_s
 
-    timer = CycleTimer(0.1, ticking, sleep, spin_s=0.002)
+    timer = CycleTimer(0.1, Clock(ticking, sleep), spin_s=0.002)
     late_s = timer.wait()
     assert late_s < 0.0005
     assert len(asked) == 1

@@ -16,7 +16,7 @@ from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.drivers.realtime.placing import draw_start
+from soulsgraph_envs.drivers.realtime.start import draw_start
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.testing import check_game
 from soulsgraph_envs.testing.realtime import FakeLink, FakePicturedLink, FakeTable, FakeTime

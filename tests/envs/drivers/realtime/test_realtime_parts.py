@@ -10,10 +10,19 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.drivers.realtime.animations import Flasks, boss_table, player_table, supplied_raws, translate
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Reading, check_side_by_side, load_games
-from soulsgraph_envs.drivers.realtime.operations import OPERATIONS, KeyEffects, Operations
-from soulsgraph_envs.drivers.realtime.plausibility import Plausibility, arena_of, same_moment
+from soulsgraph_envs.drivers.realtime.operations import OPERATIONS, Operations
+from soulsgraph_envs.drivers.realtime.readings import (
+    Flasks,
+    KeyEffects,
+    Plausibility,
+    arena_of,
+    boss_table,
+    player_table,
+    same_moment,
+    supplied_raws,
+    translate,
+)
 from soulsgraph_envs.testing.realtime import FakeLink, FakeTime
 
 PLAYER = player_table(load_player("knight"))

@@ -21,7 +21,8 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError,
 from soulsgraph_envs.drivers.siphon.calls import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, grpc, service
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.server import Served, Serving, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_stand_in
+from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 
@@ -139,7 +140,7 @@ def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served:
 
 def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: Path) -> None:
     serving = Serving("127.0.0.1:0", display=served.serving.display)
-    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+    server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
     link = SiphonLink(replace(served.settings, host=server.address))
     try:
         link.attach(PATIENCE_S)
@@ -148,7 +149,7 @@ def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: P
             link.read()
         with pytest.raises(LinkError):
             link.attach(0.3)
-        server = SiphonServer(replace(serving, address=server.address), served.game.pid, captured_slots=True)
+        server = SiphonServer(replace(serving, address=server.address), served.game.living_pid, captured_slots=True)
         link.attach(PATIENCE_S)
         assert can_read(link)
     finally:
@@ -210,10 +211,10 @@ def test_another_address_demands_the_token(
     served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(GameError, match=r"expected `token_file` for 0\.0\.0\.0:0"):
-        SiphonServer(Serving("0.0.0.0:0"), served.game.pid)
+        SiphonServer(Serving("0.0.0.0:0"), served.game.living_pid)
     token = tmp_path / "token"
     serving = Serving("0.0.0.0:0", token_file=token, display=served.serving.display)
-    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+    server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
     host = f"127.0.0.1:{server.port}"
     try:
         with SiphonClient(host) as stock:
@@ -252,7 +253,7 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
     certificate, key = make_certificate(tmp_path, f"IP:{host}")
     others, others_key = make_certificate(tmp_path, "DNS:elsewhere")
     with pytest.raises(GameError, match="together"):
-        SiphonServer(Serving("127.0.0.1:0", certificate=certificate), served.game.pid)
+        SiphonServer(Serving("127.0.0.1:0", certificate=certificate), served.game.living_pid)
     token = tmp_path / "token"
     serving = Serving(f"{host}:0", token, certificate, key, display=served.serving.display)
     for faulty in (
@@ -261,8 +262,8 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
         replace(serving, certificate=tmp_path / "none"),
     ):
         with pytest.raises(GameError, match="a certificate and its own key"):
-            SiphonServer(faulty, served.game.pid)
-    server = SiphonServer(serving, served.game.pid, captured_slots=True)
+            SiphonServer(faulty, served.game.living_pid)
+    server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
     host = server.address
     settings = replace(served.settings, host=host, token_file=str(token))
     try:
@@ -282,7 +283,9 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
 
 
 def test_server_end_releases_keys_and_ends_streams(served: Served, device: XTestDevice) -> None:
-    server = SiphonServer(Serving("127.0.0.1:0", display=served.serving.display), served.game.pid, captured_slots=True)
+    server = SiphonServer(
+        Serving("127.0.0.1:0", display=served.serving.display), served.game.living_pid, captured_slots=True
+    )
     link = SiphonLink(replace(served.settings, host=server.address))
     link.attach(PATIENCE_S)
     link.keys.press("w")

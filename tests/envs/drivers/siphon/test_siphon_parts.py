@@ -21,8 +21,7 @@ from soulsgraph_envs.drivers.siphon.attributes import Attribute, ItemCount, Item
 from soulsgraph_envs.drivers.siphon.calls import is_loopback, read_or_create_token, read_token, split_address
 from soulsgraph_envs.drivers.siphon.link import SIPHON_KEYS, ItemFinder, ItemMovedError, from_siphon, to_siphon
 from soulsgraph_envs.standin.siphon.recording import Recordings, Sources
-from soulsgraph_envs.standin.siphon.served_game import ServedGame
-from soulsgraph_envs.standin.siphon.served_keys import ServedKeys, client_name, connected_clients
+from soulsgraph_envs.standin.siphon.served_game import ServedGame, ServedKeys, client_name, connected_clients
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_envs.testing.keys import FakeDevice
 from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
