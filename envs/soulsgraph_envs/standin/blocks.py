@@ -80,7 +80,7 @@ class Cell:
 
     def __init__(self, entry: Entry, memory: memoryview) -> None:
         self._memory = memory
-        self._encode, self._decode = _text(entry.bytes) if entry.type == "utf16" else _number(entry)
+        self._encode, self._decode = _text(entry.room) if entry.type == "utf16" else _number(entry)
         self._mask = 1 << entry.bit if entry.type == "bit" else 0
         self._stored = self._read()
 
@@ -132,7 +132,7 @@ def _text(size: int) -> tuple[Callable[[Value], bytes], Callable[[bytes], Value]
 #: Another character, loaded before the boss, and an item beside the one that counts.
 _BYSTANDER, _OTHER_ITEM, _OTHER_QUANTITY = "c1100", 0x400001F4, 7
 _CAPACITY, _OTHER_PLACE, _ITEM_PLACE = 8, 1, 4
-_U32 = Entry("", (), "u32")
+_U32 = Entry("", (), type="u32")
 
 
 class Place(NamedTuple):
@@ -195,7 +195,7 @@ def _lay_out_person(walk: Walk, block: Block, person: Block, name: str) -> list[
     # The first entry stays empty: a place somebody left.
     entries.point(walk.entry_size, person)
     *way, last = walk.name_offsets
-    named = Place(person.walk(way), last, Entry("", (), "utf16", bytes=walk.name_bytes)).kept()
+    named = Place(person.walk(way), last, Entry("", (), type="utf16", room=walk.name_bytes)).kept()
     return [_constant(block, walk.capacity_at, 2), Constant(named, name)]
 
 

@@ -22,8 +22,9 @@ from soulsgraph_envs.drivers.doctor.machine import (
 )
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys, find_window
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, GameMemory, OpenReader, attach_game, notes
-from soulsgraph_envs.drivers.memory.reader import BadAddressError
+from soulsgraph_envs.drivers.memory.game_memory import GameMemory
+from soulsgraph_envs.drivers.memory.link import AttachedGame, attach_game, open_process
+from soulsgraph_envs.drivers.memory.reader import BadAddressError, Reader
 from soulsgraph_envs.drivers.opening import DRIVERS, SIMULATOR, make_link
 from soulsgraph_envs.drivers.realtime.animations import supplied_raws
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Link, Reading
@@ -194,7 +195,7 @@ _CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon
 _TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
-def check_memory_game(settings: GameSettings, open_reader: OpenReader | None = None) -> list[Check]:
+def check_memory_game(settings: GameSettings, open_reader: Callable[[str, int], Reader] = open_process) -> list[Check]:
     """Check the game of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by {settings.map}")
     with checks.failing(_MAP, "choose a shipped map in the games file"):
@@ -226,7 +227,7 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
     told = game.version or "not in the executable"
     fits = not (game.version and address_map.version) or game.version == address_map.version
     checks.judge("version", fits, told, "use a map of this version")
-    for note in notes(game.memory.bases):
+    for note in game.notes():
         checks.warn("base", note, "watch the entries below: they may be off")
     with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):
         _check_window(checks, settings.window or address_map.window, game.reader.pid, settings.display)
@@ -272,16 +273,14 @@ def check_siphon_game(settings: GameSettings) -> list[Check]:
 
 
 def _check_way(checks: Checks, settings: GameSettings) -> None:
-    from soulsgraph_envs.drivers.siphon.calls import is_loopback, split_address
+    from soulsgraph_envs.drivers.siphon.calls import is_local, unprotected
 
-    if is_loopback(split_address(settings.host)[0]):
+    if is_local(settings):
         checks.ok(_WAY, "within this machine, or through a tunnel")
-        return
-    missing = [
-        what for what, given in (("token", settings.token_file), ("certificate", settings.certificate)) if not given
-    ]
-    found = f"over the network without a {' and a '.join(missing)}" if missing else "encrypted, with a token"
-    checks.judge(_WAY, not missing, found, _TUNNEL)
+    elif missing := unprotected(settings):
+        checks.warn(_WAY, f"over the network without {' and without '.join(missing)}", _TUNNEL)
+    else:
+        checks.ok(_WAY, "encrypted, with a token")
 
 
 def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:

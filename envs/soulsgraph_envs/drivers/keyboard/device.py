@@ -6,6 +6,8 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 
@@ -137,6 +139,12 @@ def choose_window(shown: Sequence[Candidate], title: str, pid: int, inner_pid: i
         raise GameError(f"expected a window {wanted}, found {listed}; name in the games file the process that has it.")
     listed = ", ".join(sorted({repr(window.title) for window in shown})) or "none at all"
     raise GameError(f"expected a window {wanted}, found {listed}; start the game, and show its window.")
+
+
+def rgb_of(bgra: bytes, height: int, width: int) -> Picture:
+    """Return pixels of blue, green, red and a byte more as (height, width, 3) RGB."""
+    pixels = np.frombuffer(bgra, np.uint8).reshape(height, width, 4)
+    return np.ascontiguousarray(pixels[:, :, 2::-1])
 
 
 def minimised(title: str) -> GameError:

@@ -7,25 +7,22 @@ one call reads many; Siphon's own clients ignore them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from soulsgraph_envs.core.config import Between, Where
+from soulsgraph_envs.core.config import Between, Where, check_fields
 from soulsgraph_envs.core.data_files import load_data
-from soulsgraph_envs.drivers.memory.address_map import DISPLACEMENT_SIZE, decode_text, is_pattern, pack, unpack
-from soulsgraph_envs.drivers.memory.address_map import TYPE_SIZES as FIELD_SIZES
+from soulsgraph_envs.drivers.memory.address_map import DISPLACEMENT_SIZE, Item, Stored, demand, is_pattern
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 
 #: An array is at most so long.
 MOST_BYTES = 1 << 22
 _UNSIGNED_64 = Between(0, 2**64 - 1)
-#: Siphon's types and their sizes in bytes; an array says its own.
-TYPE_SIZES: Mapping[str, int] = {"int": 4, "float": 4, "bool": 1, "array": 0}
-#: How the start of a chain is found; the last is understood by this project's server alone.
-METHODS = ("aobscan", "dll", "module")
+SiphonType = Literal["int", "float", "bool", "array"]
+#: Bytes of Siphon's types; an array says its own.
+_SIZES: Mapping[str, int] = {"int": 4, "float": 4, "bool": 1, "array": 0}
 
 
 @dataclass(frozen=True)
@@ -34,51 +31,31 @@ class Attribute:
 
     "aobscan": the displacement begins at the pattern's first wildcard and counts from 7 bytes after
     the match; the pointer there starts the chain. "dll": the pointer that code injected at the pattern
-    captured, of the target that is locked on. "module": the chain starts at the executable's base.
+    captured, of the target that is locked on. "module": the chain starts at the executable's base, which
+    this project's server alone understands.
     """
 
     offsets: Annotated[tuple[int, ...], _UNSIGNED_64]
-    type: str
+    type: SiphonType
     pattern: str = ""
     #: Bytes, of type "array".
-    length: int = 0
-    method: str = "aobscan"
+    length: Annotated[int, Between(0, MOST_BYTES)] = 0
+    method: Literal["aobscan", "dll", "module"] = "aobscan"
     #: Bits of a "bool" that count.
-    mask: int = 0xFF
+    mask: Annotated[int, Between(1, 0xFF)] = 0xFF
 
     @property
     def size(self) -> int:
         """Return the bytes that the attribute takes."""
-        return TYPE_SIZES[self.type] or self.length
+        return _SIZES[self.type] or self.length
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of a field in an attribute, its type as in address maps, and its unit's factor."""
+@dataclass(frozen=True, kw_only=True)
+class Place(Stored):
+    """A field in an attribute: the byte it begins at, and how it is stored."""
 
-    type: str
     at: Annotated[int, Between(0, MOST_BYTES)] = 0
-    scale: float = 1.0
-    bit: Annotated[int, Between(-1, 7)] = -1
-    #: Bytes of a text, of type "utf16".
-    length: Annotated[int, Between(0, 256)] = 0
-
-    @property
-    def size(self) -> int:
-        """Return the bytes that the field takes."""
-        return self.length or FIELD_SIZES[self.type]
-
-    def decode(self, data: bytes) -> float | str:
-        """Read the field from the bytes of its attribute."""
-        own = data[self.at : self.at + self.size]
-        if self.type == "utf16":
-            return decode_text(own)
-        value = unpack(self.type, own)
-        return float(int(value) >> self.bit & 1) if self.type == "bit" else value * self.scale
-
-    def encode(self, value: float) -> bytes:
-        """Return the bytes of a number as stored in the game; raises `GameError` if it does not fit."""
-        return pack(self.type, value / self.scale)
+    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "length"})
 
 
 #: Fields of one attribute.
@@ -93,23 +70,11 @@ class ItemList:
     entries: str
 
 
-@dataclass(frozen=True)
-class ItemCount:
+@dataclass(frozen=True, kw_only=True)
+class ItemCount(Item):
     """A field that is the quantity of an item, summed over lists whose length only the game knows."""
 
     lists: tuple[ItemList, ...]
-    entry_size: Annotated[int, Between(1, 4096)]
-    item_at: Annotated[int, Between(0, 4096)]
-    quantity_at: Annotated[int, Between(0, 4096)]
-    #: First and last item id.
-    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
-
-    def entries(self, data: bytes) -> list[int]:
-        """Return which entries of a list hold the item."""
-        first, last = self.items
-        starts = range(0, len(data) - self.entry_size + 1, self.entry_size)
-        items = (struct.unpack_from("<I", data, start + self.item_at)[0] for start in starts)
-        return [number for number, item in enumerate(items) if first <= item <= last]
 
 
 @dataclass(frozen=True)
@@ -163,8 +128,7 @@ def _check_file(loaded: AttributeFile, where: Where) -> None:
             _check_layout(loaded, name, layout, where.at(key).at(name))
     for name, count in loaded.counts.items():
         for part in (part for each in count.lists for part in (each.capacity, each.entries)):
-            if part not in loaded.attributes:
-                raise where.at("counts").at(name).error("the name of an attribute", repr(part))
+            demand(part in loaded.attributes, where.at("counts").at(name), "the name of an attribute", repr(part))
 
 
 def check_attribute(attribute: Attribute, where: Where) -> None:
@@ -173,21 +137,13 @@ def check_attribute(attribute: Attribute, where: Where) -> None:
     Raises:
         DataError: naming its place.
     """
-    if attribute.type not in TYPE_SIZES:
-        raise where.at("type").error(f"one of {', '.join(TYPE_SIZES)}", repr(attribute.type))
-    if attribute.method not in METHODS:
-        raise where.at("method").error(f"one of {', '.join(METHODS)}", repr(attribute.method))
-    if not attribute.offsets:
-        raise where.at("offsets").error("at least one offset", "none")
-    if not 0 <= attribute.length <= MOST_BYTES:
-        raise where.at("length").error(f"0 to {MOST_BYTES}", attribute.length)
-    if not 0 < attribute.mask <= 0xFF:
-        raise where.at("mask").error("bits of one byte", attribute.mask)
-    if attribute.method != "module" and not is_pattern(attribute.pattern):
-        raise where.at("pattern").error("bytes such as '48 8B 05 ?? ??'", repr(attribute.pattern))
-    room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
-    if attribute.method == "aobscan" and not 0 <= displacement_at(attribute.pattern) <= room:
-        raise where.at("pattern").error("a wildcard where the displacement's four bytes begin", repr(attribute.pattern))
+    check_fields(attribute, where)
+    if attribute.method != "module":
+        place, found = where.at("pattern"), repr(attribute.pattern)
+        demand(is_pattern(attribute.pattern), place, "bytes such as '48 8B 05 ?? ??'", found)
+        room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
+        whole = attribute.method == "dll" or 0 <= displacement_at(attribute.pattern) <= room
+        demand(whole, place, "a wildcard where the displacement's four bytes begin", found)
 
 
 def displacement_at(pattern: str) -> int:
@@ -197,14 +153,11 @@ def displacement_at(pattern: str) -> int:
 
 
 def _check_layout(loaded: AttributeFile, name: str, layout: Layout, where: Where) -> None:
-    if name not in loaded.attributes:
-        raise where.error(f"one of {', '.join(loaded.attributes)}", "no such attribute")
+    demand(name in loaded.attributes, where, f"one of {', '.join(loaded.attributes)}", "no such attribute")
     size = loaded.attributes[name].size
     for key, place in layout.items():
-        at = where.at(key)
-        if key not in FIELDS:
-            raise at.error("the name of a field of soulsgraph_envs.drivers.realtime.link", repr(key))
-        if place.type not in FIELD_SIZES or (place.type == "utf16") != (FIELDS[key].kind == "text"):
-            raise at.at("type").error(f"one of {', '.join(FIELD_SIZES)}, utf16 for a text alone", repr(place.type))
-        if place.at + place.size > size:
-            raise at.error(f"a place within the attribute's {size} bytes", f"byte {place.at + place.size}")
+        at, end = where.at(key), place.at + place.size
+        demand(key in FIELDS, at, "the name of a field of soulsgraph_envs.drivers.realtime.link", repr(key))
+        fits = (place.type == "utf16") == (FIELDS[key].kind == "text")
+        demand(fits, at.at("type"), "utf16 for a text alone", repr(place.type))
+        demand(end <= size, at, f"a place within the attribute's {size} bytes", f"byte {end}")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from soulsgraph_envs.core.data_files import shipped_names
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, Entry, Inventory, load_address_map
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, Entry, Inventory, Item, load_address_map
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.drivers.siphon.attributes import (
     Attribute,
@@ -21,6 +22,7 @@ from soulsgraph_envs.drivers.siphon.attributes import (
     Layout,
     Place,
     ProcessInfo,
+    SiphonType,
     displacement_at,
     load_attributes,
 )
@@ -29,26 +31,15 @@ from soulsgraph_envs.drivers.siphon.attributes import (
 _LENGTH = 7
 #: Fields that lie closer than this share a block: bytes cost nothing, calls do.
 _WIDEST_GAP = 0x200
-_NUMBERS: Mapping[str, str] = {"i32": "int", "u32": "int", "f32": "float"}
+_NUMBERS: Mapping[str, SiphonType] = {"i32": "int", "u32": "int", "f32": "float"}
 _HEXADECIMAL = ("offsets", "items", "mask")
 
 
-class _Chain(NamedTuple):
-    """The start of a chain, by a method of Siphon, and its offsets."""
-
-    method: str
-    pattern: str
-    offsets: tuple[int, ...]
-
-    def attribute(self, kind: str, length: int = 0, mask: int = 0xFF) -> Attribute:
-        return Attribute(self.offsets, kind, self.pattern, length, self.method, mask)
-
-
 class _Found(NamedTuple):
-    """A field and its place."""
+    """A field and its place, as an attribute whose type is still open."""
 
     name: str
-    chain: _Chain
+    chain: Attribute
     entry: Entry
 
     @property
@@ -61,12 +52,13 @@ class _Found(NamedTuple):
 
     def place(self, first: _Found) -> Place:
         entry = self.entry
-        return Place(entry.type, self.start - first.start, entry.scale, entry.bit, entry.bytes)
+        return Place(type=entry.type, scale=entry.scale, bit=entry.bit, room=entry.room, at=self.start - first.start)
 
 
 def make_attributes(address_map: AddressMap) -> AttributeFile:
     """Make the attribute file of an address map; fields that no method reaches are left out."""
-    found = [each for name in address_map.fields if (each := _find(address_map, name)) is not None]
+    chains = {name: _chain(address_map, entry.base, entry.offsets) for name, entry in address_map.fields.items()}
+    found = [_Found(name, chain, address_map.fields[name]) for name, chain in chains.items() if chain]
     attributes = {each.name: _single(each) for each in found}
     reads: dict[str, Layout] = {}
     writes: dict[str, Layout] = {}
@@ -78,32 +70,24 @@ def make_attributes(address_map: AddressMap) -> AttributeFile:
         for run in _runs(group):
             _add_array(attributes, writes, run, _joined([each.name for each in run]))
     writes |= {each.name: {each.name: each.place(each)} for each in found if FIELDS[each.name].writable}
-    counts: dict[str, ItemCount] = {}
-    for name, inventory in address_map.inventories.items():
-        count = _count(attributes, address_map, name, inventory)
-        if count.lists:
-            counts[name] = count
+    counts = {name: _count(attributes, address_map, name, one) for name, one in address_map.inventories.items()}
+    counts = {name: count for name, count in counts.items() if count.lists}
     info = ProcessInfo(address_map.process, address_map.window)
     return AttributeFile(info, attributes, reads, writes, counts, address_map.bindings, address_map.source)
 
 
-def _find(address_map: AddressMap, name: str) -> _Found | None:
-    entry = address_map.fields[name]
-    chain = _chain(address_map, entry.base, entry.offsets)
-    return None if chain is None else _Found(name, chain, entry)
-
-
-def _chain(address_map: AddressMap, base_name: str, offsets: tuple[int, ...]) -> _Chain | None:
-    """Return a chain by Siphon's own methods where they reach it, else from the module's base."""
+def _chain(address_map: AddressMap, base_name: str, offsets: tuple[int, ...]) -> Attribute | None:
+    """Return a chain by Siphon's own methods where they reach it, else from the module's base; None for none."""
     base_name, offsets = address_map.absolute(base_name, offsets)
     base = address_map.bases[base_name]
     if base.hook:
-        return _Chain("dll", base.pattern, offsets)
+        return Attribute(offsets, "array", base.pattern, method="dll")
     if base.dereference and _follows_siphon(base):
-        return _Chain("aobscan", base.pattern, offsets)
+        return Attribute(offsets, "array", base.pattern)
     if not base.rva:
         return None
-    return _Chain("module", "", (base.rva, *offsets) if base.dereference else (base.rva + offsets[0], *offsets[1:]))
+    offsets = (base.rva, *offsets) if base.dereference else (base.rva + offsets[0], *offsets[1:])
+    return Attribute(offsets, "array", method="module")
 
 
 def _follows_siphon(base: Base) -> bool:
@@ -114,19 +98,20 @@ def _single(found: _Found) -> Attribute:
     """Return a field as an attribute of its own, with a type that any Siphon client understands."""
     entry, chain = found.entry, found.chain
     if entry.type in _NUMBERS:
-        return chain.attribute(_NUMBERS[entry.type])
+        return replace(chain, type=_NUMBERS[entry.type])
     if entry.type == "bit":
-        return chain.attribute("bool", mask=1 << entry.bit)
+        return replace(chain, type="bool", mask=1 << entry.bit)
     if entry.type == "u8" and FIELDS[found.name].unit.startswith("flag"):
-        return chain.attribute("bool")
-    return chain.attribute("array", entry.size)
+        return replace(chain, type="bool")
+    return replace(chain, length=entry.size)
 
 
 def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
     """Return fields behind the same pointer that lie near each other, by address."""
-    order = {each.chain._replace(offsets=each.chain.offsets[:-1]): None for each in found}
-    for start in order:
-        same = [each for each in found if each.chain._replace(offsets=each.chain.offsets[:-1]) == start]
+    groups: dict[Attribute, list[_Found]] = {}
+    for each in found:
+        groups.setdefault(replace(each.chain, offsets=each.chain.offsets[:-1]), []).append(each)
+    for same in groups.values():
         yield from _split(same, _WIDEST_GAP)
 
 
@@ -149,7 +134,7 @@ def _split(found: Sequence[_Found], widest_gap: int) -> Iterator[list[_Found]]:
 
 def _add_array(attributes: dict[str, Attribute], layouts: dict[str, Layout], part: Sequence[_Found], name: str) -> None:
     first = part[0]
-    attributes[name] = first.chain.attribute("array", max(each.end for each in part) - first.start)
+    attributes[name] = replace(first.chain, length=max(each.end for each in part) - first.start)
     layouts[name] = {each.name: each.place(first) for each in part}
 
 
@@ -167,9 +152,10 @@ def _count(attributes: dict[str, Attribute], address_map: AddressMap, name: str,
         capacity = _chain(address_map, inventory.base, (*inventory.offsets, each.capacity_at))
         entries = _chain(address_map, inventory.base, (*inventory.offsets, each.entries_at, 0))
         if capacity is not None and entries is not None:
-            attributes |= {names.capacity: capacity.attribute("int"), names.entries: entries.attribute("array")}
+            attributes |= {names.capacity: replace(capacity, type="int"), names.entries: entries}
             lists.append(names)
-    return ItemCount(tuple(lists), inventory.entry_size, inventory.item_at, inventory.quantity_at, inventory.items)
+    own = {spec.name: getattr(inventory, spec.name) for spec in fields(Item)}
+    return ItemCount(lists=tuple(lists), **own)
 
 
 def attributes_for(name_or_path: str) -> AttributeFile:
@@ -201,9 +187,9 @@ def dump(file: AttributeFile) -> str:
 
 def _lines(item: Any) -> list[str]:
     """Return the values that differ from the defaults, one line each."""
-    specs = item.__dataclass_fields__.items()
-    changed = {key: getattr(item, key) for key, spec in specs if getattr(item, key) != spec.default}
-    return [f"{key} = {_value(key, value)}" for key, value in changed.items()]
+    keys = {spec.name: spec.metadata.get("key", spec.name) for spec in fields(item)}
+    changed = [spec.name for spec in fields(item) if getattr(item, spec.name) != spec.default]
+    return [f"{keys[name]} = {_value(name, getattr(item, name))}" for name in changed]
 
 
 def _value(key: str, value: Any) -> str:

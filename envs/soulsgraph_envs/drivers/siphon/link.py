@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,23 +12,16 @@ from typing import Any
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.drivers.keyboard.device import rgb_of
 from soulsgraph_envs.drivers.memory.address_map import pack, unpack
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
-from soulsgraph_envs.drivers.siphon.attributes import (
-    MOST_BYTES,
-    Attribute,
-    AttributeFile,
-    ItemCount,
-    ItemList,
-    ProcessInfo,
-)
+from soulsgraph_envs.drivers.siphon.attributes import MOST_BYTES, Attribute, ItemCount, ItemList, SiphonType
 from soulsgraph_envs.drivers.siphon.calls import (
     CALL_TIMEOUT_S,
     SERVER_NAME,
     SiphonCalls,
     answer_bytes,
     attribute_message,
-    picture_of,
     request_value,
     streamed_picture,
 )
@@ -147,7 +139,9 @@ class SiphonLink:
                 f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
                 "leave pid out, or give it to the server."
             )
-        self._file = _with_process(attributes_for(settings.map), settings)
+        self._file = attributes_for(settings.map)
+        info = self._file.process_info
+        self._process, self._title = settings.process or info.name, settings.window or info.window_name
         self.calls = SiphonCalls(settings)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
@@ -220,7 +214,8 @@ class SiphonLink:
         if not self._capturing:
             self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
             self._capturing = True
-        return picture_of(self.calls.call("CaptureFrame"))
+        taken = self.calls.call("CaptureFrame")
+        return rgb_of(taken.frame, taken.height, taken.width)
 
     def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
         """Yield the window's pictures as they come, as JPEG of a quality or uncompressed; close the iterator to stop.
@@ -258,14 +253,9 @@ class SiphonLink:
 
     def _configure(self) -> None:
         """Send the server the process and its attributes, and have it find them."""
-        info = self._file.process_info
         attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
-        self.calls.call(
-            "SetProcessConfig",
-            process_name=info.name,
-            process_window_name=info.window_name,
-            attributes=attributes,
-        )
+        process, title = self._process, self._title
+        self.calls.call("SetProcessConfig", process_name=process, process_window_name=title, attributes=attributes)
         self.calls.call("InitializeMemory", _SEARCH_TIMEOUT_S)
 
     def _find_items(self) -> None:
@@ -293,25 +283,18 @@ class SiphonLink:
         data = dict(zip(names, map(answer_bytes, self._get(names, timeout_s)), strict=True))
         reading: dict[str, float | str] = {}
         for name, layout in self._file.reads.items():
-            for field, place in layout.items():
-                reading[field] = place.decode(data[name])
+            reading |= {field: place.decode(data[name][place.at :][: place.size]) for field, place in layout.items()}
         for field, finder in self._finders.items():
             reading[field] = finder.total([data[name] for name in finder.entries])
         return reading
 
     def _get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
         started = [self.calls.start("GetAttribute", timeout_s, attributeName=name) for name in names]
-        return [self.calls.finish(each) for each in started]
+        return [finish() for finish in started]
 
     def _set(self, name: str, data: bytes) -> None:
         value = request_value(self._attributes[name], data)
         self.calls.call("SetAttribute", CALL_TIMEOUT_S, attributeName=name, **value)
-
-
-def _with_process(file: AttributeFile, settings: GameSettings) -> AttributeFile:
-    info = file.process_info
-    name, window = settings.process or info.name, settings.window or info.window_name
-    return replace(file, process_info=ProcessInfo(name, window))
 
 
 class ItemMovedError(LinkError):
@@ -335,7 +318,7 @@ class ItemFinder:
         self.entries, self.quantities = {}, {}
         size, quantity_at = self.count.entry_size, self.count.quantity_at
         for start, data in lists:
-            for entry in self.count.entries(data):
+            for entry in self.count.quantities(data):
                 number = len(self.entries) + 1
                 at = entry * size
                 self.entries[f"{self._field}_entry_{number}"] = _at(start, at, "array", size)
@@ -348,11 +331,10 @@ class ItemFinder:
         Raises:
             ItemMovedError: if one of them holds something else now.
         """
-        if not all(self.count.entries(data) for data in contents):
+        held = [self.count.quantities(data) for data in contents]
+        if not all(held):
             raise ItemMovedError(f"{self._field}: expected them where they were found, found another item there.")
-        if not contents:
-            return nan
-        return float(sum(struct.unpack_from("<I", data, self.count.quantity_at)[0] for data in contents))
+        return float(sum(quantities[0] for quantities in held)) if held else nan
 
     def write(self, value: float) -> tuple[str, bytes]:
         """Return the attribute that holds the quantity, and its bytes.
@@ -368,5 +350,5 @@ class ItemFinder:
         return next(iter(self.quantities)), pack("u32", value)
 
 
-def _at(start: Attribute, offset: int, kind: str, length: int = 0) -> Attribute:
+def _at(start: Attribute, offset: int, kind: SiphonType, length: int = 0) -> Attribute:
     return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset), type=kind, length=length)

@@ -68,7 +68,7 @@ class SiphonAttributes:
         """Read attributes, all calls under way at once."""
         self.check(names)
         calls = [self._calls.start("GetAttribute", attributeName=name) for name in names]
-        return {name: _number(self._calls.finish(call)) for name, call in zip(names, calls, strict=True)}
+        return {name: _number(finish()) for name, finish in zip(names, calls, strict=True)}
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write attributes, one call each."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.memory.address_map import compile_pattern
-from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader
-from soulsgraph_envs.drivers.memory.reader import Module, Reader
+from soulsgraph_envs.drivers.memory.reader import LinuxReader, Module, Reader
 from soulsgraph_envs.drivers.realtime.link import LinkError
 from soulsgraph_envs.drivers.siphon.attributes import Attribute, check_attribute, displacement_at
 
