@@ -57,11 +57,14 @@ class EntryReport:
     name: str
     address: int | None
     value: float | str | None
-    plausible: bool
+    problem: str
     verified: bool
     fallback: str
-    source: str
-    problem: str = ""
+
+    @property
+    def plausible(self) -> bool:
+        """Return whether nothing is wrong with the value."""
+        return not self.problem
 
 
 def inspect_map(memory: GameMemory) -> list[EntryReport]:
@@ -70,17 +73,32 @@ def inspect_map(memory: GameMemory) -> list[EntryReport]:
     Raises:
         ProcessGoneError: if the game has ended.
     """
-    names = sorted(memory.address_map.readable())
     found: dict[str, tuple[int, float | str]] = {}
-    problems: dict[str, str] = {}
-    for name in names:
+    broken: dict[str, str] = {}
+    for name in memory.address_map.readable():
         try:
             found[name] = memory.look_up(name)
         except BadAddressError as error:
-            problems[name] = str(error)
+            broken[name] = str(error)
     values = {name: value for name, (_, value) in found.items()}
-    problems |= {name: trouble for name in values if (trouble := implausible(name, values))}
-    return [_report(memory.address_map, name, found.get(name, (None, None)), problems.get(name, "")) for name in names]
+    addresses = {name: address for name, (address, _) in found.items()}
+    return _reports(values, memory.address_map, addresses, broken)
+
+
+def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
+    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
+    return _reports(reading, address_map, {}, {})
+
+
+def _reports(
+    values: Reading, address_map: AddressMap | None, addresses: Mapping[str, int], broken: Mapping[str, str]
+) -> list[EntryReport]:
+    reports = []
+    for name in sorted({*values, *broken}):
+        entry, problem = address_map and address_map.entry(name), broken.get(name) or implausible(name, values)
+        verified, fallback = (entry.verified, entry.fallback) if entry else (True, "")
+        reports.append(EntryReport(name, addresses.get(name), values.get(name), problem, verified, fallback))
+    return reports
 
 
 def implausible(name: str, values: Reading) -> str:
@@ -95,14 +113,6 @@ def implausible(name: str, values: Reading) -> str:
     if name in _LEVELS and isinstance(most, float) and value > most:
         return f"expected at most {name}_max, {most:g}, found {value:g}"
     return ""
-
-
-def _report(
-    address_map: AddressMap, name: str, found: tuple[int | None, float | str | None], problem: str
-) -> EntryReport:
-    entry = address_map.entry(name)
-    source = entry.source or address_map.source
-    return EntryReport(name, *found, not problem, entry.verified, entry.fallback, source, problem)
 
 
 _TIMED_READS = 50
@@ -129,15 +139,13 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
 def check_entry(checks: Checks, entry: EntryReport) -> None:
     """Check one field that was read."""
     found = entry.problem or _shown(entry)
-    if entry.verified:
-        if entry.plausible:
-            checks.ok(entry.name, found)
-        else:
-            checks.fail(entry.name, found, _STANDING)
+    if not entry.verified:
+        advice = "compare it with the game;" if entry.plausible else "nothing to do,"
+        checks.warn(entry.name, f"{found}, unverified", f"{advice} in its place: {entry.fallback}")
     elif entry.plausible:
-        checks.warn(entry.name, f"{found}, unverified", f"compare it with the game; in its place: {entry.fallback}")
+        checks.ok(entry.name, found)
     else:
-        checks.warn(entry.name, f"{found}, unverified", f"nothing to do, in its place: {entry.fallback}")
+        checks.fail(entry.name, found, _STANDING)
 
 
 def _shown(entry: EntryReport) -> str:
@@ -147,16 +155,6 @@ def _shown(entry: EntryReport) -> str:
         number = f"{entry.value:.{0 if entry.value == int(entry.value) else 3}f}"
         shown = f"{number} ({unit})" if " " in unit else f"{number} {unit}"
     return shown if entry.address is None else f"{shown} at {entry.address:#x}"
-
-
-def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
-    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
-    reports = []
-    for name in sorted(reading):
-        entry, problem = address_map and address_map.entry(name), implausible(name, reading)
-        verified, fallback, source = (entry.verified, entry.fallback, entry.source) if entry else (True, "", "")
-        reports.append(EntryReport(name, None, reading[name], not problem, verified, fallback, source, problem))
-    return reports
 
 
 def check_online(checks: Checks, reading: Reading) -> None:
@@ -306,7 +304,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
 
 
 def _map_of(settings: GameSettings) -> AddressMap | None:
-    """Return the address map behind the attributes; an attribute file of one's own has none."""
+    """Return the settings' address map; None if it cannot be read, or for an attribute file of one's own."""
     try:
         return load_address_map(settings.map)
     except SoulsGraphError:
@@ -333,15 +331,9 @@ def examine(games: Sequence[GameSettings]) -> list[Check]:
 
 
 def _examine_memory(settings: GameSettings) -> list[Check]:
-    return check_keyboard(settings.display, _bindings(settings)) + check_memory_game(settings)
-
-
-def _bindings(settings: GameSettings) -> str:
-    """Return the name of the settings' bindings, else their map's; "" for a map that cannot be read."""
-    try:
-        return settings.bindings or load_address_map(settings.map).bindings
-    except SoulsGraphError:
-        return ""
+    address_map = _map_of(settings)
+    bindings = settings.bindings or (address_map.bindings if address_map else "")
+    return check_keyboard(settings.display, bindings) + check_memory_game(settings)
 
 
 def _examine_simulator(settings: GameSettings) -> list[Check]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -186,25 +186,23 @@ def _check_pymeow(checks: Checks) -> None:
 def check_keyboard(display: str, bindings: str) -> list[Check]:
     """Check the keys of a display ("" is the environment's) against bindings by name or path."""
     checks = Checks("Keys")
-    device: KeyDevice | None = None
     with checks.failing(_DEVICE, _SCREEN_REMEDY):
         device = open_key_device(display)
-        checks.ok(_DEVICE, "presses keys, and a guard lets them up whatever happens")
-    if device is None:
-        for name in (_BINDINGS, _ROUND_TRIP, _LAYOUT):
-            checks.skip(name, "needs the key device")
-        return checks.made
-    try:
-        check_bindings(checks, device, bindings)
-        with checks.failing(_ROUND_TRIP, _SCREEN_REMEDY):
-            _check_round_trip(checks, device, display)
-        with checks.failing(_LAYOUT, _SCREEN_REMEDY):
-            layout = keyboard_layout(display)
-            named = ", ".join(layout.names) or "not told"
-            remedy = "make an English layout the only one: others, even unused, send games wrong keys"
-            checks.judge(_LAYOUT, layout.english, named, remedy)
-    finally:
-        device.close()
+        try:
+            checks.ok(_DEVICE, "presses keys, and a guard lets them up whatever happens")
+            check_bindings(checks, device, bindings)
+            with checks.failing(_ROUND_TRIP, _SCREEN_REMEDY):
+                _check_round_trip(checks, device, display)
+            with checks.failing(_LAYOUT, _SCREEN_REMEDY):
+                layout = keyboard_layout(display)
+                named = ", ".join(layout.names) or "not told"
+                remedy = "make an English layout the only one: others, even unused, send games wrong keys"
+                checks.judge(_LAYOUT, layout.english, named, remedy)
+            return checks.made
+        finally:
+            device.close()
+    for name in (_BINDINGS, _ROUND_TRIP, _LAYOUT):
+        checks.skip(name, "needs the key device")
     return checks.made
 
 
@@ -246,8 +244,5 @@ def _is_down(display: str) -> bool:
         from soulsgraph_envs.drivers.keyboard.user32 import is_key_down
 
         return is_key_down(_CODE)
-    observer = XTestDevice(display)
-    try:
+    with closing(XTestDevice(display)) as observer:
         return HARMLESS in observer.down()
-    finally:
-        observer.close()

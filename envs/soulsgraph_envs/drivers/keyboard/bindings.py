@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from operator import or_
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from soulsgraph_envs.core.config import Between, Where
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import load_data
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import KEY_NAMES
@@ -44,7 +45,7 @@ class Bindings:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key that may be pressed, each once."""
-        return tuple(dict.fromkeys(key for keys in self._bound.values() for key in keys))
+        return tuple(dict.fromkeys(chain.from_iterable(self._bound.values())))
 
     @property
     def controls(self) -> Control:
@@ -54,7 +55,7 @@ class Bindings:
     @property
     def unbound(self) -> tuple[Control, ...]:
         """The controls that have no key."""
-        return tuple(control for control in Control if not control & self.controls)
+        return tuple(ALL_CONTROLS & ~self.controls)
 
     def keys_for(self, controls: int) -> TickKeys:
         """Return the keys of one tick's controls, directions first.
@@ -64,7 +65,7 @@ class Bindings:
         """
         missing = Control(controls) & ~self.controls
         if missing:
-            names = ", ".join(name for name, _ in _members(missing))
+            names = ", ".join(_names(missing))
             raise GameError(f"bindings {self.name}: expected a key for {names}, found none; name one in the bindings.")
         return TickKeys(_keys_of(self.hold, controls), _keys_of(self.tap, controls))
 
@@ -107,7 +108,7 @@ def _check_bindings(bindings: Bindings, where: Where) -> None:
 
 
 def _check_control(control: str, bindings: Bindings, where: Where) -> None:
-    known = [name for name, _ in _members(~Control.NONE)]
+    known = _names(ALL_CONTROLS)
     if control not in known:
         raise where.error(f"one of the controls {', '.join(known)}", "an unknown one")
     if control in bindings.hold and control in bindings.tap:
@@ -122,10 +123,10 @@ def _check_keys(keys: Keys, where: Where) -> None:
             raise where.at(index).error("the name of a key, such as 'w', 'left_shift', 'mouse_left'", repr(key))
 
 
-def _members(controls: int) -> Iterator[tuple[str, Control]]:
-    return ((str(control.name).lower(), control) for control in Control if control & controls)
+def _names(controls: int) -> list[str]:
+    return [str(control.name).lower() for control in Control(controls)]
 
 
 def _keys_of(table: dict[str, Keys], controls: int) -> Keys:
-    chosen = (table[name] for name, _ in _members(controls) if name in table)
-    return tuple(dict.fromkeys(key for keys in chosen for key in keys))
+    """Return the keys of some controls, each once."""
+    return tuple(dict.fromkeys(key for name in _names(controls) for key in table.get(name, ())))

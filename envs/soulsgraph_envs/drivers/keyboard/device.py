@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,19 +32,15 @@ class KeyDevice(Protocol):
 
     def check(self, key: str) -> None:
         """Raise `GameError` if the device has no such key."""
-        ...
 
     def press(self, key: str) -> None:
         """Send a key down."""
-        ...
 
     def release(self, key: str) -> None:
         """Send a key up; releasing one that is up does no harm."""
-        ...
 
     def close(self) -> None:
         """Close the device; a second call does nothing."""
-        ...
 
 
 def check_key(key: str) -> None:
@@ -73,21 +69,12 @@ class Layout(NamedTuple):
     english: bool
 
 
-class Shown(Protocol):
-    """A window as the system describes it."""
+class Shown(NamedTuple):
+    """A window as the system lists it: its title, its process (0 if unknown), and how the system names it."""
 
-    @property
-    def title(self) -> str:
-        """Its title."""
-        ...
-
-    @property
-    def pid(self) -> int:
-        """Its process, 0 if unknown."""
-        ...
-
-
-Candidate = TypeVar("Candidate", bound=Shown)
+    title: str
+    pid: int
+    handle: Any
 
 
 class Window(Protocol):
@@ -97,26 +84,21 @@ class Window(Protocol):
 
     def focus(self) -> None:
         """Bring it to the front, so that keys reach it."""
-        ...
 
     def focused(self) -> bool:
         """Return whether keys reach it; never those of a minimised window."""
-        ...
 
     def geometry(self) -> Geometry:
         """Return its place and size."""
-        ...
 
     def capture(self) -> Picture:
         """Capture its inside; raises `GameError` for a minimised window."""
-        ...
 
     def close(self) -> None:
         """Release it; a second call does nothing."""
-        ...
 
 
-def choose_window(shown: Sequence[Candidate], title: str, pid: int, inner_pid: int = 0) -> Candidate:
+def choose_window(shown: Sequence[Shown], title: str, pid: int, inner_pid: int = 0) -> Shown:
     """Choose the one window of a title, a process, or both.
 
     `inner_pid` is the process's id within its own PID namespace, by which it names itself in a container; a
@@ -131,11 +113,10 @@ def choose_window(shown: Sequence[Candidate], title: str, pid: int, inner_pid: i
     if len(fitting) == 1:
         return fitting[0]
     wanted = " ".join([f"titled {title!r}"] * bool(title) + [f"of process {pid}"] * bool(pid))
+    listed = ", ".join(map(_with_process, fitting or titled))
     if fitting:
-        listed = ", ".join(map(_with_process, fitting))
         raise GameError(f"expected one window {wanted}, found {len(fitting)}: {listed}; name the process too.")
     if title and titled:
-        listed = ", ".join(map(_with_process, titled))
         raise GameError(f"expected a window {wanted}, found {listed}; name in the games file the process that has it.")
     listed = ", ".join(sorted({repr(window.title) for window in shown})) or "none at all"
     raise GameError(f"expected a window {wanted}, found {listed}; start the game, and show its window.")
