@@ -20,7 +20,7 @@ import pytest
 
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.doctor.examination import examine
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.memory.address_map import Base, load_address_map
 from soulsgraph_envs.drivers.memory.link import AttachedGame, MemoryLink, attach_game

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf, isfinite, pi
 
@@ -129,11 +130,9 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
     supplied = supplied_raws(fields)
     missing = {name: sorted({raw.name for raw in make_skill(name).needs} - supplied) for name in SKILL_NAMES}
     lacking = {name: raws for name, raws in missing.items() if raws}
-    if not lacking:
-        checks.ok("skills", f"all can play: {', '.join(SKILL_NAMES)}")
-        return
     told = "; ".join(f"{name} lacks {', '.join(raws).lower()}" for name, raws in lacking.items())
-    checks.warn("skills", told, "play by SoulsEnv or EldenGymEnv, or use a map that has these fields")
+    remedy = "play by SoulsEnv or EldenGymEnv, or use a map that has these fields"
+    checks.judge("skills", not lacking, told or f"all can play: {', '.join(SKILL_NAMES)}", remedy)
 
 
 def check_entry(checks: Checks, entry: EntryReport) -> None:
@@ -142,10 +141,8 @@ def check_entry(checks: Checks, entry: EntryReport) -> None:
     if not entry.verified:
         advice = "compare it with the game;" if entry.plausible else "nothing to do,"
         checks.warn(entry.name, f"{found}, unverified", f"{advice} in its place: {entry.fallback}")
-    elif entry.plausible:
-        checks.ok(entry.name, found)
     else:
-        checks.fail(entry.name, found, _STANDING)
+        checks.judge(entry.name, entry.plausible, found, _STANDING, "fail")
 
 
 def _shown(entry: EntryReport) -> str:
@@ -161,10 +158,9 @@ def check_online(checks: Checks, reading: Reading) -> None:
     """Check that the game is offline, or warn if that cannot be read."""
     if "online" not in reading:
         checks.warn("offline mode", "cannot be read by this map", _OFFLINE)
-    elif reading["online"]:
-        checks.fail("offline mode", "the game is online", _OFFLINE)
     else:
-        checks.ok("offline mode", "the game is offline")
+        found = f"the game is {'online' if reading['online'] else 'offline'}"
+        checks.judge("offline mode", not reading["online"], found, _OFFLINE, "fail")
 
 
 def check_resolution(checks: Checks, width: int, height: int) -> None:
@@ -186,10 +182,10 @@ def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
     checks.judge("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
 
 
-_MAP, _GAME, _WINDOW, _READING = "address map", "game", "window", "time of a reading"
+_MAP, _GAME, _WINDOW = "address map", "game", "window"
 _START = "start the game, or name its process or pid in the games file"
 _ATTACH_S = 3.0
-_CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon server", "picture"
+_WAY, _SERVER = "way to the server", "Siphon server"
 _TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
@@ -201,12 +197,9 @@ def check_memory_game(settings: GameSettings, open_reader: Callable[[str, int], 
         _note_map(checks, address_map)
         with checks.failing(_GAME, _START):
             game = attach_game(settings, address_map, open_reader)
-            try:
+            with closing(game.reader):
                 return checks.made + _check_game(settings, address_map, game)
-            finally:
-                game.reader.close()
-    for name in (_WINDOW, "offline mode", "map entries"):
-        checks.skip(name, f"needs the {_GAME}")
+    checks.skip(f"needs the {_GAME}", _WINDOW, "offline mode", "map entries")
     return checks.made
 
 
@@ -220,11 +213,9 @@ def _note_map(checks: Checks, address_map: AddressMap) -> None:
 
 def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedGame) -> list[Check]:
     checks = Checks(f"The game, by {settings.map}")
-    found = f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}"
-    checks.ok(_GAME, found)
-    told = game.version or "not in the executable"
-    fits = not (game.version and address_map.version) or game.version == address_map.version
-    checks.judge("version", fits, told, "use a map of this version")
+    checks.ok(_GAME, f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}")
+    fits = not game.version or address_map.version in ("", game.version)
+    checks.judge("version", fits, game.version or "not in the executable", "use a map of this version")
     for note in game.notes():
         checks.warn("base", note, "watch the entries below: they may be off")
     with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):
@@ -235,38 +226,30 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
         check_online(checks, {report.name: report.value for report in reports if report.value is not None})
         for report in reports:
             check_entry(entries, report)
-        with checks.failing(_READING, "see the entries below"):
+        with checks.failing("time of a reading", "see the entries below"):
             check_read_time(checks, game.memory.read)
     return checks.made + entries.made
 
 
 def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
-    window = find_window(title, pid, display)
-    try:
+    with closing(find_window(title, pid, display)) as window:
         place = window.geometry()
         checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
         check_resolution(checks, place.width, place.height)
-    finally:
-        window.close()
 
 
 def check_siphon_game(settings: GameSettings) -> list[Check]:
     """Check the server of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by Siphon at {settings.host}")
-    with checks.failing(_CLIENT, "correct the games file"):
-        link = make_link(settings)
-        try:
-            checks.ok(_CLIENT, f"{len(link.supplies)} fields of {settings.map}")
-            check_skills(checks, link.supplies)
-            check_bindings(checks, link.keys, link.bindings)
-            _check_way(checks, settings)
-            with checks.failing(_SERVER, "start the server and the game on the game PC"):
-                link.attach(_ATTACH_S)
-                return checks.made + _check_served(settings, checks.topic, link)
-        finally:
-            link.close()
-    for name in ("key round trip", "offline mode", "fields"):
-        checks.skip(name, "needs the server")
+    with checks.failing("Siphon client", "correct the games file"), closing(make_link(settings)) as link:
+        checks.ok("Siphon client", f"{len(link.supplies)} fields of {settings.map}")
+        check_skills(checks, link.supplies)
+        check_bindings(checks, link.keys, link.bindings)
+        _check_way(checks, settings)
+        with checks.failing(_SERVER, "start the server and the game on the game PC"):
+            link.attach(_ATTACH_S)
+            return checks.made + _check_served(settings, checks.topic, link)
+    checks.skip("needs the server", "key round trip", "offline mode", "fields")
     return checks.made
 
 
@@ -291,7 +274,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
             held.hold((HARMLESS,))
         checks.ok("key round trip", f"the server sent {HARMLESS} down and up; it cannot tell whether that arrived")
     if isinstance(link, SiphonLink):
-        with checks.failing(_PICTURE, "show the game's window on the game PC"):
+        with checks.failing("picture", "show the game's window on the game PC"):
             height, width, _ = link.capture().shape
             check_resolution(checks, width, height)
     with entries.failing("fields", "load a character and stand before the boss"):

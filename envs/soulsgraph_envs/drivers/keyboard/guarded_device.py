@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from types import TracebackType
+from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Layout, Window
@@ -79,17 +79,17 @@ class GuardedDevice:
 
     def _tell(self, line: str) -> None:
         try:
-            _write(self._guard, line)
+            self._guard.stdin.write(f"{line}\n".encode())
         except OSError:
             # Somebody ended the guard: another one takes over all that is down.
             _end_guard(self._guard)
             self._guard = _start_guard(self._opening)
-            for key in self._down:
-                _write(self._guard, f"+{key}")
+            self._guard.stdin.write("".join(f"+{key}\n" for key in self._down).encode())
 
 
-def _start_guard(opening: Sequence[str]) -> subprocess.Popen[bytes]:
-    guard = subprocess.Popen(
+def _start_guard(opening: Sequence[str]) -> Any:
+    """Return the guard's process, with pipes to it and from it."""
+    guard: Any = subprocess.Popen(
         [sys.executable, "-m", "soulsgraph_envs.drivers.keyboard.guarded_device", str(os.getpid()), *opening],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -98,25 +98,19 @@ def _start_guard(opening: Sequence[str]) -> subprocess.Popen[bytes]:
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) | getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
-    answer = guard.stdout.readline().decode().strip() if guard.stdout else ""
+    answer = guard.stdout.readline().decode().strip()
     if answer != _READY:
         _end_guard(guard)
         raise GameError(f"guard of the keys: expected it to open the device, found: {answer or 'no answer'}")
     return guard
 
 
-def _write(guard: subprocess.Popen[bytes], line: str) -> None:
-    if guard.stdin is not None:
-        guard.stdin.write(f"{line}\n".encode())
-
-
-def _end_guard(guard: subprocess.Popen[bytes]) -> None:
+def _end_guard(guard: Any) -> None:
     """Close the guard's input and wait until it has released all keys and ended."""
-    if guard.stdin is not None and guard.stdout is not None:
-        with suppress(OSError):
-            guard.stdin.close()
-        guard.stdout.read()
-        guard.stdout.close()
+    with suppress(OSError):
+        guard.stdin.close()
+    guard.stdout.read()
+    guard.stdout.close()
     guard.wait()
 
 
@@ -170,9 +164,7 @@ class HeldKeys:
     def __enter__(self) -> HeldKeys:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release_all()
 
     def _press(self, key: str) -> None:

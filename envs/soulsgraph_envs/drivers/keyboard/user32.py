@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from ctypes import wintypes
 from typing import Any
@@ -31,17 +32,6 @@ _BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "righ
 _KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
 #: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
 _WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
-
-
-class _BitmapHeader(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("width", ctypes.c_int32),
-        ("height", ctypes.c_int32),
-        ("planes", ctypes.c_uint16),
-        ("bits", ctypes.c_uint16),
-        *((name, ctypes.c_uint32) for name in ("compression", "image_size", "x", "y", "used", "important")),
-    ]
 
 
 class User32Window:
@@ -94,13 +84,14 @@ class User32Window:
         memory = ctypes.c_void_p(gdi32.CreateCompatibleDC(screen))
         bitmap = ctypes.c_void_p(gdi32.CreateCompatibleBitmap(screen, place.width, place.height))
         pixels = ctypes.create_string_buffer(4 * place.height * place.width)
-        # A negative height asks for the upper row first.
-        header = _BitmapHeader(ctypes.sizeof(_BitmapHeader), place.width, -place.height, 1, 32)
+        # BITMAPINFOHEADER: 40 bytes, a plane of 32 bits; a negative height asks for the upper row first.
+        header = struct.pack("<I2i2H6I", 40, place.width, -place.height, 1, 32, *bytes(6))
+        head = ctypes.create_string_buffer(header, 40)
         try:
             before = ctypes.c_void_p(gdi32.SelectObject(memory, bitmap))
             self._demand(gdi32.BitBlt(memory, 0, 0, place.width, place.height, screen, place.x, place.y, _SRCCOPY))
             gdi32.SelectObject(memory, before)
-            rows = gdi32.GetDIBits(screen, bitmap, 0, place.height, pixels, ctypes.byref(header), _DIB_RGB_COLORS)
+            rows = gdi32.GetDIBits(screen, bitmap, 0, place.height, pixels, head, _DIB_RGB_COLORS)
             self._demand(rows == place.height)
         finally:
             gdi32.DeleteObject(bitmap)

@@ -299,9 +299,7 @@ class GameMemory:
         Raises:
             LinkError: if another cannot be read.
         """
-        if self._characters.due():
-            self._search()
-        values = self._read()
+        values = None if self._characters.due() else self._read()
         if values is None:
             self._search()
             values = self._read()

@@ -234,14 +234,11 @@ class MemoryLink:
                 with suppress(GameError):
                     return ask(self._window)
                 self._close_window()
-            self._window = self._find_window()
+            title = self._settings.window or self.address_map.window
+            self._window = find_window(title, self.game.reader.pid, self._settings.display)
             return ask(self._window)
         except GameError as error:
             raise LinkError(str(error)) from error
-
-    def _find_window(self) -> Window:
-        title = self._settings.window or self.address_map.window
-        return find_window(title, self.game.reader.pid, self._settings.display)
 
     def _close_window(self) -> None:
         if self._window is not None:

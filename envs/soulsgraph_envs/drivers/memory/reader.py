@@ -9,6 +9,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,8 +216,6 @@ def only_process(name: str, pids: Sequence[int]) -> int:
 #: Characters of a process's name that the kernel keeps.
 _COMM = 15
 _REMEDY = "run as the game's user with ptrace_scope 0 (sysctl kernel.yama.ptrace_scope=0), or grant CAP_SYS_PTRACE"
-
-
 #: Most pieces that the kernel takes at once.
 _MOST_SPANS = 1024
 
@@ -287,12 +286,9 @@ class LinuxReader(Reader):
         """Return the readable regions of a module, touching ones as one."""
         joined: list[Region] = []
         for one in read_mappings(self.pid):
-            start, end = max(one.start, module.base), min(one.end, module.base + module.size)
-            if not one.readable or start >= end:
-                continue
-            if joined and joined[-1].end == start:
-                start = joined.pop().start
-            joined.append(Region(start, end))
+            if one.readable and one.start < module.base + module.size and one.end > module.base:
+                start = joined.pop().start if joined and joined[-1].end == one.start else one.start
+                joined.append(Region(start, one.end))
         return joined
 
     def running(self) -> bool:
@@ -326,11 +322,10 @@ class LinuxReader(Reader):
 
 def is_running(pid: int) -> bool:
     """Return whether a process is alive and no zombie."""
-    try:
+    with suppress(OSError, IndexError):
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in ("Z", "X", "x")
+        return state not in ("Z", "X", "x")
+    return False
 
 
 def find_process(name: str) -> int:
@@ -373,20 +368,17 @@ def _region(line: str) -> Region:
 
 
 def _is_named(pid: int, name: str) -> bool:
-    folder = Path(f"/proc/{pid}")
-    try:
-        comm = (folder / "comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-        command = (folder / "cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
-    except OSError:
-        return False
-    return comm.lower() == name[:_COMM].lower() or _basename(command) == name.lower()
+    with suppress(OSError):
+        comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
+        return comm.lower() == name[:_COMM].lower() or _basename(command) == name.lower()
+    return False
 
 
 def _maps_file(pid: int, name: str) -> bool:
-    try:
+    with suppress(LinkError):
         return any(_basename(one.path) == name.lower() for one in read_mappings(pid))
-    except LinkError:
-        return False
+    return False
 
 
 def _basename(path: str) -> str:

@@ -16,7 +16,7 @@ from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.realtime.animations import Flasks, Row, Tables, shows, supplied_raws, translate
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading

@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol
 
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
-from soulsgraph_envs.drivers.keyboard.bindings import Bindings
-from soulsgraph_envs.drivers.keyboard.device import KeyDevice
+from soulsgraph_envs.drivers.keyboard.device import Bindings, KeyDevice
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.realtime.animations import AnimationTable
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock

@@ -9,7 +9,7 @@ import secrets
 import ssl
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from ipaddress import ip_address
@@ -22,7 +22,7 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import rgb_of
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, RefusedError
-from soulsgraph_envs.drivers.siphon.attributes import Attribute
+from soulsgraph_envs.drivers.siphon.attributes import Attribute, ProcessInfo
 
 try:
     import grpc
@@ -79,11 +79,6 @@ def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
     return {f"{attribute.type}_value": struct.unpack(_FORMATS[attribute.type], data)[0]}
 
 
-def attribute_message(name: str, attribute: Attribute) -> Any:
-    """Return an attribute as SetProcessConfig sends it."""
-    return messages.ProcessAttributeProto(name=name, **asdict(attribute))
-
-
 def streamed_picture(frame: Any) -> Picture:
     """Return a streamed frame, JPEG or BGRA, as (height, width, 3) RGB."""
     if frame.format == "jpeg":
@@ -95,6 +90,8 @@ def streamed_picture(frame: Any) -> Picture:
 
 #: A call that the server does not answer by then has failed: the link's contract.
 CALL_TIMEOUT_S = 1.0
+#: A server may search all of a large module when it is first asked for an attribute.
+SEARCH_TIMEOUT_S = 30.0
 #: gRPC itself reconnects, ever more slowly; the first try comes soon, as a game PC's server restarts quickly.
 _BACK_OFF = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -122,25 +119,29 @@ class SiphonCalls:
         self._stub = service.SiphonServiceStub(self._channel)
         _warn_if_bare(settings)
 
-    def start(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Callable[[], Any]:
-        """Send a call by its name in the protocol, such as `start("GetAttribute", attributeName="HeroHp")`.
-
-        What is returned waits for the answer, and raises `RefusedError` if the server refuses the token, `LinkError`
-        if it cannot be reached, or reports a failure.
-        """
-        request, call = REQUESTS[name](**values), getattr(self._stub, name)
-        try:
-            future = call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata)
-        except ValueError as error:
-            raise self._closed(name) from error
-        return partial(self._finish, name, future)
-
     def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
-        """Make one call and wait for its answer; raises as `start`."""
-        return self.start(name, timeout_s, **values)()
+        """Make a call by its name in the protocol, such as `call("GetServerStatus")`; return its answer.
+
+        Raises:
+            RefusedError: if the server refuses the token.
+            LinkError: if the server cannot be reached, or reports a failure.
+        """
+        return self._start(name, timeout_s, **values)()
+
+    def configure(self, process: ProcessInfo, attributes: Mapping[str, Attribute]) -> None:
+        """Send the server a process and its attributes, and have it find them; raises as `call`."""
+        sent = [messages.ProcessAttributeProto(name=name, **asdict(each)) for name, each in attributes.items()]
+        names = {"process_name": process.name, "process_window_name": process.window_name}
+        self.call("SetProcessConfig", CALL_TIMEOUT_S, attributes=sent, **names)
+        self.call("InitializeMemory", SEARCH_TIMEOUT_S)
+
+    def get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
+        """Return the answers with the values of attributes, all calls under way at once; raises as `call`."""
+        started = [self._start("GetAttribute", timeout_s, attributeName=name) for name in names]
+        return [finish() for finish in started]
 
     def stream(self, name: str, **values: object) -> Iterator[Any]:
-        """Make a call that answers with a stream; raises as `start`. Closing the iterator ends it."""
+        """Make a call that answers with a stream; raises as `call`. Closing the iterator ends it."""
         answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
         try:
             yield from answers
@@ -152,6 +153,15 @@ class SiphonCalls:
     def close(self) -> None:
         """Close the channel; a second call does nothing."""
         self._channel.close()
+
+    def _start(self, name: str, timeout_s: float, **values: object) -> Callable[[], Any]:
+        """Send a call; return the function that waits for its answer."""
+        request, call = REQUESTS[name](**values), getattr(self._stub, name)
+        try:
+            future = call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata)
+        except ValueError as error:
+            raise self._closed(name) from error
+        return partial(self._finish, name, future)
 
     def _finish(self, name: str, future: Any) -> Any:
         try:

@@ -8,24 +8,30 @@ from contextlib import suppress
 from dataclasses import replace
 from math import nan
 from string import ascii_uppercase, digits
-from typing import Any
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.drivers.keyboard.device import rgb_of
+from soulsgraph_envs.drivers.keyboard.device import ARROWS, rgb_of
 from soulsgraph_envs.drivers.memory.address_map import pack, unpack
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
-from soulsgraph_envs.drivers.siphon.attributes import MOST_BYTES, Attribute, ItemCount, ItemList, SiphonType
+from soulsgraph_envs.drivers.siphon.attributes import (
+    MOST_BYTES,
+    Attribute,
+    ItemCount,
+    ItemList,
+    ProcessInfo,
+    SiphonType,
+    attributes_for,
+)
 from soulsgraph_envs.drivers.siphon.calls import (
     CALL_TIMEOUT_S,
+    SEARCH_TIMEOUT_S,
     SERVER_NAME,
     SiphonCalls,
     answer_bytes,
-    attribute_message,
     request_value,
     streamed_picture,
 )
-from soulsgraph_envs.drivers.siphon.generate import attributes_for
 
 #: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
 _SLACK_S = 5.0
@@ -37,10 +43,7 @@ _DIFFERENT = {
     "mouse_forward": "BUTTON5",
     "escape": "ESC",
     # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
-    "up": "UP_ARROW",
-    "down": "DOWN_ARROW",
-    "left": "LEFT_ARROW",
-    "right": "RIGHT_ARROW",
+    **{arrow: f"{arrow.upper()}_ARROW" for arrow in ARROWS},
 }
 _FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
 _NAMED = """
@@ -50,13 +53,9 @@ _NAMED = """
 """
 #: Every name Siphon knows.
 SIPHON_KEYS = frozenset(
-    [
-        *ascii_uppercase,
-        *digits,
-        *(f"F{number}" for number in range(1, 13)),
-        *(f"KEYPAD_{digit}" for digit in digits),
-        *_NAMED.split(),
-    ]
+    {*ascii_uppercase, *digits, *_NAMED.split()}
+    | {f"F{number}" for number in range(1, 13)}
+    | {f"KEYPAD_{digit}" for digit in digits}
 )
 
 
@@ -117,8 +116,6 @@ def from_siphon(name: str) -> str:
 
 #: The pause after the first try to attach, how much longer each is than the one before, and the longest.
 _FIRST_PAUSE_S, _BACK_OFF, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
-#: A server may search all of a large module when it is first asked for an attribute.
-_SEARCH_TIMEOUT_S = 30.0
 
 
 class SiphonLink:
@@ -141,7 +138,7 @@ class SiphonLink:
             )
         self._file = attributes_for(settings.map)
         info = self._file.process_info
-        self._process, self._title = settings.process or info.name, settings.window or info.window_name
+        self._process = ProcessInfo(settings.process or info.name, settings.window or info.window_name)
         self.calls = SiphonCalls(settings)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
@@ -212,7 +209,7 @@ class SiphonLink:
             LinkError: if the server cannot.
         """
         if not self._capturing:
-            self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+            self.calls.call("InitializeCapture", SEARCH_TIMEOUT_S)
             self._capturing = True
         taken = self.calls.call("CaptureFrame")
         return rgb_of(taken.frame, taken.height, taken.width)
@@ -223,7 +220,7 @@ class SiphonLink:
         Raises:
             LinkError: if the server cannot be reached, or stops.
         """
-        self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+        self.calls.call("InitializeCapture", SEARCH_TIMEOUT_S)
         for frame in self.calls.stream("StreamFrames", format="raw" if raw else "jpeg", quality=quality):
             yield streamed_picture(frame)
 
@@ -237,10 +234,10 @@ class SiphonLink:
         self._capturing = False
         self._check_server()
         self._attributes = dict(self._file.attributes)
-        self._configure()
+        self.calls.configure(self._process, self._attributes)
         self._find_items()
         self.focus()
-        self._read(_SEARCH_TIMEOUT_S)
+        self._read(SEARCH_TIMEOUT_S)
 
     def _check_server(self) -> None:
         ours = [name for name, attribute in self._file.attributes.items() if attribute.method == "module"]
@@ -251,46 +248,35 @@ class SiphonLink:
                 f"of {ours[0]} and {len(ours) - 1} more, found {found!r}; use an attribute file without it."
             )
 
-    def _configure(self) -> None:
-        """Send the server the process and its attributes, and have it find them."""
-        attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
-        process, title = self._process, self._title
-        self.calls.call("SetProcessConfig", process_name=process, process_window_name=title, attributes=attributes)
-        self.calls.call("InitializeMemory", _SEARCH_TIMEOUT_S)
-
     def _find_items(self) -> None:
         """Find the counted items: the length of their lists, and their entries."""
         for finder in self._finders.values():
             found = finder.locate([self._read_list(each, finder.count.entry_size) for each in finder.count.lists])
             self._attributes |= found
-            self._configure()
+            self.calls.configure(self._process, self._attributes)
 
     def _read_list(self, names: ItemList, entry_size: int) -> tuple[Attribute, bytes]:
         """Read a whole list; empty if there is none, as no source confirms where inventories are."""
         attribute = self._attributes[names.entries]
         try:
-            capacity = int(unpack("i32", answer_bytes(*self._get([names.capacity]))))
+            capacity = int(unpack("i32", answer_bytes(*self.calls.get([names.capacity]))))
             if not 0 < capacity <= MOST_BYTES // entry_size:
                 return attribute, b""
             self._attributes[names.entries] = replace(attribute, length=capacity * entry_size)
-            self._configure()
-            return attribute, answer_bytes(*self._get([names.entries]))
+            self.calls.configure(self._process, self._attributes)
+            return attribute, answer_bytes(*self.calls.get([names.entries]))
         except LinkError:
             return attribute, b""
 
     def _read(self, timeout_s: float) -> Reading:
         names = [*self._file.reads, *(name for finder in self._finders.values() for name in finder.entries)]
-        data = dict(zip(names, map(answer_bytes, self._get(names, timeout_s)), strict=True))
+        data = dict(zip(names, map(answer_bytes, self.calls.get(names, timeout_s)), strict=True))
         reading: dict[str, float | str] = {}
         for name, layout in self._file.reads.items():
             reading |= {field: place.decode(data[name][place.at :][: place.size]) for field, place in layout.items()}
         for field, finder in self._finders.items():
             reading[field] = finder.total([data[name] for name in finder.entries])
         return reading
-
-    def _get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
-        started = [self.calls.start("GetAttribute", timeout_s, attributeName=name) for name in names]
-        return [finish() for finish in started]
 
     def _set(self, name: str, data: bytes) -> None:
         value = request_value(self._attributes[name], data)
