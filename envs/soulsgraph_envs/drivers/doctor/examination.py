@@ -182,7 +182,7 @@ def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
     checks.judge("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
 
 
-_MAP, _GAME, _WINDOW = "address map", "game", "window"
+_GAME, _WINDOW = "game", "window"
 _START = "start the game, or name its process or pid in the games file"
 _ATTACH_S = 3.0
 _WAY, _SERVER = "way to the server", "Siphon server"
@@ -192,23 +192,19 @@ _TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set to
 def check_memory_game(settings: GameSettings, open_reader: Callable[[str, int], Reader] = open_process) -> list[Check]:
     """Check the game of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by {settings.map}")
-    with checks.failing(_MAP, "choose a shipped map in the games file"):
+    with checks.failing("address map", "choose a shipped map in the games file"):
         address_map = load_address_map(settings.map)
-        _note_map(checks, address_map)
+        fields = address_map.readable()
+        unverified = ", ".join(name for name in sorted(fields) if not address_map.entry(name).verified)
+        found = f"{f'{address_map.game} {address_map.version}'.strip()}: {len(fields)} fields"
+        checks.ok("address map", f"{found}, unverified: {unverified}" if unverified else found)
+        check_skills(checks, fields)
         with checks.failing(_GAME, _START):
             game = attach_game(settings, address_map, open_reader)
             with closing(game.reader):
                 return checks.made + _check_game(settings, address_map, game)
     checks.skip(f"needs the {_GAME}", _WINDOW, "offline mode", "map entries")
     return checks.made
-
-
-def _note_map(checks: Checks, address_map: AddressMap) -> None:
-    names = sorted(address_map.readable())
-    unverified = [name for name in names if not address_map.entry(name).verified]
-    found = f"{' '.join(filter(None, (address_map.game, address_map.version)))}: {len(names)} fields"
-    checks.ok(_MAP, found + (f", unverified: {', '.join(unverified)}" if unverified else ""))
-    check_skills(checks, address_map.readable())
 
 
 def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedGame) -> list[Check]:
@@ -219,7 +215,11 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
     for note in game.notes():
         checks.warn("base", note, "watch the entries below: they may be off")
     with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):
-        _check_window(checks, settings.window or address_map.window, game.reader.pid, settings.display)
+        title = settings.window or address_map.window
+        with closing(find_window(title, game.reader.pid, settings.display)) as window:
+            place = window.geometry()
+            checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
+            check_resolution(checks, place.width, place.height)
     entries = Checks("Map entries")
     with entries.failing("map entries", _START):
         reports = inspect_map(game.memory)
@@ -229,13 +229,6 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
         with checks.failing("time of a reading", "see the entries below"):
             check_read_time(checks, game.memory.read)
     return checks.made + entries.made
-
-
-def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
-    with closing(find_window(title, pid, display)) as window:
-        place = window.geometry()
-        checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
-        check_resolution(checks, place.width, place.height)
 
 
 def check_siphon_game(settings: GameSettings) -> list[Check]:

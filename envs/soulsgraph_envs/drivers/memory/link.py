@@ -14,22 +14,9 @@ from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window, open_key_device
-from soulsgraph_envs.drivers.memory.address_map import (
-    AddressMap,
-    Base,
-    compile_pattern,
-    file_version,
-    load_address_map,
-)
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, compile_pattern, file_version, load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import GameMemory, ResolvedBase
-from soulsgraph_envs.drivers.memory.reader import (
-    BadAddressError,
-    LinuxReader,
-    Module,
-    NoPermissionError,
-    Reader,
-    find_process,
-)
+from soulsgraph_envs.drivers.memory.reader import BadAddressError, LinuxReader, Module, NoPermissionError, Reader
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
 
 _LOG = logging.getLogger(__name__)
@@ -110,7 +97,7 @@ def open_process(name: str, pid: int = 0) -> Reader:
         GameError: if this system has no reader, or its package is missing.
     """
     if sys.platform == "linux":
-        return LinuxReader(pid or find_process(name))
+        return LinuxReader(pid or name)
     if sys.platform == "win32":
         from soulsgraph_envs.drivers.memory.pymeow_reader import PymeowReader
 

@@ -13,13 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from soulsgraph_envs.drivers.memory.address_map import (
-    FORMATS,
-    HEADER_SIZE,
-    PeHeader,
-    pack,
-    parse_header,
-)
+from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, pack, parse_header
 from soulsgraph_envs.drivers.realtime.link import LinkError, RefusedError
 
 #: Read at once in a scan, and kept of the piece before, so that no match is cut in two.
@@ -197,12 +191,7 @@ class Reader(ABC):
 
 
 def only_process(name: str, pids: Sequence[int]) -> int:
-    """Return the one process that has a name.
-
-    Raises:
-        ProcessNotFoundError: if none has it.
-        RefusedError: if several have it.
-    """
+    """Return the one process that has a name; raises `ProcessNotFoundError` for none, `RefusedError` for several."""
     if not pids:
         raise ProcessNotFoundError(
             f"process {name!r}: expected it to run, found none; start the game, or give its pid."
@@ -229,15 +218,16 @@ class _Span(ctypes.Structure):
 class LinuxReader(Reader):
     """Read and write through /proc/PID/mem; needs the same user and ptrace permission, or root."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, process: int | str) -> None:
+        """Open a process by its id or its whole name."""
         self._file = -1
+        self.pid = process if isinstance(process, int) else find_process(process)
         try:
-            self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR)
+            self._file = os.open(f"/proc/{self.pid}/mem", os.O_RDWR)
         except (FileNotFoundError, ProcessLookupError) as error:
-            raise ProcessGoneError(pid) from error
+            raise ProcessGoneError(self.pid) from error
         except PermissionError as error:
-            raise NoPermissionError(pid, _REMEDY) from error
+            raise NoPermissionError(self.pid, _REMEDY) from error
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes."""

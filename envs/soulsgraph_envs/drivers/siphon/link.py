@@ -20,7 +20,6 @@ from soulsgraph_envs.drivers.siphon.attributes import (
     ItemCount,
     ItemList,
     ProcessInfo,
-    SiphonType,
     attributes_for,
 )
 from soulsgraph_envs.drivers.siphon.calls import (
@@ -306,9 +305,9 @@ class ItemFinder:
         for start, data in lists:
             for entry in self.count.quantities(data):
                 number = len(self.entries) + 1
-                at = entry * size
-                self.entries[f"{self._field}_entry_{number}"] = _at(start, at, "array", size)
-                self.quantities[f"{self._field}_quantity_{number}"] = _at(start, at + quantity_at, "int")
+                whole, quantity = _at(start, entry * size), _at(start, entry * size + quantity_at)
+                self.entries[f"{self._field}_entry_{number}"] = replace(whole, type="array", length=size)
+                self.quantities[f"{self._field}_quantity_{number}"] = replace(quantity, type="int", length=0)
         return self.entries | self.quantities
 
     def total(self, contents: Sequence[bytes]) -> float:
@@ -336,5 +335,5 @@ class ItemFinder:
         return next(iter(self.quantities)), pack("u32", value)
 
 
-def _at(start: Attribute, offset: int, kind: SiphonType, length: int = 0) -> Attribute:
-    return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset), type=kind, length=length)
+def _at(start: Attribute, offset: int) -> Attribute:
+    return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset))

@@ -137,7 +137,7 @@ def test_process_is_found_by_the_file_it_has_mapped(tmp_path):
 def test_several_of_a_name_are_listed(tmp_path):
     with child(tmp_path) as (one, _, _), child(tmp_path) as (other, _, _):
         with pytest.raises(RefusedError, match="give the pid") as caught:
-            find_process("Game of a long name.exe")
+            LinuxReader("Game of a long name.exe")
         assert str(one.pid) in str(caught.value)
         assert str(other.pid) in str(caught.value)
 
