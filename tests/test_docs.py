@@ -13,7 +13,7 @@ import pytest
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph_envs.core.data_files import shipped_names
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation

@@ -104,7 +104,7 @@ class Cell:
         """Store a value, unless it is stored already."""
         entry = self._entry
         if entry.type == "utf16":
-            data = str(value).encode("utf-16-le")[: entry.bytes].ljust(entry.bytes, b"\0")
+            data = str(value).encode("utf-16-le")[: entry.room].ljust(entry.room, b"\0")
         else:
             data = pack(entry.type, float(value) / entry.scale)
         if self._mask:
@@ -132,7 +132,7 @@ class Cell:
 #: Another character, loaded before the boss, and an item beside the one that counts.
 _BYSTANDER, _OTHER_ITEM, _OTHER_QUANTITY = "c1100", 0x400001F4, 7
 _CAPACITY, _OTHER_PLACE, _ITEM_PLACE = 8, 1, 4
-_U32 = Entry("", (), "u32")
+_U32 = Entry("", (), type="u32")
 
 
 class _Layout:
@@ -171,7 +171,7 @@ class _Layout:
                     # The first entry stays empty: a place somebody left.
                     block.below(walk.entries_at).point(walk.entry_size, person)
                     self._fix(block, walk.capacity_at, 2)
-                    named = person.walk(way).value(last, Entry("", (), "utf16", bytes=walk.name_bytes))
+                    named = person.walk(way).value(last, Entry("", (), type="utf16", room=walk.name_bytes))
                     self.constants.append((named, name))
 
     def _fill_inventories(self) -> None:

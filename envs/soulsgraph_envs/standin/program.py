@@ -18,7 +18,7 @@ from pathlib import Path
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.temporary import temporary_folder
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import save_game
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S

@@ -8,8 +8,7 @@ from typing import Any
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import import_pygame
-from soulsgraph_envs.drivers.keyboard.bindings import Bindings
-from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS
+from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS, Bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
 
 WIDTH, HEIGHT = 800, 450

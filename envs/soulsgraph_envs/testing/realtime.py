@@ -12,7 +12,7 @@ from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading

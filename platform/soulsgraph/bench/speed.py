@@ -17,7 +17,7 @@ from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import episode_seeds
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import attach_game
+from soulsgraph_envs.drivers.memory.link import attach_game
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill

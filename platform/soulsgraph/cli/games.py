@@ -136,7 +136,7 @@ def serve_siphon(
 
 @contextmanager
 def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.drivers.memory.linux_reader import find_process
+    from soulsgraph_envs.drivers.memory.reader import find_process
 
     yield lambda: pid or find_process(process)
 

@@ -20,13 +20,11 @@ import pytest
 
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.doctor.examination import examine
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.memory.address_map import Base, load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, attach_game
-from soulsgraph_envs.drivers.memory.link import MemoryLink
-from soulsgraph_envs.drivers.memory.linux_reader import read_mappings
-from soulsgraph_envs.drivers.memory.reader import ProcessGoneError
+from soulsgraph_envs.drivers.memory.link import AttachedGame, MemoryLink, attach_game
+from soulsgraph_envs.drivers.memory.reader import ProcessGoneError, read_mappings
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Reading
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import surroundings_of

@@ -17,7 +17,7 @@ from pysiphon import SiphonClient
 from soulsgraph_envs.core.data_files import find
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
-from soulsgraph_envs.drivers.memory.linux_reader import is_running
+from soulsgraph_envs.drivers.memory.reader import is_running
 from soulsgraph_envs.drivers.siphon.link import SiphonLink
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_stand_in

@@ -11,7 +11,7 @@ import pytest
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.memory.address_map import Base, Entry, load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, attach_game
+from soulsgraph_envs.drivers.memory.link import AttachedGame, attach_game
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError
 from soulsgraph_envs.standin.image import Image
 from soulsgraph_envs.standin.memory import Block, Cell, OwnMemory
@@ -117,7 +117,7 @@ def test_moved_module_leaves_nothing_behind(memory: OwnMemory) -> None:
 
 def test_bits_of_one_byte_do_not_disturb_each_other() -> None:
     byte = bytearray(b"\x81")
-    low, high = (Cell(Entry("", (), "bit", bit=bit), memoryview(byte)) for bit in (2, 6))
+    low, high = (Cell(Entry("", (), type="bit", bit=bit), memoryview(byte)) for bit in (2, 6))
     low.write(1.0)
     high.write(1.0)
     low.write(0.0)

@@ -10,7 +10,7 @@ import tyro
 
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import settings_of

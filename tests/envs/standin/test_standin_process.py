@@ -16,7 +16,7 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, attach_game
+from soulsgraph_envs.drivers.memory.link import AttachedGame, attach_game
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, load_games
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess

@@ -18,7 +18,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
-from soulsgraph_envs.drivers.memory.linux_reader import is_running
+from soulsgraph_envs.drivers.memory.reader import is_running
 from soulsgraph_envs.drivers.opening import open_live_game
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_envs.standin.siphon.serving import Serving

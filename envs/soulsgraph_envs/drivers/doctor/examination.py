@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf, isfinite, pi
 
@@ -22,8 +23,9 @@ from soulsgraph_envs.drivers.doctor.machine import (
 )
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys, find_window
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import AttachedGame, GameMemory, OpenReader, attach_game, notes
-from soulsgraph_envs.drivers.memory.reader import BadAddressError
+from soulsgraph_envs.drivers.memory.game_memory import GameMemory
+from soulsgraph_envs.drivers.memory.link import AttachedGame, attach_game, open_process
+from soulsgraph_envs.drivers.memory.reader import BadAddressError, Reader
 from soulsgraph_envs.drivers.opening import DRIVERS, SIMULATOR, make_link
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Link, Reading
 from soulsgraph_envs.drivers.realtime.readings import supplied_raws
@@ -56,11 +58,14 @@ class EntryReport:
     name: str
     address: int | None
     value: float | str | None
-    plausible: bool
+    problem: str
     verified: bool
     fallback: str
-    source: str
-    problem: str = ""
+
+    @property
+    def plausible(self) -> bool:
+        """Return whether nothing is wrong with the value."""
+        return not self.problem
 
 
 def inspect_map(memory: GameMemory) -> list[EntryReport]:
@@ -69,17 +74,32 @@ def inspect_map(memory: GameMemory) -> list[EntryReport]:
     Raises:
         ProcessGoneError: if the game has ended.
     """
-    names = sorted(memory.address_map.readable())
     found: dict[str, tuple[int, float | str]] = {}
-    problems: dict[str, str] = {}
-    for name in names:
+    broken: dict[str, str] = {}
+    for name in memory.address_map.readable():
         try:
             found[name] = memory.look_up(name)
         except BadAddressError as error:
-            problems[name] = str(error)
+            broken[name] = str(error)
     values = {name: value for name, (_, value) in found.items()}
-    problems |= {name: trouble for name in values if (trouble := implausible(name, values))}
-    return [_report(memory.address_map, name, found.get(name, (None, None)), problems.get(name, "")) for name in names]
+    addresses = {name: address for name, (address, _) in found.items()}
+    return _reports(values, memory.address_map, addresses, broken)
+
+
+def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
+    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
+    return _reports(reading, address_map, {}, {})
+
+
+def _reports(
+    values: Reading, address_map: AddressMap | None, addresses: Mapping[str, int], broken: Mapping[str, str]
+) -> list[EntryReport]:
+    reports = []
+    for name in sorted({*values, *broken}):
+        entry, problem = address_map and address_map.entry(name), broken.get(name) or implausible(name, values)
+        verified, fallback = (entry.verified, entry.fallback) if entry else (True, "")
+        reports.append(EntryReport(name, addresses.get(name), values.get(name), problem, verified, fallback))
+    return reports
 
 
 def implausible(name: str, values: Reading) -> str:
@@ -96,14 +116,6 @@ def implausible(name: str, values: Reading) -> str:
     return ""
 
 
-def _report(
-    address_map: AddressMap, name: str, found: tuple[int | None, float | str | None], problem: str
-) -> EntryReport:
-    entry = address_map.entry(name)
-    source = entry.source or address_map.source
-    return EntryReport(name, *found, not problem, entry.verified, entry.fallback, source, problem)
-
-
 _TIMED_READS = 50
 #: Share of a control tick of 100 ms that reading may take.
 _MOST_READ_MS = 20.0
@@ -118,25 +130,19 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
     supplied = supplied_raws(fields)
     missing = {name: sorted({raw.name for raw in make_skill(name).needs} - supplied) for name in SKILL_NAMES}
     lacking = {name: raws for name, raws in missing.items() if raws}
-    if not lacking:
-        checks.ok("skills", f"all can play: {', '.join(SKILL_NAMES)}")
-        return
     told = "; ".join(f"{name} lacks {', '.join(raws).lower()}" for name, raws in lacking.items())
-    checks.warn("skills", told, "play by SoulsEnv or EldenGymEnv, or use a map that has these fields")
+    remedy = "play by SoulsEnv or EldenGymEnv, or use a map that has these fields"
+    checks.judge("skills", not lacking, told or f"all can play: {', '.join(SKILL_NAMES)}", remedy)
 
 
 def check_entry(checks: Checks, entry: EntryReport) -> None:
     """Check one field that was read."""
     found = entry.problem or _shown(entry)
-    if entry.verified:
-        if entry.plausible:
-            checks.ok(entry.name, found)
-        else:
-            checks.fail(entry.name, found, _STANDING)
-    elif entry.plausible:
-        checks.warn(entry.name, f"{found}, unverified", f"compare it with the game; in its place: {entry.fallback}")
+    if not entry.verified:
+        advice = "compare it with the game;" if entry.plausible else "nothing to do,"
+        checks.warn(entry.name, f"{found}, unverified", f"{advice} in its place: {entry.fallback}")
     else:
-        checks.warn(entry.name, f"{found}, unverified", f"nothing to do, in its place: {entry.fallback}")
+        checks.judge(entry.name, entry.plausible, found, _STANDING, "fail")
 
 
 def _shown(entry: EntryReport) -> str:
@@ -148,24 +154,13 @@ def _shown(entry: EntryReport) -> str:
     return shown if entry.address is None else f"{shown} at {entry.address:#x}"
 
 
-def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
-    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
-    reports = []
-    for name in sorted(reading):
-        entry, problem = address_map and address_map.entry(name), implausible(name, reading)
-        verified, fallback, source = (entry.verified, entry.fallback, entry.source) if entry else (True, "", "")
-        reports.append(EntryReport(name, None, reading[name], not problem, verified, fallback, source, problem))
-    return reports
-
-
 def check_online(checks: Checks, reading: Reading) -> None:
     """Check that the game is offline, or warn if that cannot be read."""
     if "online" not in reading:
         checks.warn("offline mode", "cannot be read by this map", _OFFLINE)
-    elif reading["online"]:
-        checks.fail("offline mode", "the game is online", _OFFLINE)
     else:
-        checks.ok("offline mode", "the game is offline")
+        found = f"the game is {'online' if reading['online'] else 'offline'}"
+        checks.judge("offline mode", not reading["online"], found, _OFFLINE, "fail")
 
 
 def check_resolution(checks: Checks, width: int, height: int) -> None:
@@ -187,101 +182,79 @@ def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
     checks.judge("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
 
 
-_MAP, _GAME, _WINDOW, _READING = "address map", "game", "window", "time of a reading"
+_GAME, _WINDOW = "game", "window"
 _START = "start the game, or name its process or pid in the games file"
 _ATTACH_S = 3.0
-_CLIENT, _WAY, _SERVER, _PICTURE = "Siphon client", "way to the server", "Siphon server", "picture"
+_WAY, _SERVER = "way to the server", "Siphon server"
 _TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
-def check_memory_game(settings: GameSettings, open_reader: OpenReader | None = None) -> list[Check]:
+def check_memory_game(settings: GameSettings, open_reader: Callable[[str, int], Reader] = open_process) -> list[Check]:
     """Check the game of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by {settings.map}")
-    with checks.failing(_MAP, "choose a shipped map in the games file"):
+    with checks.failing("address map", "choose a shipped map in the games file"):
         address_map = load_address_map(settings.map)
-        _note_map(checks, address_map)
+        fields = address_map.readable()
+        unverified = ", ".join(name for name in sorted(fields) if not address_map.entry(name).verified)
+        found = f"{f'{address_map.game} {address_map.version}'.strip()}: {len(fields)} fields"
+        checks.ok("address map", f"{found}, unverified: {unverified}" if unverified else found)
+        check_skills(checks, fields)
         with checks.failing(_GAME, _START):
             game = attach_game(settings, address_map, open_reader)
-            try:
+            with closing(game.reader):
                 return checks.made + _check_game(settings, address_map, game)
-            finally:
-                game.reader.close()
-    for name in (_WINDOW, "offline mode", "map entries"):
-        checks.skip(name, f"needs the {_GAME}")
+    checks.skip(f"needs the {_GAME}", _WINDOW, "offline mode", "map entries")
     return checks.made
-
-
-def _note_map(checks: Checks, address_map: AddressMap) -> None:
-    names = sorted(address_map.readable())
-    unverified = [name for name in names if not address_map.entry(name).verified]
-    found = f"{' '.join(filter(None, (address_map.game, address_map.version)))}: {len(names)} fields"
-    checks.ok(_MAP, found + (f", unverified: {', '.join(unverified)}" if unverified else ""))
-    check_skills(checks, address_map.readable())
 
 
 def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedGame) -> list[Check]:
     checks = Checks(f"The game, by {settings.map}")
-    found = f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}"
-    checks.ok(_GAME, found)
-    told = game.version or "not in the executable"
-    fits = not (game.version and address_map.version) or game.version == address_map.version
-    checks.judge("version", fits, told, "use a map of this version")
-    for note in notes(game.memory.bases):
+    checks.ok(_GAME, f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}")
+    fits = not game.version or address_map.version in ("", game.version)
+    checks.judge("version", fits, game.version or "not in the executable", "use a map of this version")
+    for note in game.notes():
         checks.warn("base", note, "watch the entries below: they may be off")
     with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):
-        _check_window(checks, settings.window or address_map.window, game.reader.pid, settings.display)
+        title = settings.window or address_map.window
+        with closing(find_window(title, game.reader.pid, settings.display)) as window:
+            place = window.geometry()
+            checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
+            check_resolution(checks, place.width, place.height)
     entries = Checks("Map entries")
     with entries.failing("map entries", _START):
         reports = inspect_map(game.memory)
         check_online(checks, {report.name: report.value for report in reports if report.value is not None})
         for report in reports:
             check_entry(entries, report)
-        with checks.failing(_READING, "see the entries below"):
+        with checks.failing("time of a reading", "see the entries below"):
             check_read_time(checks, game.memory.read)
     return checks.made + entries.made
-
-
-def _check_window(checks: Checks, title: str, pid: int, display: str) -> None:
-    window = find_window(title, pid, display)
-    try:
-        place = window.geometry()
-        checks.ok(_WINDOW, f"{title!r}, {'with' if window.focused() else 'without'} the keyboard")
-        check_resolution(checks, place.width, place.height)
-    finally:
-        window.close()
 
 
 def check_siphon_game(settings: GameSettings) -> list[Check]:
     """Check the server of the settings; checks that depend on a failed one are skipped."""
     checks = Checks(f"The game, by Siphon at {settings.host}")
-    with checks.failing(_CLIENT, "correct the games file"):
-        link = make_link(settings)
-        try:
-            checks.ok(_CLIENT, f"{len(link.supplies)} fields of {settings.map}")
-            check_skills(checks, link.supplies)
-            check_bindings(checks, link.keys, link.bindings)
-            _check_way(checks, settings)
-            with checks.failing(_SERVER, "start the server and the game on the game PC"):
-                link.attach(_ATTACH_S)
-                return checks.made + _check_served(settings, checks.topic, link)
-        finally:
-            link.close()
-    for name in ("key round trip", "offline mode", "fields"):
-        checks.skip(name, "needs the server")
+    with checks.failing("Siphon client", "correct the games file"), closing(make_link(settings)) as link:
+        checks.ok("Siphon client", f"{len(link.supplies)} fields of {settings.map}")
+        check_skills(checks, link.supplies)
+        check_bindings(checks, link.keys, link.bindings)
+        _check_way(checks, settings)
+        with checks.failing(_SERVER, "start the server and the game on the game PC"):
+            link.attach(_ATTACH_S)
+            return checks.made + _check_served(settings, checks.topic, link)
+    checks.skip("needs the server", "key round trip", "offline mode", "fields")
     return checks.made
 
 
 def _check_way(checks: Checks, settings: GameSettings) -> None:
-    from soulsgraph_envs.drivers.siphon.calls import is_loopback, split_address
+    from soulsgraph_envs.drivers.siphon.calls import is_local, unprotected
 
-    if is_loopback(split_address(settings.host)[0]):
+    if is_local(settings):
         checks.ok(_WAY, "within this machine, or through a tunnel")
-        return
-    missing = [
-        what for what, given in (("token", settings.token_file), ("certificate", settings.certificate)) if not given
-    ]
-    found = f"over the network without a {' and a '.join(missing)}" if missing else "encrypted, with a token"
-    checks.judge(_WAY, not missing, found, _TUNNEL)
+    elif missing := unprotected(settings):
+        checks.warn(_WAY, f"over the network without {' and without '.join(missing)}", _TUNNEL)
+    else:
+        checks.ok(_WAY, "encrypted, with a token")
 
 
 def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:
@@ -294,7 +267,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
             held.hold((HARMLESS,))
         checks.ok("key round trip", f"the server sent {HARMLESS} down and up; it cannot tell whether that arrived")
     if isinstance(link, SiphonLink):
-        with checks.failing(_PICTURE, "show the game's window on the game PC"):
+        with checks.failing("picture", "show the game's window on the game PC"):
             height, width, _ = link.capture().shape
             check_resolution(checks, width, height)
     with entries.failing("fields", "load a character and stand before the boss"):
@@ -307,7 +280,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
 
 
 def _map_of(settings: GameSettings) -> AddressMap | None:
-    """Return the address map behind the attributes; an attribute file of one's own has none."""
+    """Return the settings' address map; None if it cannot be read, or for an attribute file of one's own."""
     try:
         return load_address_map(settings.map)
     except SoulsGraphError:
@@ -334,15 +307,9 @@ def examine(games: Sequence[GameSettings]) -> list[Check]:
 
 
 def _examine_memory(settings: GameSettings) -> list[Check]:
-    return check_keyboard(settings.display, _bindings(settings)) + check_memory_game(settings)
-
-
-def _bindings(settings: GameSettings) -> str:
-    """Return the name of the settings' bindings, else their map's; "" for a map that cannot be read."""
-    try:
-        return settings.bindings or load_address_map(settings.map).bindings
-    except SoulsGraphError:
-        return ""
+    address_map = _map_of(settings)
+    bindings = settings.bindings or (address_map.bindings if address_map else "")
+    return check_keyboard(settings.display, bindings) + check_memory_game(settings)
 
 
 def _examine_simulator(settings: GameSettings) -> list[Check]:

@@ -8,15 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
-from soulsgraph_envs.drivers.keyboard.device import KeyDevice
+from soulsgraph_envs.drivers.keyboard.device import KeyDevice, load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys, keyboard_layout, open_key_device
+from soulsgraph_envs.drivers.keyboard.user32 import is_administrator, is_key_down
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.realtime.cycle_timer import CycleTimer
 
@@ -58,13 +58,14 @@ class Checks:
         """Record a failure."""
         self._note(name, "fail", found, remedy)
 
-    def skip(self, name: str, why: str) -> None:
-        """Record that something was not checked."""
-        self._note(name, "skip", why, "")
+    def skip(self, why: str, *names: str) -> None:
+        """Record what was not checked."""
+        for name in names:
+            self._note(name, "skip", why, "")
 
-    def judge(self, name: str, good: bool, found: str, remedy: str) -> None:
-        """Record a success, or a warning with its remedy."""
-        self._note(name, "ok" if good else "warn", found, "" if good else remedy)
+    def judge(self, name: str, good: bool, found: str, remedy: str, otherwise: Status = "warn") -> None:
+        """Record a success, or something else with its remedy."""
+        self._note(name, "ok" if good else otherwise, found, "" if good else remedy)
 
     @contextmanager
     def failing(self, name: str, remedy: str) -> Iterator[None]:
@@ -92,20 +93,13 @@ _CAP_SYS_PTRACE = 19
 _MOST_LATE_MS = 5.0
 _CLOCK_HZ, _CLOCK_S = 60.0, 2.0
 #: Run in a process of its own: on a bad day the import ends it without a word.
-_PROBE = """
-from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.memory.pymeow_reader import load_pymeow
-try:
-    load_pymeow()
-except GameError as error:
-    print(error)
-"""
+_PROBE = "from soulsgraph_envs.drivers.memory.pymeow_reader import load_pymeow; load_pymeow()"
 _PYMEOW_REMEDY = "install the archive of github.com/qb-0/pyMeow/releases with pip; PyPI's pymeow is another package"
 #: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
 HARMLESS, _CODE = "right_shift", 0xA1
 _HELD_S = 0.05
 _SCREEN_REMEDY = "start it in the session of the game's window, or name its display in the games file"
-_DEVICE, _BINDINGS, _ROUND_TRIP, _LAYOUT = "key device", "key bindings", "key round trip", "keyboard layout"
+_BINDINGS, _ROUND_TRIP, _LAYOUT = "key bindings", "key round trip", "keyboard layout"
 
 
 def check_machine(reads_memory: bool) -> list[Check]:
@@ -113,10 +107,8 @@ def check_machine(reads_memory: bool) -> list[Check]:
     checks = Checks("This machine")
     bits = 8 * struct.calcsize("P")
     found = f"{platform.python_version()}, {bits} bits, {platform.system()} {platform.release()}"
-    if bits == 64 and sys.version_info >= (3, 11):
-        checks.ok("Python", found)
-    else:
-        checks.fail("Python", found, "install Python 3.11 of 64 bits, the games' own width")
+    fits = bits == 64 and sys.version_info >= (3, 11)
+    checks.judge("Python", fits, found, "install Python 3.11 of 64 bits, the games' own width", "fail")
     _check_clock(checks)
     if reads_memory:
         _check_rights(checks)
@@ -143,14 +135,9 @@ def _check_rights(checks: Checks) -> None:
         scope = int(_PTRACE_SCOPE.read_text()) if _PTRACE_SCOPE.exists() else 0
         judge_rights(checks, scope, int(status["CapEff"], 16))
     elif sys.platform == "win32":
-        from soulsgraph_envs.drivers.keyboard.user32 import is_administrator
-
-        checks.judge(
-            _RIGHTS,
-            is_administrator(),
-            "administrator" if is_administrator() else "an ordinary user",
-            "enough unless the game runs as administrator; then start this terminal as administrator too",
-        )
+        found = "administrator" if is_administrator() else "an ordinary user"
+        remedy = "enough unless the game runs as administrator; then start this terminal as administrator too"
+        checks.judge(_RIGHTS, is_administrator(), found, remedy)
     else:
         checks.fail(_RIGHTS, f"{sys.platform}: no reader", "use Windows or Linux, or the driver siphon")
 
@@ -171,30 +158,23 @@ def judge_rights(checks: Checks, scope: int, capabilities: int) -> None:
 
 def _check_pymeow(checks: Checks) -> None:
     if sys.platform != "win32":
-        checks.skip("pyMeow", "not needed here: Linux itself shows a process's memory")
+        checks.skip("not needed here: Linux itself shows a process's memory", "pyMeow")
         return
     probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True)
     with checks.failing("pyMeow", _PYMEOW_REMEDY):
         if probe.returncode:
             last = (probe.stderr.strip().splitlines() or ["without a word"])[-1]
-            raise GameError(f"pyMeow: expected its import to succeed, found it ended: {last}")
-        if probe.stdout:
-            raise GameError(probe.stdout.strip())
+            kind, _, told = last.partition(": ")
+            ours = kind.endswith(f".{GameError.__name__}")
+            raise GameError(told if ours else f"pyMeow: expected its import to succeed, found it ended: {last}")
         checks.ok("pyMeow", "the one that reads memory")
 
 
 def check_keyboard(display: str, bindings: str) -> list[Check]:
     """Check the keys of a display ("" is the environment's) against bindings by name or path."""
     checks = Checks("Keys")
-    device: KeyDevice | None = None
-    with checks.failing(_DEVICE, _SCREEN_REMEDY):
-        device = open_key_device(display)
-        checks.ok(_DEVICE, "presses keys, and a guard lets them up whatever happens")
-    if device is None:
-        for name in (_BINDINGS, _ROUND_TRIP, _LAYOUT):
-            checks.skip(name, "needs the key device")
-        return checks.made
-    try:
+    with checks.failing("key device", _SCREEN_REMEDY), closing(open_key_device(display)) as device:
+        checks.ok("key device", "presses keys, and a guard lets them up whatever happens")
         check_bindings(checks, device, bindings)
         with checks.failing(_ROUND_TRIP, _SCREEN_REMEDY):
             _check_round_trip(checks, device, display)
@@ -203,26 +183,23 @@ def check_keyboard(display: str, bindings: str) -> list[Check]:
             named = ", ".join(layout.names) or "not told"
             remedy = "make an English layout the only one: others, even unused, send games wrong keys"
             checks.judge(_LAYOUT, layout.english, named, remedy)
-    finally:
-        device.close()
+        return checks.made
+    checks.skip("needs the key device", _BINDINGS, _ROUND_TRIP, _LAYOUT)
     return checks.made
 
 
 def check_bindings(checks: Checks, device: KeyDevice, bindings: str) -> None:
     """Check that a device has every key of bindings, and name the controls without one; "" stands for no bindings."""
     if not bindings:
-        checks.skip(_BINDINGS, "needs the address map")
+        checks.skip("needs the address map", _BINDINGS)
         return
     with checks.failing(_BINDINGS, "choose shipped bindings in the games file"):
         loaded = load_bindings(bindings)
         for key in loaded.keys:
             device.check(key)
         unbound = ", ".join(str(control.name).lower() for control in loaded.unbound)
-        checks.ok(
-            _BINDINGS,
-            f"{loaded.name}: {len(loaded.keys)} keys to be set in the game as well"
-            + (f"; none for {unbound}" if unbound else ""),
-        )
+        found = f"{loaded.name}: {len(loaded.keys)} keys to be set in the game as well"
+        checks.ok(_BINDINGS, f"{found}; none for {unbound}" if unbound else found)
 
 
 def _check_round_trip(checks: Checks, device: KeyDevice, display: str) -> None:
@@ -233,21 +210,14 @@ def _check_round_trip(checks: Checks, device: KeyDevice, display: str) -> None:
         time.sleep(_HELD_S)
         arrived = _is_down(display)
     came_up = not _is_down(display)
-    if arrived and came_up:
-        checks.ok(_ROUND_TRIP, f"{HARMLESS} went down, in {pressed_ms:.1f} ms, and came up")
-    else:
-        found = f"{HARMLESS} {'stayed down' if arrived else 'never went down'}"
-        remedy = "let no other program hold the keyboard, and run this in the session of the game's window"
-        checks.fail(_ROUND_TRIP, found, remedy)
+    happened = f"went down, in {pressed_ms:.1f} ms, and came up" if came_up else "stayed down"
+    found = f"{HARMLESS} {happened if arrived else 'never went down'}"
+    remedy = "let no other program hold the keyboard, and run this in the session of the game's window"
+    checks.judge(_ROUND_TRIP, arrived and came_up, found, remedy, "fail")
 
 
 def _is_down(display: str) -> bool:
     if sys.platform == "win32":
-        from soulsgraph_envs.drivers.keyboard.user32 import is_key_down
-
         return is_key_down(_CODE)
-    observer = XTestDevice(display)
-    try:
+    with closing(XTestDevice(display)) as observer:
         return HARMLESS in observer.down()
-    finally:
-        observer.close()

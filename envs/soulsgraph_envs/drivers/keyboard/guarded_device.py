@@ -1,23 +1,34 @@
-"""The key device of this system, whose keys come up even if the process is killed; its windows and keyboard layout."""
+"""The key device of this system, whose keys come up even if the process is killed; its windows and keyboard layout.
+
+Run as a program it is the guard of a process's keys: started with the process's id, and with the module, the class
+and the arguments of a device, it opens that device and answers "ready", or one line with the error. Then it reads a
+line for every key: `+w` before it goes down, `-w` after it came up. At end of file, or when the process is gone,
+however it ended, it releases whatever is down.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
+from importlib import import_module
+from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Layout, Window
-from soulsgraph_envs.drivers.keyboard.guard import READY
 from soulsgraph_envs.drivers.keyboard.user32 import DirectInputDevice, find_user32_window, user32_layout
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice, find_x11_window, x11_layout
+
+_READY = "ready"
+_INPUT = 0
+#: What the dead process sent last may reach the game after the first release.
+_AGAIN_AFTER_S = 0.1
 
 
 class GuardedDevice:
@@ -29,7 +40,7 @@ class GuardedDevice:
 
     def __init__(self, kind: Callable[..., KeyDevice], *arguments: str) -> None:
         self._device = kind(*arguments)
-        self._opening = json.dumps([kind.__module__, kind.__qualname__, arguments])
+        self._opening = (kind.__module__, kind.__qualname__, *arguments)
         self._down: list[str] = []
         self._closed = False
         try:
@@ -68,18 +79,18 @@ class GuardedDevice:
 
     def _tell(self, line: str) -> None:
         try:
-            _write(self._guard, line)
+            self._guard.stdin.write(f"{line}\n".encode())
         except OSError:
             # Somebody ended the guard: another one takes over all that is down.
             _end_guard(self._guard)
             self._guard = _start_guard(self._opening)
-            for key in self._down:
-                _write(self._guard, f"+{key}")
+            self._guard.stdin.write("".join(f"+{key}\n" for key in self._down).encode())
 
 
-def _start_guard(opening: str) -> subprocess.Popen[bytes]:
-    guard = subprocess.Popen(
-        [sys.executable, "-m", "soulsgraph_envs.drivers.keyboard.guard", str(os.getpid())],
+def _start_guard(opening: Sequence[str]) -> Any:
+    """Return the guard's process, with pipes to it and from it."""
+    guard: Any = subprocess.Popen(
+        [sys.executable, "-m", "soulsgraph_envs.drivers.keyboard.guarded_device", str(os.getpid()), *opening],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -87,27 +98,19 @@ def _start_guard(opening: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) | getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
-    with contextlib.suppress(BrokenPipeError):
-        _write(guard, opening)
-    answer = guard.stdout.readline().decode().strip() if guard.stdout else ""
-    if answer != READY:
+    answer = guard.stdout.readline().decode().strip()
+    if answer != _READY:
         _end_guard(guard)
         raise GameError(f"guard of the keys: expected it to open the device, found: {answer or 'no answer'}")
     return guard
 
 
-def _write(guard: subprocess.Popen[bytes], line: str) -> None:
-    if guard.stdin is not None:
-        guard.stdin.write(f"{line}\n".encode())
-
-
-def _end_guard(guard: subprocess.Popen[bytes]) -> None:
+def _end_guard(guard: Any) -> None:
     """Close the guard's input and wait until it has released all keys and ended."""
-    if guard.stdin is not None and guard.stdout is not None:
-        with contextlib.suppress(OSError):
-            guard.stdin.close()
-        guard.stdout.read()
-        guard.stdout.close()
+    with suppress(OSError):
+        guard.stdin.close()
+    guard.stdout.read()
+    guard.stdout.close()
     guard.wait()
 
 
@@ -161,9 +164,7 @@ class HeldKeys:
     def __enter__(self) -> HeldKeys:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release_all()
 
     def _press(self, key: str) -> None:
@@ -231,3 +232,64 @@ def keyboard_layout(display: str = "") -> Layout:
     if sys.platform == "win32":
         return user32_layout()
     return x11_layout(display)
+
+
+def main() -> None:
+    """Guard the keys of one process until it ends."""
+    _outlive_signals()
+    process, module, name, *arguments = sys.argv[1:]
+    try:
+        device: KeyDevice = getattr(import_module(module), name)(*arguments)
+    except Exception as error:
+        print(" ".join(str(error).split()), flush=True)
+        return
+    print(_READY, flush=True)
+    down = _follow(_lines(int(process)))
+    for _ in range(2 if down else 0):
+        # With the game's display gone there is nothing left to let up.
+        _let_up(device, list(down))
+        time.sleep(_AGAIN_AFTER_S)
+    device.close()
+
+
+def _outlive_signals() -> None:
+    """Ignore the signals by which Ctrl-C, a closed terminal or a process manager ends the guarded process."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    # Ray kills the children of a worker that leaves: a grandchild is not among them.
+    if hasattr(os, "fork") and os.fork():
+        os._exit(0)
+
+
+def _lines(process: int) -> Iterator[str]:
+    """Return the lines that come in until the end of file or of `process`.
+
+    The process is watched too, because a child forked from it would hold the pipe open after its death.
+    """
+    watched = [_INPUT]
+    if hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            watched.append(os.pidfd_open(process))
+    rest = b""
+    while True:
+        # Windows cannot select on pipes, and has nothing else to watch.
+        ready = select.select(watched, [], [])[0] if len(watched) > 1 else watched
+        piece = os.read(_INPUT, 4096) if _INPUT in ready else b""
+        if not piece:
+            return
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode() for line in whole)
+
+
+def _follow(lines: Iterable[str]) -> list[str]:
+    """Return the keys that are down when the lines end."""
+    down: list[str] = []
+    for line in lines:
+        key = line[1:]
+        down = [other for other in down if other != key] + [key] * line.startswith("+")
+    return down
+
+
+if __name__ == "__main__":
+    main()

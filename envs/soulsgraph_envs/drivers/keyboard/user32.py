@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
-from importlib import import_module
-from typing import Any, NamedTuple
-
-import numpy as np
+from ctypes import wintypes
+from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.drivers.keyboard.device import MODIFIERS, Geometry, Layout, check_key, choose_window, minimised
+from soulsgraph_envs.drivers.keyboard.device import (
+    MODIFIERS,
+    Geometry,
+    Layout,
+    Shown,
+    check_key,
+    choose_window,
+    minimised,
+    rgb_of,
+)
 
+#: Some parts of ctypes exist on Windows only.
+_CTYPES: Any = ctypes
 # Values of winuser.h and wingdi.h.
 _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
 _ENGLISH = 0x09
@@ -22,25 +32,6 @@ _BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "righ
 _KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
 #: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
 _WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
-
-
-class _Rectangle(ctypes.Structure):
-    _fields_ = [(side, ctypes.c_long) for side in ("left", "top", "right", "bottom")]
-
-
-class _Point(ctypes.Structure):
-    _fields_ = [(axis, ctypes.c_long) for axis in "xy"]
-
-
-class _BitmapHeader(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("width", ctypes.c_int32),
-        ("height", ctypes.c_int32),
-        ("planes", ctypes.c_uint16),
-        ("bits", ctypes.c_uint16),
-        *((name, ctypes.c_uint32) for name in ("compression", "image_size", "x", "y", "used", "important")),
-    ]
 
 
 class User32Window:
@@ -76,7 +67,7 @@ class User32Window:
 
     def geometry(self) -> Geometry:
         """Return the place and size of the window's inside; raises `GameError` for a minimised window."""
-        inside, corner = _Rectangle(), _Point(0, 0)
+        inside, corner = wintypes.RECT(), wintypes.POINT()
         self._demand(self._user32.IsWindow(self._handle))
         if self._user32.IsIconic(self._handle):
             raise minimised(self.title)
@@ -92,21 +83,21 @@ class User32Window:
         screen = ctypes.c_void_p(self._user32.GetDC(None))
         memory = ctypes.c_void_p(gdi32.CreateCompatibleDC(screen))
         bitmap = ctypes.c_void_p(gdi32.CreateCompatibleBitmap(screen, place.width, place.height))
-        pixels = np.zeros((place.height, place.width, 4), np.uint8)
-        # A negative height asks for the upper row first.
-        header = _BitmapHeader(ctypes.sizeof(_BitmapHeader), place.width, -place.height, 1, 32)
-        target = pixels.ctypes.data_as(ctypes.c_void_p)
+        pixels = ctypes.create_string_buffer(4 * place.height * place.width)
+        # BITMAPINFOHEADER: 40 bytes, a plane of 32 bits; a negative height asks for the upper row first.
+        header = struct.pack("<I2i2H6I", 40, place.width, -place.height, 1, 32, *bytes(6))
+        head = ctypes.create_string_buffer(header, 40)
         try:
             before = ctypes.c_void_p(gdi32.SelectObject(memory, bitmap))
             self._demand(gdi32.BitBlt(memory, 0, 0, place.width, place.height, screen, place.x, place.y, _SRCCOPY))
             gdi32.SelectObject(memory, before)
-            rows = gdi32.GetDIBits(screen, bitmap, 0, place.height, target, ctypes.byref(header), _DIB_RGB_COLORS)
+            rows = gdi32.GetDIBits(screen, bitmap, 0, place.height, pixels, head, _DIB_RGB_COLORS)
             self._demand(rows == place.height)
         finally:
             gdi32.DeleteObject(bitmap)
             gdi32.DeleteDC(memory)
             self._user32.ReleaseDC(None, screen)
-        return np.ascontiguousarray(pixels[:, :, 2::-1])
+        return rgb_of(pixels.raw, place.height, place.width)
 
     def close(self) -> None:
         """Do nothing: the handle belongs to the game."""
@@ -116,20 +107,14 @@ class User32Window:
             raise GameError(f"window {self.title!r}: expected it to answer, it did not; is the game gone?")
 
 
-class _Found(NamedTuple):
-    title: str
-    pid: int
-    handle: int
-
-
 def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
-    """Find one visible window; see `windows.find_window`."""
+    """Find one visible window; see `guarded_device.find_window`."""
     found = choose_window(_visible(), title, pid)
     return User32Window(found.handle, found.title)
 
 
 def user32_layout() -> Layout:
-    """Return the layouts of the user; see `windows.keyboard_layout`."""
+    """Return the layouts of the user; see `guarded_device.keyboard_layout`."""
     user32 = _library("user32")
     user32.GetKeyboardLayout.restype = ctypes.c_void_p
     listed = (ctypes.c_void_p * _MOST_LAYOUTS)()
@@ -152,8 +137,8 @@ def is_key_down(virtual_key: int) -> bool:
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
 
 
-def _visible() -> list[_Found]:
-    user32, found = _library("user32"), []
+def _visible() -> list[Shown]:
+    user32, found = _library("user32"), list[Shown]()
 
     def note(handle: int, _: int) -> bool:
         if user32.IsWindowVisible(ctypes.c_void_p(handle)):
@@ -161,17 +146,16 @@ def _visible() -> list[_Found]:
             user32.GetWindowTextW(ctypes.c_void_p(handle), title, _MOST_TITLE)
             user32.GetWindowThreadProcessId(ctypes.c_void_p(handle), ctypes.byref(process))
             if title.value:
-                found.append(_Found(title.value, process.value, handle))
+                found.append(Shown(title.value, process.value, handle))
         return True
 
-    callback = import_module("ctypes").WINFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
+    callback = _CTYPES.WINFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
     user32.EnumWindows(callback(note), None)
     return found
 
 
 def _library(name: str) -> Any:
-    # Asked for by name, because these parts of ctypes exist on Windows only.
-    return getattr(import_module("ctypes").windll, name)
+    return getattr(_CTYPES.windll, name)
 
 
 class DirectInputDevice:
@@ -203,22 +187,21 @@ class DirectInputDevice:
 
     def press(self, key: str) -> None:
         """Send a key down."""
-        self.check(key)
-        if key in _BUTTONS:
-            self._sender.mouseDown(button=_BUTTONS[key])
-        else:
-            self._sender.keyDown(_KEYS.get(key, key))
+        self._send(key, "Down")
 
     def release(self, key: str) -> None:
         """Send a key up; releasing one that is up does no harm."""
-        self.check(key)
-        if key in _BUTTONS:
-            self._sender.mouseUp(button=_BUTTONS[key])
-        else:
-            self._sender.keyUp(_KEYS.get(key, key))
+        self._send(key, "Up")
 
     def close(self) -> None:
         """Do nothing: the package keeps nothing open."""
+
+    def _send(self, key: str, way: str) -> None:
+        self.check(key)
+        if key in _BUTTONS:
+            getattr(self._sender, f"mouse{way}")(button=_BUTTONS[key])
+        else:
+            getattr(self._sender, f"key{way}")(_KEYS.get(key, key))
 
 
 def import_sender() -> Any:

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import (
+    ARROWS,
     KEY_NAMES,
     MOUSE_BUTTONS,
     Geometry,
     Layout,
+    Shown,
     check_key,
     choose_window,
     minimised,
+    rgb_of,
 )
 
-_KEYSYMS = {
-    "enter": "Return",
-    "escape": "Escape",
-    "tab": "Tab",
-    "backspace": "BackSpace",
-    "up": "Up",
-    "down": "Down",
-    "left": "Left",
-    "right": "Right",
-    "left_ctrl": "Control_L",
-    "right_ctrl": "Control_R",
-    "left_shift": "Shift_L",
-    "right_shift": "Shift_R",
-    "left_alt": "Alt_L",
-    "right_alt": "Alt_R",
+try:
+    from Xlib import XK, X
+    from Xlib.display import Display
+    from Xlib.error import BadWindow, CatchError, ConnectionClosedError, DisplayError, XError
+    from Xlib.ext.xtest import fake_input
+    from Xlib.protocol.event import ClientMessage
+    from Xlib.Xutil import IconicState
+except ImportError:
+    Display = None
+
+#: X's names of the keys that it names otherwise.
+_KEYSYMS = {"enter": "Return", "backspace": "BackSpace", "escape": "Escape", "tab": "Tab"}
+_KEYSYMS |= {key: key.capitalize() for key in (*ARROWS, *(f"f{number}" for number in range(1, 13)))}
+_KEYSYMS |= {
+    f"{side}_{key}": f"{name}_{side[0].upper()}"
+    for side in ("left", "right")
+    for key, name in (("ctrl", "Control"), ("shift", "Shift"), ("alt", "Alt"))
 }
 #: X numbers the wheel's directions 4 to 7; its pointer state knows nothing of buttons above 5.
 _BUTTONS = dict(zip(MOUSE_BUTTONS, (1, 2, 3, 8, 9), strict=True))
@@ -52,11 +55,9 @@ class XTestDevice:
     """
 
     def __init__(self, display: str = "") -> None:
-        self.name = display
         self._display: Any = open_display(display)
         if not self._display.query_extension("XTEST"):
             raise GameError(f"X display {display or 'of the environment'}: expected the extension XTEST, found none.")
-        self._keycodes: dict[str, int] = {}
 
     def check(self, key: str) -> None:
         """Raise `GameError` if the keyboard has no such key."""
@@ -87,9 +88,6 @@ class XTestDevice:
             self._display = None
 
     def _send(self, key: str, down: bool) -> None:
-        from Xlib import X
-        from Xlib.ext.xtest import fake_input
-
         if key in _BUTTONS:
             kind, detail = (X.ButtonPress if down else X.ButtonRelease), _BUTTONS[key]
         else:
@@ -104,16 +102,8 @@ class XTestDevice:
         return self._display
 
     def _keycode(self, key: str) -> int:
-        if key not in self._keycodes:
-            check_key(key)
-            self._keycodes[key] = self._look_up(key)
-        return self._keycodes[key]
-
-    def _look_up(self, key: str) -> int:
-        from Xlib import XK
-
-        name = _KEYSYMS.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
-        keycode = self._open().keysym_to_keycode(XK.string_to_keysym(name))
+        check_key(key)
+        keycode = self._open().keysym_to_keycode(XK.string_to_keysym(_KEYSYMS.get(key, key)))
         if not keycode:
             raise GameError(
                 f"key {key!r}: expected it on the keyboard of the display, found none; choose an English layout."
@@ -127,13 +117,8 @@ def open_display(name: str = "") -> Any:
     Raises:
         GameError: if python-xlib is not installed or the display cannot be reached.
     """
-    try:
-        from Xlib.display import Display
-        from Xlib.error import DisplayError
-    except ImportError as error:
-        raise GameError(
-            "expected python-xlib to be installed, found none; install it: pip install 'soulsgraph[game]'."
-        ) from error
+    if Display is None:
+        raise GameError("expected python-xlib to be installed, found none; install it: pip install 'soulsgraph[game]'.")
     asked = name or os.environ.get("DISPLAY", "")
     if not asked:
         raise GameError("X display: expected one named by DISPLAY or the settings, found none; start one: xvfb-run.")
@@ -148,8 +133,6 @@ def open_display(name: str = "") -> Any:
 
 def close_display(display: Any) -> None:
     """Disconnect from an X display; does nothing for one that is gone."""
-    from Xlib.error import ConnectionClosedError, XError
-
     with suppress(ConnectionClosedError, XError, OSError):
         display.close()
 
@@ -157,8 +140,6 @@ def close_display(display: Any) -> None:
 @contextmanager
 def raised_as(what: str) -> Iterator[None]:
     """Raise python-xlib's errors, such as a display that is gone, as `GameError`."""
-    from Xlib.error import ConnectionClosedError, XError
-
     try:
         yield
     except (ConnectionClosedError, XError, OSError) as error:
@@ -213,8 +194,6 @@ class X11Window:
         Raises:
             GameError: also for a minimised window, and a display without 24 bits of colour.
         """
-        from Xlib import X
-
         with self._asking():
             if _is_minimised(self._display, self._window):
                 raise minimised(self.title)
@@ -224,37 +203,26 @@ class X11Window:
                     f"{self.title}: expected 24 bits of colour, found {size.depth}; choose another display."
                 )
             taken = self._window.get_image(0, 0, size.width, size.height, X.ZPixmap, 0xFFFFFFFF)
-        pixels = np.frombuffer(taken.data, np.uint8).reshape(size.height, size.width, 4)
-        return np.ascontiguousarray(pixels[:, :, 2::-1])
+        return rgb_of(taken.data, size.height, size.width)
 
     def close(self) -> None:
-        """Disconnect from the display."""
-        if self._display is not None:
-            close_display(self._display)
-            self._display = None
+        """Disconnect from the display; a second call does nothing."""
+        close_display(self._display)
 
     @property
     def _root(self) -> Any:
         return self._display.screen().root
 
-    def _asking(self) -> Any:
-        if self._display is None:
-            raise GameError(f"window {self.title!r}: expected it open here, found it closed.")
+    def _asking(self) -> AbstractContextManager[None]:
         return raised_as(f"window {self.title!r}")
 
     def _ask_window_manager(self) -> None:
-        from Xlib import X
-        from Xlib.protocol.event import ClientMessage
-
         kind = self._display.intern_atom("_NET_ACTIVE_WINDOW")
         # 2: asked for by the user's own tool, which a window manager does not refuse.
         message = ClientMessage(window=self._window, client_type=kind, data=(32, [2, X.CurrentTime, 0, 0, 0]))
         self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
 
     def _take_focus(self) -> None:
-        from Xlib import X
-        from Xlib.error import CatchError
-
         self._window.configure(stack_mode=X.Above)
         failed = CatchError()
         self._window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime, onerror=failed)
@@ -263,14 +231,8 @@ class X11Window:
             raise GameError(f"window {self.title!r}: expected it on the screen, found it hidden; show it.")
 
 
-class _Found(NamedTuple):
-    title: str
-    pid: int
-    window: Any
-
-
 def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Window:
-    """Find one window that is on the screen or minimised; see `windows.find_window`."""
+    """Find one window that is on the screen or minimised; see `guarded_device.find_window`."""
     connection = open_display(display)
     try:
         with raised_as("windows"):
@@ -279,35 +241,26 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
     except BaseException:
         close_display(connection)
         raise
-    return X11Window(connection, found.window, found.title)
+    return X11Window(connection, found.handle, found.title)
 
 
 def x11_layout(display: str = "") -> Layout:
-    """Return the layouts of an X display; see `windows.keyboard_layout`."""
-    from Xlib import XK
-
-    connection = open_display(display)
-    try:
-        with raised_as("keyboard layout"):
-            rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
-            row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
-    finally:
-        close_display(connection)
+    """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
+    with raised_as("keyboard layout"), closing(open_display(display)) as connection:
+        rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
+        row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
     return Layout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
 
 
-def _titled(display: Any, parent: Any) -> Iterator[_Found]:
+def _titled(display: Any, parent: Any) -> Iterator[Shown]:
     """Return every window on the screen or minimised that has a title, below `parent`."""
-    from Xlib import X
-    from Xlib.error import BadWindow
-
     for window in parent.query_tree().children:
         try:
             title = _title(display, window)
             if title and (window.get_attributes().map_state == X.IsViewable or _is_minimised(display, window)):
                 process = _property(display, window, "_NET_WM_PID")
-                yield _Found(title, int(process[0]) if process else 0, window)
+                yield Shown(title, int(process[0]) if process else 0, window)
             yield from _titled(display, window)
         except BadWindow:
             # It closed while we looked.
@@ -321,8 +274,6 @@ def _title(display: Any, window: Any) -> str:
 
 def _is_minimised(display: Any, window: Any) -> bool:
     """Return whether the window manager has minimised a window, which it may keep mapped for previews."""
-    from Xlib.Xutil import IconicState
-
     state = _property(display, window, "WM_STATE")
     return state is not None and int(state[0]) == IconicState
 

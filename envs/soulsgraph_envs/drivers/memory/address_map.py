@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where
 from soulsgraph_envs.core.data_files import load_data
@@ -37,7 +39,7 @@ class Section(NamedTuple):
 
 
 class PeHeader(NamedTuple):
-    """The parts that a loader reads: the image's size, its sections, and its resources (rva, size)."""
+    """What a loader reads: the image's size, its sections, and its resources (rva, size)."""
 
     size_of_image: int
     sections: tuple[Section, ...]
@@ -48,11 +50,9 @@ def parse_header(data: bytes) -> PeHeader | None:
     """Parse the first bytes of a 64-bit image; None if they are no whole header of one."""
     try:
         (at,) = struct.unpack_from("<I", data, 0x3C)
-        signature, _, count, optional_size = struct.unpack_from("<4s2H12xH", data, at)
-        (magic,) = struct.unpack_from("<H", data, at + 24)
+        signature, _, count, optional_size, magic, size = struct.unpack_from("<4s2H12xH2xH54xI", data, at)
         if data[:2] != b"MZ" or signature != b"PE\0\0" or magic != 0x20B:
             return None
-        (size,) = struct.unpack_from("<I", data, at + 24 + 56)
         resources = struct.unpack_from("<2I", data, at + 24 + 112 + 8 * _RESOURCES)
         table = at + 24 + optional_size
         sections = tuple(_section(data, table + 40 * number) for number in range(count))
@@ -69,10 +69,11 @@ def _section(data: bytes, at: int) -> Section:
 def file_version(resources: bytes, rva: int) -> str:
     """Return the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
     try:
-        names = _entry(resources, 0, _VERSION_TYPE)
-        languages = _entry(resources, names & ~_SUBFOLDER, None)
-        data = _entry(resources, languages & ~_SUBFOLDER, None)
-        place, size = struct.unpack_from("<2I", resources, data)
+        at = 0
+        # Folders of types, names and languages lie within each other.
+        for wanted in (_VERSION_TYPE, None, None):
+            at = _entry(resources, at & ~_SUBFOLDER, wanted)
+        place, size = struct.unpack_from("<2I", resources, at)
         info = resources[place - rva : place - rva + size]
         high, low = struct.unpack_from("<2I", info, info.index(_FIXED_INFO) + len(_FIXED_INFO))
     except (struct.error, ValueError, LookupError):
@@ -98,31 +99,25 @@ def is_pattern(text: str) -> bool:
 
 
 def compile_pattern(text: str) -> re.Pattern[bytes]:
-    """Turn a pattern into an expression over bytes.
-
-    Raises:
-        ValueError: if it is no pattern.
-    """
+    """Turn a pattern into an expression over bytes; raises `ValueError` if it is no pattern."""
     if not is_pattern(text):
         raise ValueError(f"expected bytes such as '48 8B 05 ?? ??', found {text!r}")
     parts = (b"." if word == "??" else re.escape(bytes.fromhex(word)) for word in text.split())
     return re.compile(b"".join(parts), re.DOTALL)
 
 
+Kind = Literal["i32", "u32", "f32", "u8", "bit", "utf16"]
 #: Format characters of the numeric types; of a bit, that of the byte it lies in.
-FORMATS: Mapping[str, str] = {"i32": "i", "u32": "I", "u64": "Q", "f32": "f", "u8": "B", "bit": "B"}
-#: Bytes of each.
-SIZES: Mapping[str, int] = {kind: struct.calcsize("<" + code) for kind, code in FORMATS.items()}
-_RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**64 - 1), "u8": (0, 255), "bit": (0, 1)}
+FORMATS: Mapping[str, str] = {"i32": "i", "u32": "I", "f32": "f", "u8": "B", "bit": "B"}
+_RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1), "u8": (0, 255), "bit": (0, 1)}
 _LARGEST_F32 = 3.4028234663852886e38
+_Offset = Between(0, 2**31)
+#: Bytes of a displacement in a 64-bit instruction.
+DISPLACEMENT_SIZE = 4
 
 
 def pack(kind: str, value: float) -> bytes:
-    """Return a number's bytes, rounded for integer types.
-
-    Raises:
-        GameError: if it is no finite number or does not fit the type.
-    """
+    """Return a number's bytes, rounded for integer types; raises `GameError` if it is not finite or does not fit."""
     low, high = _RANGES.get(kind, (-_LARGEST_F32, _LARGEST_F32))
     if not isfinite(value) or not low <= value <= high:
         raise GameError(
@@ -133,8 +128,7 @@ def pack(kind: str, value: float) -> bytes:
 
 def unpack(kind: str, data: bytes) -> float:
     """Return the number of its bytes."""
-    number: float = struct.unpack("<" + FORMATS[kind], data)[0]
-    return number
+    return float(struct.unpack("<" + FORMATS[kind], data)[0])
 
 
 def decode_text(data: bytes) -> str:
@@ -142,11 +136,61 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-16-le", "replace").split("\0", 1)[0]
 
 
-_Offset = Between(0, 2**31)
-#: Bytes of each type; texts say theirs themselves, a bit is one of a byte.
-TYPE_SIZES: Mapping[str, int] = {kind: SIZES[kind] for kind in ("i32", "u32", "f32", "u8", "bit")} | {"utf16": 0}
-#: Bytes of a displacement in a 64-bit instruction.
-DISPLACEMENT_SIZE = 4
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """How a field is stored: its type and unit; its value is the stored number times `scale`."""
+
+    type: Kind
+    scale: float = 1.0
+    #: Which bit of the byte, of type "bit".
+    bit: Annotated[int, Between(-1, 7)] = -1
+    #: Bytes of the text, of type "utf16".
+    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "bytes"})
+
+    @property
+    def format(self) -> str:
+        """Return the format of the stored value, as `struct` names it."""
+        return FORMATS.get(self.type, f"{self.room}s")
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that the field takes."""
+        return struct.calcsize("<" + self.format)
+
+    def converter(self) -> Callable[[Any], float | str]:
+        """Return the function that makes the value of what `format` unpacks."""
+        if self.type == "utf16":
+            return decode_text
+        if self.type == "bit":
+            return lambda byte: float(byte >> self.bit & 1)
+        return float if self.scale == 1.0 else self.scale.__mul__
+
+    def decode(self, data: bytes) -> float | str:
+        """Return the value of the field's bytes."""
+        return self.converter()(struct.unpack("<" + self.format, data)[0])
+
+    def encode(self, value: float) -> bytes:
+        """Return a number's bytes; raises as `pack`."""
+        return pack(self.type, value / self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An item in the entries of an inventory's lists: where an entry has its id and its quantity."""
+
+    entry_size: Annotated[int, Between(1, 4096)]
+    item_at: Annotated[int, Between(0, 4096)]
+    quantity_at: Annotated[int, Between(0, 4096)]
+    #: First and last item id.
+    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
+
+    def quantities(self, data: bytes) -> dict[int, int]:
+        """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
+        count, step = len(data) // self.entry_size, self.entry_size
+        ids, quantities = (np.ndarray(count, "<u4", data, at, step) for at in (self.item_at, self.quantity_at))
+        first, last = self.items
+        held = np.flatnonzero((ids >= first) & (ids <= last))
+        return dict(zip(held.tolist(), quantities[held].tolist(), strict=True))
 
 
 class Chain(NamedTuple):
@@ -177,10 +221,9 @@ class Base:
 
 @dataclass(frozen=True)
 class Walk:
-    """Find a character by its name in the blocks of the world that are loaded.
+    """Find a character by its name in the loaded blocks of the world.
 
-    A block pointer list of `most_blocks` lies in the object of `base`; each block has a list of
-    entries, each of them begins with the pointer of a character.
+    The object of `base` has pointers to `most_blocks` blocks; an entry of a block begins with a character's pointer.
     """
 
     name: str = ""
@@ -206,26 +249,20 @@ class Character:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One field: its chain, type and unit; its value is the stored number times `scale`."""
+class Traced:
+    """A field by the chain that leads to it."""
 
     base: str
     offsets: Annotated[tuple[int, ...], _Offset]
-    type: str
-    scale: float = 1.0
-    #: Which bit of the byte, of type "bit".
-    bit: Annotated[int, Between(-1, 7)] = -1
-    #: Room of the text, of type "utf16".
-    bytes: Annotated[int, Between(0, 256)] = 0
     source: str = ""
     #: Whether a public source confirms it; one that is not names what serves instead.
     verified: bool = True
     fallback: str = ""
 
-    @property
-    def size(self) -> int:
-        """Return the bytes that the field takes."""
-        return TYPE_SIZES[self.type] or self.bytes
+
+@dataclass(frozen=True)
+class Entry(Traced, Stored):
+    """One field: its chain, and how it is stored."""
 
 
 @dataclass(frozen=True)
@@ -236,25 +273,14 @@ class ItemList:
     entries_at: Annotated[int, _Offset]
 
 
-@dataclass(frozen=True)
-class Inventory:
-    """A field that is the quantity of an item: the sum over a range of item ids in some lists.
+@dataclass(frozen=True, kw_only=True)
+class Inventory(Traced, Item):
+    """A field that is the quantity of an item in some lists, which have gaps: their whole capacity is searched.
 
-    The chain leads to the pointer of the object that holds the lists. Lists have gaps: their whole
-    capacity is searched.
+    The chain leads to the pointer of the object that holds the lists.
     """
 
-    base: str
-    offsets: Annotated[tuple[int, ...], _Offset]
     lists: tuple[ItemList, ...]
-    entry_size: Annotated[int, Between(1, 4096)]
-    item_at: Annotated[int, _Offset]
-    quantity_at: Annotated[int, _Offset]
-    #: First and last item id.
-    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
-    source: str = ""
-    verified: bool = True
-    fallback: str = ""
 
 
 @dataclass(frozen=True)
@@ -298,6 +324,10 @@ class AddressMap:
         """Return the fields that can be read from outside the process."""
         return frozenset(name for name in (*self.fields, *self.inventories) if not self.hooked(name))
 
+    def writable(self) -> frozenset[str]:
+        """Return the readable fields that may be written."""
+        return frozenset(name for name in self.readable() if FIELDS[name].writable)
+
 
 def load_address_map(name_or_path: str | Path) -> AddressMap:
     """Load the map of one game version, shipped or the user's own.
@@ -309,64 +339,62 @@ def load_address_map(name_or_path: str | Path) -> AddressMap:
     return load_data("address map", AddressMap, name_or_path, _check_map)
 
 
+def demand(met: object, where: Where, expected: str, found: object) -> None:
+    """Raise a `DataError` unless a condition is met."""
+    if not met:
+        raise where.error(expected, found)
+
+
 def _check_map(loaded: AddressMap, where: Where) -> None:
-    _check_bases(loaded, where.at("bases"))
-    _check_characters(loaded, where.at("characters"))
-    _check_names(loaded, where)
-    for key, entry in loaded.fields.items():
-        _check_entry(key, entry, where.at("fields").at(key))
-
-
-def _check_bases(loaded: AddressMap, where: Where) -> None:
     for key, base in loaded.bases.items():
-        place = where.at(key)
-        if not base.pattern and not base.rva:
-            raise place.error("a pattern or an rva", "neither")
-        if base.pattern and not is_pattern(base.pattern):
-            raise place.at("pattern").error("bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
-        end = base.displacement_at + DISPLACEMENT_SIZE
-        if base.pattern and not base.hook and end > min(base.length, len(base.pattern.split())):
-            raise place.at("displacement_at").error("four bytes inside the instruction and the pattern", end)
-
-
-def _check_characters(loaded: AddressMap, where: Where) -> None:
+        _check_base(base, where.at("bases").at(key))
     for key, character in loaded.characters.items():
-        place, walk = where.at(key), character.walk
-        if key in loaded.bases:
-            raise place.error("a name that no base has", repr(key))
-        for name, base in (("base", character.base), ("walk.base", walk.base if walk.name else character.base)):
-            _check_start(base, loaded.bases, place.at(name))
-        if walk.name and not (walk.name_offsets and walk.entry_size and walk.most_blocks and walk.name_bytes):
-            raise place.at("walk").error("name_offsets, name_bytes, entry_size and most_blocks", "none")
-
-
-def _check_names(loaded: AddressMap, where: Where) -> None:
-    """Check that fields and their starts exist, and that unverified entries have a fallback."""
+        demand(key not in loaded.bases, where.at("characters").at(key), "a name that no base has", repr(key))
+        _check_character(character, loaded.bases, where.at("characters").at(key))
     for kind, items in (("fields", loaded.fields), ("inventories", loaded.inventories)):
         for key, item in items.items():
             place = where.at(kind).at(key)
-            _check_start(item.base, [*loaded.bases, *loaded.characters], place.at("base"))
-            if key not in FIELDS:
-                raise place.error("the name of a field of soulsgraph_envs.drivers.realtime.link", "another")
-            if not item.verified and not item.fallback:
-                raise place.at("fallback").error("what serves instead, as the entry is not verified", "none")
-    for key in loaded.inventories.keys() & loaded.fields.keys():
-        raise where.at("inventories").at(key).error("a name that is not in fields as well", repr(key))
+            _check_traced(key, item, [*loaded.bases, *loaded.characters], place)
+            if isinstance(item, Entry):
+                _check_stored(item, FIELDS[key].kind, place)
+            else:
+                demand(key not in loaded.fields, place, "a name that is not in fields as well", repr(key))
+
+
+def _check_base(base: Base, where: Where) -> None:
+    demand(base.pattern or base.rva, where, "a pattern or an rva", "neither")
+    if base.pattern:
+        fits, end = is_pattern(base.pattern), base.displacement_at + DISPLACEMENT_SIZE
+        demand(fits, where.at("pattern"), "bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
+        inside = base.hook or end <= min(base.length, len(base.pattern.split()))
+        demand(inside, where.at("displacement_at"), "four bytes inside the instruction and the pattern", end)
+
+
+def _check_character(character: Character, bases: Collection[str], where: Where) -> None:
+    walk = character.walk
+    _check_start(character.base, bases, where.at("base"))
+    if walk.name:
+        _check_start(walk.base, bases, where.at("walk.base"))
+        whole = walk.name_offsets and walk.entry_size and walk.most_blocks and walk.name_bytes
+        demand(whole, where.at("walk"), "name_offsets, name_bytes, entry_size and most_blocks", "none")
+
+
+def _check_traced(key: str, field: Traced, starts: Collection[str], where: Where) -> None:
+    """Check that a field and its start exist, and that an unverified one has a fallback."""
+    _check_start(field.base, starts, where.at("base"))
+    demand(key in FIELDS, where, "the name of a field of soulsgraph_envs.drivers.realtime.link", "another")
+    served = field.verified or field.fallback
+    demand(served, where.at("fallback"), "what serves instead, as the entry is not verified", "none")
 
 
 def _check_start(base: str, starts: Collection[str], where: Where) -> None:
-    if base not in starts:
-        raise where.error(f"one of {', '.join(starts)}", repr(base))
+    demand(base in starts, where, f"one of {', '.join(starts)}", repr(base))
 
 
-def _check_entry(key: str, entry: Entry, where: Where) -> None:
-    if entry.type not in TYPE_SIZES:
-        raise where.at("type").error(f"one of {', '.join(TYPE_SIZES)}", repr(entry.type))
-    if (entry.type == "utf16") != (FIELDS[key].kind == "text"):
-        raise where.at("type").error(f"one for a {FIELDS[key].kind}", repr(entry.type))
-    if (entry.type == "bit") != (entry.bit >= 0):
-        raise where.at("bit").error("a bit for the type 'bit' and for no other", entry.bit)
-    if (entry.type == "utf16") != (entry.bytes > 0) or entry.bytes % 2:
-        raise where.at("bytes").error("an even room for the type 'utf16' and for no other", entry.bytes)
-    if entry.scale == 0.0:
-        raise where.at("scale").error("a factor that is not 0", entry.scale)
+def _check_stored(field: Stored, kind: str, where: Where) -> None:
+    is_text, is_bit = field.type == "utf16", field.type == "bit"
+    demand(is_text == (kind == "text"), where.at("type"), f"one for a {kind}", repr(field.type))
+    demand(is_bit == (field.bit >= 0), where.at("bit"), "a bit for the type 'bit' and for no other", field.bit)
+    even = is_text == (field.room > 0) and field.room % 2 == 0
+    demand(even, where.at("bytes"), "an even room for the type 'utf16' and for no other", field.room)
+    demand(field.scale != 0.0, where.at("scale"), "a factor that is not 0", field.scale)

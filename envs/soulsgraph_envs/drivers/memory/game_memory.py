@@ -1,20 +1,32 @@
-"""Attach to a running game: bases found by pattern or distance, the map's fields read and written by name."""
+"""The fields of a running game, read and written by name: its characters found by theirs, its items counted."""
 
 from __future__ import annotations
 
+import re
 import struct
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from math import inf, nan
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, Chain, compile_pattern, file_version, pack
-from soulsgraph_envs.drivers.memory.characters import Characters, ItemCounter
-from soulsgraph_envs.drivers.memory.layout import Leaf, Node, Snapshot, Step, Values, leaf_of
-from soulsgraph_envs.drivers.memory.reader import BadAddressError, Module, Reader
-from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading, RefusedError
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Chain, Entry, Inventory, Walk, decode_text, pack
+from soulsgraph_envs.drivers.memory.reader import BadAddressError, Reader
+from soulsgraph_envs.drivers.realtime.link import LinkError, Reading
+
+#: Most bytes between two neighbours that are read in one piece.
+_GAP = 256
+_POINTER, _POINTER_SIZE = "Q", 8
+#: A character that was never found is looked for again after this time.
+_SEARCH_EVERY_S = 1.0
+_A_NAME = re.compile(r"c\d{4}")
+#: Longer lists are none of characters in one block, and none of items.
+_MOST_ENTRIES, _MOST_ITEMS = 4096, 1 << 16
+
+
+Values = dict[str, Any]
+#: The address that a chain of pointers starts from, and its offsets.
+Way = tuple[int, tuple[int, ...]]
 
 
 class ResolvedBase(NamedTuple):
@@ -25,68 +37,237 @@ class ResolvedBase(NamedTuple):
     found_by: str
     note: str = ""
 
-    def start(self, reader: Reader) -> int:
-        """Return the address that chains start from, 0 while the game has no object there."""
-        return reader.read_pointer(self.address) if self.dereference else self.address
+
+class Leaf(NamedTuple):
+    """A value at the end of a chain of pointers: where the chain starts, its offsets, the value's name and format.
+
+    `missing` is its value if the chain breaks; None if that ends the reading.
+    """
+
+    start: int
+    offsets: tuple[int, ...]
+    name: str
+    format: str
+    convert: Callable[[Any], float | str]
+    missing: float | str | None = None
 
 
-def read_version(reader: Reader, module: Module) -> str:
-    """Return the file version of a module, such as "1.15.2.0"; empty if it has none that can be read."""
-    header = reader.header(module)
-    if header is None or not header.resources[1]:
-        return ""
-    rva, size = header.resources
+class Layout:
+    """Leaves read by walking their chains, and then in one call while no pointer changes."""
+
+    def __init__(self, reader: Reader, leaves: Iterable[Leaf]) -> None:
+        self._reader, self._leaves = reader, list(leaves)
+        self._again: Callable[[], Values | None] = lambda: None
+
+    def read(self) -> Values:
+        """Return all values by name.
+
+        Raises:
+            LinkError: as the reader does; `BadAddressError` for a null pointer.
+        """
+        values = self._again()
+        return self._walk() if values is None else values
+
+    def _walk(self) -> Values:
+        values, pointers, places = Values(), dict[int, int](), list[tuple[int, Leaf]]()
+        for leaf in self._leaves:
+            try:
+                address = self._reader.follow(leaf.start, leaf.offsets, pointers)
+                data = self._reader.read(address, struct.calcsize("<" + leaf.format))
+                values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
+                places.append((address, leaf))
+            except BadAddressError:
+                if leaf.missing is None:
+                    raise
+                values[leaf.name] = leaf.missing
+        self._again = self._repeat(pointers, places) if len(places) == len(self._leaves) else lambda: None
+        return values
+
+    def _repeat(self, pointers: Mapping[int, int], places: list[tuple[int, Leaf]]) -> Callable[[], Values | None]:
+        """Return a function that reads all again, neighbours together; it returns None if a pointer has changed."""
+        parts: list[tuple[int, str, Leaf | None]] = [(address, _POINTER, None) for address in pointers]
+        parts += [(address, leaf.format, leaf) for address, leaf in places]
+        parts.sort(key=lambda part: part[:2])
+        spans, text, end = list[tuple[int, int]](), "<", 0
+        for address, code, _ in parts:
+            start = address
+            # What overlaps its neighbour begins a piece of its own.
+            if spans and end <= address <= end + _GAP:
+                start, _ = spans.pop()
+                text += f"{address - end}x"
+            text, end = text + code, address + struct.calcsize("<" + code)
+            spans.append((start, end - start))
+        layout, gather = struct.Struct(text), self._reader.gatherer(spans)
+        leaves = [(at, leaf.name, leaf.convert) for at, (_, _, leaf) in enumerate(parts) if leaf]
+        expected = [(at, pointers[address]) for at, (address, _, leaf) in enumerate(parts) if not leaf]
+
+        def again() -> Values | None:
+            try:
+                found = layout.unpack(gather())
+            except BadAddressError:
+                return None
+            if any(found[at] != pointer for at, pointer in expected):
+                return None
+            return {name: convert(found[at]) for at, name, convert in leaves}
+
+        return again
+
+
+class Characters:
+    """The addresses of a map's characters: by name once that has worked, until then by the map's own chain.
+
+    `leaves` are the names to read along with the fields and to pass to `check`, so that another character
+    in the same place is never mistaken for this one.
+    """
+
+    def __init__(
+        self, reader: Reader, address_map: AddressMap, bases: Mapping[str, ResolvedBase], clock_s: Callable[[], float]
+    ) -> None:
+        self._reader, self._map, self._bases, self._clock_s = reader, address_map, bases, clock_s
+        self._walks = {name: one.walk for name, one in address_map.characters.items() if one.walk.name}
+        self._searched_at_s = -inf
+        self.found: dict[str, Chain] = {}
+
+    def way(self, base: str, offsets: tuple[int, ...]) -> Way:
+        """Return the address that a chain of the map starts from, and its offsets from there."""
+        found = self.found.get(base)
+        chain = Chain(found.base, found.offsets + offsets) if found else self._map.absolute(base, offsets)
+        start = self._bases[chain.base]
+        # The base's own address may hold the pointer to its object.
+        return start.address, (0, *chain.offsets) if start.dereference else chain.offsets
+
+    def due(self) -> bool:
+        """Return whether to search for a character that was never found."""
+        return len(self.found) < len(self._walks) and self._clock_s() - self._searched_at_s >= _SEARCH_EVERY_S
+
+    def search(self) -> bool:
+        """Search for all characters; return whether one has moved.
+
+        Raises:
+            LinkError: if one that was found before is gone.
+        """
+        self._searched_at_s = self._clock_s()
+        before = dict(self.found)
+        for name, walk in self._walks.items():
+            start = self._reader.follow(*self.way(walk.base, (0,)))
+            chain = find_character(self._reader, start, walk)
+            if chain is not None:
+                self.found[name] = chain
+            elif name in before:
+                raise BadAddressError(start, f"the character {walk.name} among those loaded")
+        return self.found != before
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Return the leaves that read the characters' names."""
+        for name, walk in self._walks.items():
+            way, missing = self.way(name, walk.name_offsets), None if name in self.found else ""
+            yield Leaf(*way, f"{name}.name", f"{walk.name_bytes}s", decode_text, missing)
+
+    def check(self, values: Values) -> bool:
+        """Remove the names from the values read; return whether the characters found are still there.
+
+        Raises:
+            LinkError: if the chain of one not found by name leads to another character.
+        """
+        return all([self._is_at(name, values.pop(f"{name}.name")) for name in self._walks])
+
+    def confirm(self, name: str) -> bool:
+        """Return False if a base is a character found by name that is no longer there; raises as `check`."""
+        walk = self._walks.get(name)
+        return walk is None or self._is_at(name, _name(self._reader, *self.way(name, walk.name_offsets), walk))
+
+    def _is_at(self, name: str, text: str) -> bool:
+        wanted = self._walks[name].name
+        if name not in self.found and text != wanted and _A_NAME.fullmatch(text):
+            raise LinkError(f"{name}: expected the character {wanted} at its chain, found {text}; is it another fight?")
+        return name not in self.found or text == wanted
+
+
+def find_character(reader: Reader, start: int, walk: Walk) -> Chain | None:
+    """Walk the loaded blocks from the object at `start`; return the chain to the pointer of the first of that name.
+
+    Broken blocks and characters are skipped (layout: fromsoftware-rs, darksouls3).
+
+    Raises:
+        LinkError: as the reader does.
+    """
     try:
-        return file_version(reader.read(module.base + rva, size), rva)
+        loaded = int(reader.read_value(start + walk.count_at, "i32"))
+        blocks = _pointers(reader, start + walk.blocks_at, walk.most_blocks, _POINTER_SIZE)
+    except BadAddressError:
+        return None
+    for number, block in enumerate(blocks[: max(loaded, 0)]):
+        for entry, one in enumerate(_loaded_in(reader, block, walk)):
+            if one and _name(reader, one, walk.name_offsets, walk) == walk.name:
+                place = walk.blocks_at + _POINTER_SIZE * number
+                return Chain(walk.base, (place, walk.entries_at, entry * walk.entry_size))
+    return None
+
+
+def _loaded_in(reader: Reader, block: int, walk: Walk) -> list[int]:
+    with suppress(BadAddressError):
+        capacity = int(reader.read_value(block + walk.capacity_at, "u32"))
+        entries = reader.read_pointer(block + walk.entries_at)
+        if entries and 0 < capacity <= _MOST_ENTRIES:
+            return _pointers(reader, entries, capacity, walk.entry_size)
+    return []
+
+
+def _name(reader: Reader, start: int, offsets: tuple[int, ...], walk: Walk) -> str:
+    try:
+        return decode_text(reader.read(reader.follow(start, offsets), walk.name_bytes))
     except BadAddressError:
         return ""
 
 
-def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> dict[str, ResolvedBase]:
-    """Find every base that needs no injected code.
-
-    Raises:
-        RefusedError: naming the bases that were not found, and the game's version if it is another one.
-    """
-    version = read_version(reader, module)
-    other = bool(version and address_map.version) and version != address_map.version
-    bases = {name: base for name, base in address_map.bases.items() if not base.hook}
-    patterns = {name: compile_pattern(base.pattern) for name, base in bases.items() if base.pattern}
-    matches = reader.scan(module, patterns)
-    found = {name: _resolve(reader, module, base, matches.get(name, []), other) for name, base in bases.items()}
-    lost = [name for name, resolved in found.items() if resolved is None]
-    if lost:
-        found_version = f" in version {version}" if version else ""
-        raise RefusedError(
-            f"{address_map.name}: expected {address_map.game} {address_map.version}, found no {', '.join(lost)}"
-            f"{found_version}; use that version of the game, or a map of this one."
-        )
-    return {name: resolved for name, resolved in found.items() if resolved}
+def _pointers(reader: Reader, address: int, count: int, stride: int) -> list[int]:
+    data = reader.read(address, count * stride)
+    return [int.from_bytes(data[at : at + _POINTER_SIZE], "little") for at in range(0, len(data), stride)]
 
 
-def _resolve(reader: Reader, module: Module, base: Base, matches: list[int], other: bool) -> ResolvedBase | None:
-    targets = {_target(reader, base, match) for match in matches}
-    fixed = module.base + base.rva
-    inside = {target for target in targets if module.base <= target < module.base + module.size}
-    if len(inside) == 1 or (base.rva and fixed in inside):
-        address = fixed if base.rva and fixed in inside else inside.pop()
-        note = "" if not base.rva or address == fixed else f"its rva is {address - module.base:#x} here"
-        return ResolvedBase(address, base.dereference, "pattern", note)
-    if not base.rva or (other and base.pattern):
-        return None
-    note = "the game's version is another" if other else ""
-    if base.pattern:
-        note = f"its pattern was found {len(matches)} times"
-    return ResolvedBase(fixed, base.dereference, "rva", note)
+class ItemCounter:
+    """Count one item: in the entries known to hold it, and in whole lists once it has left one."""
 
+    def __init__(self, name: str, inventory: Inventory) -> None:
+        self._keys = [(f"{name}[{at}].capacity", f"{name}[{at}].entries") for at in range(len(inventory.lists))]
+        self._inventory = inventory
+        self._lists: list[tuple[int, int]] = []
+        self._known: list[int] = []
 
-def _target(reader: Reader, base: Base, match: int) -> int:
-    return match + base.length + int(reader.read_value(match + base.displacement_at, "i32"))
+    def leaves(self, way: Callable[[str, tuple[int, ...]], Way]) -> Iterator[Leaf]:
+        """Return the leaves that read capacity and entries of each list."""
+        base, offsets, missing = self._inventory.base, self._inventory.offsets, None if self._inventory.verified else 0
+        for (capacity, entries), one in zip(self._keys, self._inventory.lists, strict=True):
+            yield Leaf(*way(base, (*offsets, one.capacity_at)), capacity, "I", int, missing)
+            yield Leaf(*way(base, (*offsets, one.entries_at)), entries, _POINTER, int, missing)
 
+    def count(self, reader: Reader, values: Values) -> float:
+        """Return the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
 
-def notes(resolved: Mapping[str, ResolvedBase]) -> list[str]:
-    """Return the notes on the bases, one sentence each."""
-    return [f"{name}: by {base.found_by}, {base.note}" for name, base in resolved.items() if base.note]
+        Raises:
+            BadAddressError: if a list is not there and the inventory is verified.
+        """
+        lists = [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
+        try:
+            return float(sum(self.find(reader, lists).values())) if any(entries for _, entries in lists) else nan
+        except BadAddressError:
+            if self._inventory.verified:
+                raise
+            return nan
+
+    def find(self, reader: Reader, lists: list[tuple[int, int]]) -> dict[int, int]:
+        """Return the item's quantities by the addresses of their entries; a list is its capacity and its address."""
+        size, found = self._inventory.entry_size, dict[int, int]()
+        if self._known and lists == self._lists:
+            held = [self._inventory.quantities(reader.read(address, size)) for address in self._known]
+            if all(held):
+                return {address: one[0] for address, one in zip(self._known, held, strict=True)}
+        for capacity, start in lists:
+            if start and 0 < capacity <= _MOST_ITEMS:
+                quantities = self._inventory.quantities(reader.read(start, capacity * size))
+                found |= {start + entry * size: quantity for entry, quantity in quantities.items()}
+        self._lists, self._known = lists, list(found)
+        return found
 
 
 class GameMemory:
@@ -104,11 +285,11 @@ class GameMemory:
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self._reader, self.address_map, self.bases = reader, address_map, bases
-        self._characters = Characters(reader, address_map, self._start, clock_s)
+        self._characters = Characters(reader, address_map, bases, clock_s)
+        #: The characters that were found by name; the others are where their chain leads.
+        self.found_by_name = self._characters.found.keys()
         self._counters = {name: ItemCounter(name, one) for name, one in address_map.inventories.items()}
-        self._roots: dict[str, Node] = {}
-        self._snapshot: Snapshot | None = None
-        self._lay_out()
+        self._layout = Layout(reader, self._leaves())
 
     def read(self) -> Reading:
         """Return every readable field in one go.
@@ -118,12 +299,10 @@ class GameMemory:
         Raises:
             LinkError: if another cannot be read.
         """
-        if self._characters.due():
-            self._search()
-        values = self._read_roots()
+        values = None if self._characters.due() else self._read()
         if values is None:
             self._search()
-            values = self._read_roots()
+            values = self._read()
         if values is None:
             raise LinkError("the boss: expected it to stay where it was found, found it moving; is the game loading?")
         for name, counter in self._counters.items():
@@ -131,11 +310,7 @@ class GameMemory:
         return values
 
     def address(self, name: str) -> int:
-        """Return where a field lies now.
-
-        Raises:
-            LinkError: if its chain is broken.
-        """
+        """Return where a field lies now, of an item its first quantity; raises `LinkError` if its chain is broken."""
         self._confirm({self.address_map.entry(name).base})
         return self._address(name)
 
@@ -149,8 +324,7 @@ class GameMemory:
         if name in self._counters:
             return address, self._reader.read_value(address, "u32")
         entry = self.address_map.fields[name]
-        leaf = leaf_of(name, entry)
-        return address, leaf.convert(struct.unpack("<" + leaf.format, self._reader.read(address, entry.size))[0])
+        return address, entry.decode(self._reader.read(address, entry.size))
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write fields by name, those that touch in one piece.
@@ -164,13 +338,7 @@ class GameMemory:
         for name, value in values.items():
             address = self._address(name)
             parts[address] = self._packed(name, value, parts.get(address, b""), address)
-        for address, data in _joined(parts):
-            self._reader.write(address, data)
-
-    @property
-    def found_by_name(self) -> frozenset[str]:
-        """Return the characters that were found by name; the others are where their chain leads."""
-        return self._characters.found
+        self._reader.write_parts(parts)
 
     def _packed(self, name: str, value: float, before: bytes, address: int) -> bytes:
         """Return a value's bytes; for a bit, the byte with its other bits as read now or in `before`."""
@@ -178,153 +346,52 @@ class GameMemory:
             return pack("u32", value)
         entry = self.address_map.fields[name]
         if entry.type != "bit":
-            return pack(entry.type, value / entry.scale)
+            return entry.encode(value)
         byte, mask = (before or self._reader.read(address, 1))[0], 1 << entry.bit
         return bytes([byte | mask if pack("bit", value)[0] else byte & ~mask])
 
     def _address(self, name: str) -> int:
-        return self._item_address(name) if name in self._counters else self._follow(self._chain(name))
+        entry = self.address_map.entry(name)
+        if isinstance(entry, Entry):
+            return self._follow(entry.base, entry.offsets)
+        lists = []
+        for one in entry.lists:
+            ways = [(*entry.offsets, at) for at in (one.capacity_at, one.entries_at)]
+            capacity, entries = (self._follow(entry.base, way) for way in ways)
+            lists.append((int(self._reader.read_value(capacity, "u32")), self._reader.read_pointer(entries)))
+        for address in self._counters[name].find(self._reader, lists):
+            return address + entry.quantity_at
+        raise BadAddressError(lists[0][1], f"{name} in the inventory here")
 
-    def _item_address(self, name: str) -> int:
-        """Return the address of the quantity of an inventory's item; of several entries, that of the first."""
-        counter, chain = self._counters[name], self._chain(name)
-        root, values = Node(), Values()
-        counter.add_leaves(root, self._from_base(chain))
-        root.compile()
-        for _ in root.read(self._reader, self.bases[chain.base].address, values):
-            pass
-        return counter.address(self._reader, values)
-
-    def _read_roots(self) -> Values | None:
+    def _read(self) -> Values | None:
         """Read all fields; None if a character is no longer where it was found."""
-        values = self._snapshot.read() if self._snapshot else None
-        if values is None:
-            try:
-                values = self._walk()
-            except BadAddressError:
-                if not self._characters.found:
-                    raise
-                return None
+        try:
+            values = self._layout.read()
+        except BadAddressError:
+            if not self._characters.found:
+                raise
+            return None
         return values if self._characters.check(values) else None
-
-    def _walk(self) -> Values:
-        """Read all fields by walking the chains; a complete walk can be repeated as one snapshot."""
-        self._snapshot, values, steps = None, Values(), list[Step]()
-        for name, root in self._roots.items():
-            steps += root.read(self._reader, self.bases[name].address, values)
-        snapshot = Snapshot(self._reader, steps)
-        self._snapshot = snapshot if snapshot.names == values.keys() else None
-        return values
 
     def _confirm(self, bases: Iterable[str]) -> None:
         """Check that characters are where they were found, before their memory is touched."""
         if self._characters.due() or not all(self._characters.confirm(base) for base in bases):
             self._search()
 
-    def _start(self, name: str) -> int:
-        base = self.bases[name]
-        start = base.start(self._reader)
-        if not start:
-            raise BadAddressError(base.address, f"the object of {name}")
-        return start
-
-    def _follow(self, chain: Chain) -> int:
-        return self._reader.follow(self._start(chain.base), chain.offsets)
+    def _follow(self, base: str, offsets: tuple[int, ...]) -> int:
+        return self._reader.follow(*self._characters.way(base, offsets))
 
     def _search(self) -> None:
-        """Search for the characters found by name, and rebuild the chains if one has moved."""
+        """Search for the characters found by name, and lay the chains out again if one has moved."""
         if self._characters.search():
-            self._lay_out()
+            self._layout = Layout(self._reader, self._leaves())
 
-    def _chain(self, name: str) -> Chain:
-        entry = self.address_map.entry(name)
-        return self._characters.placed(entry.base, entry.offsets)
-
-    def _lay_out(self) -> None:
-        self._roots, self._snapshot = {}, None
+    def _leaves(self) -> Iterator[Leaf]:
         for name in self.address_map.readable() - self._counters.keys():
-            self._add(self._chain(name), leaf_of(name, self.address_map.fields[name]))
-        for chain, leaf in self._characters.leaves():
-            self._add(chain, leaf)
-        for name, counter in self._counters.items():
-            chain = self._chain(name)
-            counter.add_leaves(self._root(chain.base), self._from_base(chain))
-        for root in self._roots.values():
-            root.compile()
-
-    def _add(self, chain: Chain, leaf: Leaf) -> None:
-        self._root(chain.base).add(self._from_base(chain), leaf)
-
-    def _root(self, base: str) -> Node:
-        return self._roots.setdefault(base, Node())
-
-    def _from_base(self, chain: Chain) -> tuple[int, ...]:
-        """Return the offsets from the base's own address, which may hold the pointer to its object."""
-        return (0, *chain.offsets) if self.bases[chain.base].dereference else chain.offsets
-
-
-def writable(address_map: AddressMap) -> frozenset[str]:
-    """Return the fields of a map that may be written."""
-    return frozenset(name for name in address_map.readable() if FIELDS[name].writable)
-
-
-def _joined(parts: Mapping[int, bytes]) -> list[tuple[int, bytes]]:
-    """Join bytes that touch."""
-    pieces: list[tuple[int, bytes]] = []
-    for address, data in sorted(parts.items()):
-        if pieces and pieces[-1][0] + len(pieces[-1][1]) == address:
-            address, before = pieces.pop()
-            data = before + data
-        pieces.append((address, data))
-    return pieces
-
-
-#: Opens a process by its name, or by its id if that is not 0.
-OpenReader = Callable[[str, int], Reader]
-
-
-@dataclass(frozen=True)
-class AttachedGame:
-    """A game that can be read: its process and module, its file version ("" if it has none), its fields."""
-
-    reader: Reader
-    module: Module
-    version: str
-    memory: GameMemory
-
-
-def attach_game(settings: GameSettings, address_map: AddressMap, open_reader: OpenReader | None = None) -> AttachedGame:
-    """Find the game of the settings and resolve its map; an empty process name is the map's.
-
-    Raises:
-        LinkError: if it does not run, may not be read, or is another version.
-    """
-    process = settings.process or address_map.process
-    reader = (open_reader or open_process)(process, settings.pid)
-    try:
-        module = reader.module(process)
-        bases = resolve_bases(reader, module, address_map)
-        return AttachedGame(reader, module, read_version(reader, module), GameMemory(reader, address_map, bases))
-    except BaseException:
-        reader.close()
-        raise
-
-
-def open_process(name: str, pid: int = 0) -> Reader:
-    """Open a process with this system's reader, by its id if that is not 0.
-
-    Raises:
-        LinkError: if it does not run or may not be read.
-        GameError: if this system has no reader, or its package is missing.
-    """
-    if sys.platform == "linux":
-        from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader
-
-        return LinuxReader(pid) if pid else LinuxReader.named(name)
-    if sys.platform == "win32":
-        from soulsgraph_envs.drivers.memory.pymeow_reader import PymeowReader
-
-        return PymeowReader(pid or name)
-    raise GameError(
-        f"a game's memory: expected Linux or Windows, found {sys.platform}; run there, or use the driver siphon."
-    )
+            entry = self.address_map.fields[name]
+            missing = None if entry.verified else "" if entry.type == "utf16" else nan
+            way = self._characters.way(entry.base, entry.offsets)
+            yield Leaf(*way, name, entry.format, entry.converter(), missing)
+        yield from self._characters.leaves()
+        for counter in self._counters.values():
+            yield from counter.leaves(self._characters.way)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window, open_key_device
-from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import (
-    AttachedGame,
-    OpenReader,
-    attach_game,
-    notes,
-    open_process,
-    writable,
-)
-from soulsgraph_envs.drivers.memory.reader import NoPermissionError
-from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, compile_pattern, file_version, load_address_map
+from soulsgraph_envs.drivers.memory.game_memory import GameMemory, ResolvedBase
+from soulsgraph_envs.drivers.memory.reader import BadAddressError, LinuxReader, Module, NoPermissionError, Reader
+from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
 
 _LOG = logging.getLogger(__name__)
 #: Between two tries to attach.
@@ -31,13 +25,113 @@ _RETRY_S = 0.25
 _T = TypeVar("_T")
 
 
+def read_version(reader: Reader, module: Module) -> str:
+    """Return the file version of a module, such as "1.15.2.0"; empty if it has none that can be read."""
+    header = reader.header(module)
+    if header is None or not header.resources[1]:
+        return ""
+    rva, size = header.resources
+    try:
+        return file_version(reader.read(module.base + rva, size), rva)
+    except BadAddressError:
+        return ""
+
+
+def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> dict[str, ResolvedBase]:
+    """Find every base that needs no injected code.
+
+    Raises:
+        RefusedError: naming the bases that were not found, and the game's version if it is another one.
+    """
+    version = read_version(reader, module)
+    other = bool(version and address_map.version) and version != address_map.version
+    bases = {name: base for name, base in address_map.bases.items() if not base.hook}
+    patterns = {name: compile_pattern(base.pattern) for name, base in bases.items() if base.pattern}
+    matches = reader.scan(module, patterns)
+    found = {name: _resolve(reader, module, base, matches.get(name, []), other) for name, base in bases.items()}
+    if lost := [name for name, resolved in found.items() if resolved is None]:
+        found_version = f" in version {version}" if version else ""
+        raise RefusedError(
+            f"{address_map.name}: expected {address_map.game} {address_map.version}, found no {', '.join(lost)}"
+            f"{found_version}; use that version of the game, or a map of this one."
+        )
+    return {name: resolved for name, resolved in found.items() if resolved}
+
+
+def _resolve(reader: Reader, module: Module, base: Base, matches: list[int], other: bool) -> ResolvedBase | None:
+    targets = {match + base.length + int(reader.read_value(match + base.displacement_at, "i32")) for match in matches}
+    inside = {target for target in targets if module.base <= target < module.base + module.size}
+    fixed = module.base + base.rva if base.rva else 0
+    if fixed in inside or len(inside) == 1:
+        address = fixed if fixed in inside else inside.pop()
+        note = f"its rva is {address - module.base:#x} here" if fixed not in (0, address) else ""
+        return ResolvedBase(address, base.dereference, "pattern", note)
+    if not fixed or (other and base.pattern):
+        return None
+    note = "the game's version is another" if other else ""
+    if base.pattern:
+        note = f"its pattern was found {len(matches)} times"
+    return ResolvedBase(fixed, base.dereference, "rva", note)
+
+
+@dataclass(frozen=True)
+class AttachedGame:
+    """A game that can be read: its process and module, its file version ("" if it has none), its fields."""
+
+    reader: Reader
+    module: Module
+    version: str
+    memory: GameMemory
+
+    def notes(self) -> list[str]:
+        """Return what is unusual about its bases, one sentence each."""
+        bases = self.memory.bases.items()
+        return [f"{name}: by {base.found_by}, {base.note}" for name, base in bases if base.note]
+
+
+def open_process(name: str, pid: int = 0) -> Reader:
+    """Open a process with this system's reader, by its id if that is not 0.
+
+    Raises:
+        LinkError: if it does not run or may not be read.
+        GameError: if this system has no reader, or its package is missing.
+    """
+    if sys.platform == "linux":
+        return LinuxReader(pid or name)
+    if sys.platform == "win32":
+        from soulsgraph_envs.drivers.memory.pymeow_reader import PymeowReader
+
+        return PymeowReader(pid or name)
+    raise GameError(
+        f"a game's memory: expected Linux or Windows, found {sys.platform}; run there, or use the driver siphon."
+    )
+
+
+def attach_game(
+    settings: GameSettings, address_map: AddressMap, open_reader: Callable[[str, int], Reader] = open_process
+) -> AttachedGame:
+    """Find the game of the settings and resolve its map; an empty process name is the map's.
+
+    Raises:
+        LinkError: if it does not run, may not be read, or is another version.
+    """
+    process = settings.process or address_map.process
+    reader = open_reader(process, settings.pid)
+    try:
+        module = reader.module(process)
+        bases = resolve_bases(reader, module, address_map)
+        return AttachedGame(reader, module, read_version(reader, module), GameMemory(reader, address_map, bases))
+    except BaseException:
+        reader.close()
+        raise
+
+
 class MemoryLink:
-    """Reach a game on this machine through its memory and keys; see `live.link.Link`."""
+    """Reach a game on this machine through its memory and keys; see `realtime.link.Link`."""
 
     def __init__(
         self,
         settings: GameSettings,
-        open_reader: OpenReader = open_process,
         open_device: Callable[[str], KeyDevice] = open_key_device,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -48,8 +142,8 @@ class MemoryLink:
         """
         self.address_map = load_address_map(settings.map)
         self.supplies = self.address_map.readable()
-        self.writes = writable(self.address_map)
-        self._settings, self._open_reader, self._sleep = settings, open_reader, sleep
+        self.writes = self.address_map.writable()
+        self._settings, self._sleep = settings, sleep
         self.bindings = settings.bindings or self.address_map.bindings
         self.keys: KeyDevice = open_device(settings.display)
         self._game: AttachedGame | None = None
@@ -69,7 +163,7 @@ class MemoryLink:
         end_s = time.monotonic() + timeout_s
         while True:
             try:
-                self._game = attach_game(self._settings, self.address_map, self._open_reader)
+                self._game = attach_game(self._settings, self.address_map)
                 break
             except NoPermissionError:
                 raise
@@ -77,7 +171,7 @@ class MemoryLink:
                 if time.monotonic() >= end_s:
                     raise
                 self._sleep(_RETRY_S)
-        for note in notes(self._game.memory.bases):
+        for note in self._game.notes():
             _LOG.warning("%s: %s", self.address_map.name, note)
 
     @property
@@ -127,14 +221,11 @@ class MemoryLink:
                 with suppress(GameError):
                     return ask(self._window)
                 self._close_window()
-            self._window = self._find_window()
+            title = self._settings.window or self.address_map.window
+            self._window = find_window(title, self.game.reader.pid, self._settings.display)
             return ask(self._window)
         except GameError as error:
             raise LinkError(str(error)) from error
-
-    def _find_window(self) -> Window:
-        title = self._settings.window or self.address_map.window
-        return find_window(title, self.game.reader.pid, self._settings.display)
 
     def _close_window(self) -> None:
         if self._window is not None:

@@ -8,6 +8,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -17,9 +18,9 @@ from soulsgraph_envs.drivers.memory.reader import (
     Module,
     NoPermissionError,
     ProcessGoneError,
-    ProcessNotFoundError,
     Reader,
     Region,
+    only_process,
 )
 from soulsgraph_envs.drivers.realtime.link import RefusedError
 
@@ -91,9 +92,9 @@ class PymeowReader(Reader):
     def __init__(self, process: int | str, pymeow: ModuleType | None = None) -> None:
         """Open a process by its id or its whole name; `pymeow` is the module if it is loaded already."""
         self._pymeow: Any = pymeow or load_pymeow()
+        self.pid, self._process = 0, None
         self.pid = process if isinstance(process, int) else self._find(process)
-        self._process: Any = None
-        self._process = self._retried(lambda: self._pymeow.open_process(self.pid), self.pid)
+        self._process = self._retried(lambda: self._pymeow.open_process(self.pid))
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes."""
@@ -110,7 +111,7 @@ class PymeowReader(Reader):
 
     def module(self, name: str) -> Module:
         """Find a module by its file's name; never by the process entry's base, which may be any module's."""
-        found = self._retried(lambda: list(self._pymeow.enum_modules(self._process)), self.pid)
+        found = self._retried(lambda: list(self._pymeow.enum_modules(self._process)))
         own = [one for one in found if str(one["name"]).lower() == name.lower()]
         if not own:
             if not self.running():
@@ -121,7 +122,7 @@ class PymeowReader(Reader):
     def regions(self, module: Module) -> Sequence[Region]:
         """Return the regions of a module as pyMeow lists them, or all of it if it lists none."""
         asked = {"name": module.name, "base": module.base, "size": module.size, "end": module.base + module.size}
-        listed = self._retried(lambda: list(self._pymeow.enum_memory_regions(self._process, asked)), self.pid)
+        listed = self._retried(lambda: list(self._pymeow.enum_memory_regions(self._process, asked)))
         regions = [Region(int(one["start"]), int(one["end"])) for one in listed]
         return regions or [Region(module.base, module.base + module.size)]
 
@@ -136,21 +137,13 @@ class PymeowReader(Reader):
         """Let go of the process; a second call does nothing."""
         if self._process is not None:
             process, self._process = self._process, None
-            try:
+            with suppress(self._pymeow.NimPyException):
                 self._pymeow.close_process(process)
-            except self._pymeow.NimPyException:
-                return
 
     def _find(self, name: str) -> int:
         """Find a process by its whole name: pyMeow's own search takes the first that has a part of it."""
-        listed = self._retried(lambda: list(self._pymeow.enum_processes()), 0)
-        pids = [int(one["pid"]) for one in listed if str(one["name"]).lower() == name.lower()]
-        if len(pids) == 1:
-            return pids[0]
-        if pids:
-            several = ", ".join(map(str, pids))
-            raise RefusedError(f"process {name!r}: expected one, found {several}; give the pid of the game.")
-        raise ProcessNotFoundError(f"process {name!r}: expected it to run, found none; start the game.")
+        listed = self._retried(lambda: list(self._pymeow.enum_processes()))
+        return only_process(name, [int(one["pid"]) for one in listed if str(one["name"]).lower() == name.lower()])
 
     def _check(self, address: int, size: int) -> None:
         if self._process is None:
@@ -158,21 +151,19 @@ class PymeowReader(Reader):
         if not isinstance(address, int) or not 0 < address < _LAST_ADDRESS or not 0 < size <= _LARGEST:
             raise BadAddressError(int(address))
 
-    def _retried(self, call: Callable[[], _T], pid: int) -> _T:
+    def _retried(self, call: Callable[[], _T]) -> _T:
         """Retry a call that walks all processes if one of them ended meanwhile."""
-        for _ in range(_TRIES - 1):
+        tries = 1
+        while True:
             try:
                 return call()
-            except self._pymeow.NimPyException:
-                if pid and self._process is not None and not self.running():
-                    break
-        try:
-            return call()
-        except self._pymeow.NimPyException as error:
-            ended = self._process is not None and not self.running()
-            if _error_number(error) == _ACCESS_DENIED and not ended:
-                raise NoPermissionError(pid, _REMEDY) from None
-            raise ProcessGoneError(pid) from None
+            except self._pymeow.NimPyException as error:
+                ended = self._process is not None and not self.running()
+                if not ended and tries == _TRIES and _error_number(error) == _ACCESS_DENIED:
+                    raise NoPermissionError(self.pid, _REMEDY) from None
+                if ended or tries == _TRIES:
+                    raise ProcessGoneError(self.pid) from None
+                tries += 1
 
     def _call(self, call: Callable[[], _T], address: int) -> _T:
         try:

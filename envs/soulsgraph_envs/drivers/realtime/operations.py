@@ -19,8 +19,7 @@ from typing import NamedTuple, Protocol
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.keyboard.bindings import Bindings, load_bindings
-from soulsgraph_envs.drivers.keyboard.device import KeyDevice
+from soulsgraph_envs.drivers.keyboard.device import Bindings, KeyDevice, load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading, RefusedError

@@ -3,29 +3,42 @@
 `[process_info]` and `[attributes.*]` are Siphon's own format, which its clients send to a server.
 `[reads.*]` and `[writes.*]` are the driver's: which attribute holds which fields at which byte, so that
 one call reads many; Siphon's own clients ignore them.
+
+Run as a program it prints the file made of an address map:
+`python -m soulsgraph_envs.drivers.siphon.attributes dark-souls-3-1.15.2`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, NamedTuple
 
-from soulsgraph_envs.core.config import Between, Where
-from soulsgraph_envs.core.data_files import load_data
-from soulsgraph_envs.drivers.memory.address_map import DISPLACEMENT_SIZE, decode_text, is_pattern, pack, unpack
-from soulsgraph_envs.drivers.memory.address_map import TYPE_SIZES as FIELD_SIZES
+from soulsgraph_envs.core.config import Between, Where, check_fields
+from soulsgraph_envs.core.data_files import load_data, shipped_names
+from soulsgraph_envs.drivers.memory.address_map import (
+    DISPLACEMENT_SIZE,
+    AddressMap,
+    Base,
+    Entry,
+    Inventory,
+    Item,
+    Stored,
+    demand,
+    is_pattern,
+    load_address_map,
+)
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 
 #: An array is at most so long.
 MOST_BYTES = 1 << 22
 _UNSIGNED_64 = Between(0, 2**64 - 1)
-#: Siphon's types and their sizes in bytes; an array says its own.
-TYPE_SIZES: Mapping[str, int] = {"int": 4, "float": 4, "bool": 1, "array": 0}
-#: How the start of a chain is found; the last is understood by this project's server alone.
-METHODS = ("aobscan", "dll", "module")
+SiphonType = Literal["int", "float", "bool", "array"]
+#: Bytes of Siphon's types; an array says its own.
+_SIZES: Mapping[str, int] = {"int": 4, "float": 4, "bool": 1, "array": 0}
 
 
 @dataclass(frozen=True)
@@ -34,51 +47,31 @@ class Attribute:
 
     "aobscan": the displacement begins at the pattern's first wildcard and counts from 7 bytes after
     the match; the pointer there starts the chain. "dll": the pointer that code injected at the pattern
-    captured, of the target that is locked on. "module": the chain starts at the executable's base.
+    captured, of the target that is locked on. "module": the chain starts at the executable's base, which
+    this project's server alone understands.
     """
 
     offsets: Annotated[tuple[int, ...], _UNSIGNED_64]
-    type: str
+    type: SiphonType
     pattern: str = ""
     #: Bytes, of type "array".
-    length: int = 0
-    method: str = "aobscan"
+    length: Annotated[int, Between(0, MOST_BYTES)] = 0
+    method: Literal["aobscan", "dll", "module"] = "aobscan"
     #: Bits of a "bool" that count.
-    mask: int = 0xFF
+    mask: Annotated[int, Between(1, 0xFF)] = 0xFF
 
     @property
     def size(self) -> int:
         """Return the bytes that the attribute takes."""
-        return TYPE_SIZES[self.type] or self.length
+        return _SIZES[self.type] or self.length
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of a field in an attribute, its type as in address maps, and its unit's factor."""
+@dataclass(frozen=True, kw_only=True)
+class Place(Stored):
+    """A field in an attribute: the byte it begins at, and how it is stored."""
 
-    type: str
     at: Annotated[int, Between(0, MOST_BYTES)] = 0
-    scale: float = 1.0
-    bit: Annotated[int, Between(-1, 7)] = -1
-    #: Bytes of a text, of type "utf16".
-    length: Annotated[int, Between(0, 256)] = 0
-
-    @property
-    def size(self) -> int:
-        """Return the bytes that the field takes."""
-        return self.length or FIELD_SIZES[self.type]
-
-    def decode(self, data: bytes) -> float | str:
-        """Read the field from the bytes of its attribute."""
-        own = data[self.at : self.at + self.size]
-        if self.type == "utf16":
-            return decode_text(own)
-        value = unpack(self.type, own)
-        return float(int(value) >> self.bit & 1) if self.type == "bit" else value * self.scale
-
-    def encode(self, value: float) -> bytes:
-        """Return the bytes of a number as stored in the game; raises `GameError` if it does not fit."""
-        return pack(self.type, value / self.scale)
+    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "length"})
 
 
 #: Fields of one attribute.
@@ -93,23 +86,11 @@ class ItemList:
     entries: str
 
 
-@dataclass(frozen=True)
-class ItemCount:
+@dataclass(frozen=True, kw_only=True)
+class ItemCount(Item):
     """A field that is the quantity of an item, summed over lists whose length only the game knows."""
 
     lists: tuple[ItemList, ...]
-    entry_size: Annotated[int, Between(1, 4096)]
-    item_at: Annotated[int, Between(0, 4096)]
-    quantity_at: Annotated[int, Between(0, 4096)]
-    #: First and last item id.
-    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
-
-    def entries(self, data: bytes) -> list[int]:
-        """Return which entries of a list hold the item."""
-        first, last = self.items
-        starts = range(0, len(data) - self.entry_size + 1, self.entry_size)
-        items = (struct.unpack_from("<I", data, start + self.item_at)[0] for start in starts)
-        return [number for number, item in enumerate(items) if first <= item <= last]
 
 
 @dataclass(frozen=True)
@@ -163,8 +144,7 @@ def _check_file(loaded: AttributeFile, where: Where) -> None:
             _check_layout(loaded, name, layout, where.at(key).at(name))
     for name, count in loaded.counts.items():
         for part in (part for each in count.lists for part in (each.capacity, each.entries)):
-            if part not in loaded.attributes:
-                raise where.at("counts").at(name).error("the name of an attribute", repr(part))
+            demand(part in loaded.attributes, where.at("counts").at(name), "the name of an attribute", repr(part))
 
 
 def check_attribute(attribute: Attribute, where: Where) -> None:
@@ -173,21 +153,13 @@ def check_attribute(attribute: Attribute, where: Where) -> None:
     Raises:
         DataError: naming its place.
     """
-    if attribute.type not in TYPE_SIZES:
-        raise where.at("type").error(f"one of {', '.join(TYPE_SIZES)}", repr(attribute.type))
-    if attribute.method not in METHODS:
-        raise where.at("method").error(f"one of {', '.join(METHODS)}", repr(attribute.method))
-    if not attribute.offsets:
-        raise where.at("offsets").error("at least one offset", "none")
-    if not 0 <= attribute.length <= MOST_BYTES:
-        raise where.at("length").error(f"0 to {MOST_BYTES}", attribute.length)
-    if not 0 < attribute.mask <= 0xFF:
-        raise where.at("mask").error("bits of one byte", attribute.mask)
-    if attribute.method != "module" and not is_pattern(attribute.pattern):
-        raise where.at("pattern").error("bytes such as '48 8B 05 ?? ??'", repr(attribute.pattern))
-    room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
-    if attribute.method == "aobscan" and not 0 <= displacement_at(attribute.pattern) <= room:
-        raise where.at("pattern").error("a wildcard where the displacement's four bytes begin", repr(attribute.pattern))
+    check_fields(attribute, where)
+    if attribute.method != "module":
+        place, found = where.at("pattern"), repr(attribute.pattern)
+        demand(is_pattern(attribute.pattern), place, "bytes such as '48 8B 05 ?? ??'", found)
+        room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
+        whole = attribute.method == "dll" or 0 <= displacement_at(attribute.pattern) <= room
+        demand(whole, place, "a wildcard where the displacement's four bytes begin", found)
 
 
 def displacement_at(pattern: str) -> int:
@@ -197,14 +169,193 @@ def displacement_at(pattern: str) -> int:
 
 
 def _check_layout(loaded: AttributeFile, name: str, layout: Layout, where: Where) -> None:
-    if name not in loaded.attributes:
-        raise where.error(f"one of {', '.join(loaded.attributes)}", "no such attribute")
+    demand(name in loaded.attributes, where, f"one of {', '.join(loaded.attributes)}", "no such attribute")
     size = loaded.attributes[name].size
     for key, place in layout.items():
-        at = where.at(key)
-        if key not in FIELDS:
-            raise at.error("the name of a field of soulsgraph_envs.drivers.realtime.link", repr(key))
-        if place.type not in FIELD_SIZES or (place.type == "utf16") != (FIELDS[key].kind == "text"):
-            raise at.at("type").error(f"one of {', '.join(FIELD_SIZES)}, utf16 for a text alone", repr(place.type))
-        if place.at + place.size > size:
-            raise at.error(f"a place within the attribute's {size} bytes", f"byte {place.at + place.size}")
+        at, end = where.at(key), place.at + place.size
+        demand(key in FIELDS, at, "the name of a field of soulsgraph_envs.drivers.realtime.link", repr(key))
+        fits = (place.type == "utf16") == (FIELDS[key].kind == "text")
+        demand(fits, at.at("type"), "utf16 for a text alone", repr(place.type))
+        demand(end <= size, at, f"a place within the attribute's {size} bytes", f"byte {end}")
+
+
+#: Siphon counts every displacement from here.
+_LENGTH = 7
+#: Fields that lie closer than this share a block: bytes cost nothing, calls do.
+_WIDEST_GAP = 0x200
+_NUMBERS: Mapping[str, SiphonType] = {"i32": "int", "u32": "int", "f32": "float"}
+_HEXADECIMAL = ("offsets", "items", "mask")
+
+
+class _Found(NamedTuple):
+    """A field and its place, as an attribute whose type is still open."""
+
+    name: str
+    chain: Attribute
+    entry: Entry
+
+    @property
+    def start(self) -> int:
+        return self.chain.offsets[-1]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.entry.size
+
+    def place(self, first: _Found) -> Place:
+        entry = self.entry
+        return Place(type=entry.type, scale=entry.scale, bit=entry.bit, room=entry.room, at=self.start - first.start)
+
+
+def make_attributes(address_map: AddressMap) -> AttributeFile:
+    """Make the attribute file of an address map; fields that no method reaches are left out."""
+    chains = {name: _chain(address_map, entry.base, entry.offsets) for name, entry in address_map.fields.items()}
+    found = [_Found(name, chain, address_map.fields[name]) for name, chain in chains.items() if chain]
+    attributes = {each.name: _single(each) for each in found}
+    reads: dict[str, Layout] = {}
+    writes: dict[str, Layout] = {}
+    for group in _groups(found):
+        if len(group) == 1:
+            reads[group[0].name] = {group[0].name: group[0].place(group[0])}
+        else:
+            _add_array(attributes, reads, group, f"{group[0].name}_block")
+        for run in _runs(group):
+            _add_array(attributes, writes, run, _joined([each.name for each in run]))
+    writes |= {each.name: {each.name: each.place(each)} for each in found if FIELDS[each.name].writable}
+    counts = {name: _count(attributes, address_map, name, one) for name, one in address_map.inventories.items()}
+    counts = {name: count for name, count in counts.items() if count.lists}
+    info = ProcessInfo(address_map.process, address_map.window)
+    return AttributeFile(info, attributes, reads, writes, counts, address_map.bindings, address_map.source)
+
+
+def _chain(address_map: AddressMap, base_name: str, offsets: tuple[int, ...]) -> Attribute | None:
+    """Return a chain by Siphon's own methods where they reach it, else from the module's base; None for none."""
+    base_name, offsets = address_map.absolute(base_name, offsets)
+    base = address_map.bases[base_name]
+    if base.hook:
+        return Attribute(offsets, "array", base.pattern, method="dll")
+    if base.dereference and _follows_siphon(base):
+        return Attribute(offsets, "array", base.pattern)
+    if not base.rva:
+        return None
+    offsets = (base.rva, *offsets) if base.dereference else (base.rva + offsets[0], *offsets[1:])
+    return Attribute(offsets, "array", method="module")
+
+
+def _follows_siphon(base: Base) -> bool:
+    return bool(base.pattern) and (base.displacement_at, base.length) == (displacement_at(base.pattern), _LENGTH)
+
+
+def _single(found: _Found) -> Attribute:
+    """Return a field as an attribute of its own, with a type that any Siphon client understands."""
+    entry, chain = found.entry, found.chain
+    if entry.type in _NUMBERS:
+        return replace(chain, type=_NUMBERS[entry.type])
+    if entry.type == "bit":
+        return replace(chain, type="bool", mask=1 << entry.bit)
+    if entry.type == "u8" and FIELDS[found.name].unit.startswith("flag"):
+        return replace(chain, type="bool")
+    return replace(chain, length=entry.size)
+
+
+def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
+    """Return fields behind the same pointer that lie near each other, by address."""
+    groups: dict[Attribute, list[_Found]] = {}
+    for each in found:
+        groups.setdefault(replace(each.chain, offsets=each.chain.offsets[:-1]), []).append(each)
+    for same in groups.values():
+        yield from _split(same, _WIDEST_GAP)
+
+
+def _runs(group: Sequence[_Found]) -> Iterator[list[_Found]]:
+    """Return runs of adjacent writable fields, which are written in one piece."""
+    writable = [each for each in group if FIELDS[each.name].writable and each.entry.type != "bit"]
+    return (run for run in _split(writable, 0) if len(run) > 1)
+
+
+def _split(found: Sequence[_Found], widest_gap: int) -> Iterator[list[_Found]]:
+    part: list[_Found] = []
+    for each in sorted(found, key=lambda each: each.start):
+        if part and each.start - part[-1].end > widest_gap:
+            yield part
+            part = []
+        part.append(each)
+    if part:
+        yield part
+
+
+def _add_array(attributes: dict[str, Attribute], layouts: dict[str, Layout], part: Sequence[_Found], name: str) -> None:
+    first = part[0]
+    attributes[name] = replace(first.chain, length=max(each.end for each in part) - first.start)
+    layouts[name] = {each.name: each.place(first) for each in part}
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return a joint name of several fields: player_x and player_y give player_x_y."""
+    words = [name.split("_") for name in names]
+    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    return "_".join([*words[0][:shared], *("_".join(each[shared:]) for each in words)])
+
+
+def _count(attributes: dict[str, Attribute], address_map: AddressMap, name: str, inventory: Inventory) -> ItemCount:
+    lists = []
+    for number, each in enumerate(inventory.lists, start=1):
+        names = ItemList(f"{name}_capacity_{number}", f"{name}_entries_{number}")
+        capacity = _chain(address_map, inventory.base, (*inventory.offsets, each.capacity_at))
+        entries = _chain(address_map, inventory.base, (*inventory.offsets, each.entries_at, 0))
+        if capacity is not None and entries is not None:
+            attributes |= {names.capacity: replace(capacity, type="int"), names.entries: entries}
+            lists.append(names)
+    own = {spec.name: getattr(inventory, spec.name) for spec in fields(Item)}
+    return ItemCount(lists=tuple(lists), **own)
+
+
+def attributes_for(name_or_path: str) -> AttributeFile:
+    """Load an attribute file, or make that of a shipped address map that has none.
+
+    Raises:
+        UnknownNameError: if neither has that name.
+        DataError: as `load_attributes`.
+    """
+    names = shipped_names("attribute file")
+    if name_or_path not in names and name_or_path in shipped_names("address map"):
+        return make_attributes(load_address_map(name_or_path))
+    return load_attributes(name_or_path)
+
+
+def dump(file: AttributeFile) -> str:
+    """Write an attribute file as TOML, defaults left out, offsets in hexadecimal as in Siphon's own files."""
+    lines = [f'source = "{file.source}"', f'bindings = "{file.bindings}"']
+    tables: dict[str, Any] = {"process_info": file.process_info}
+    kinds: dict[str, Mapping[str, Any]] = {
+        "attributes": file.attributes,
+        "counts": file.counts,
+        "reads": file.reads,
+        "writes": file.writes,
+    }
+    tables |= {f"{kind}.{name}": table for kind, own in kinds.items() for name, table in own.items()}
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *_lines(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(item: Any) -> list[str]:
+    """Return the values that differ from the defaults, one line each."""
+    if isinstance(item, Mapping):
+        return [f"{key} = {_value(key, value)}" for key, value in item.items()]
+    changed = [(spec, value) for spec in fields(item) if (value := getattr(item, spec.name)) != spec.default]
+    return [f"{spec.metadata.get('key', spec.name)} = {_value(spec.name, value)}" for spec, value in changed]
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_value(key, each) for each in value) + "]"
+    if isinstance(value, int | float):
+        return f"0x{value:X}" if key in _HEXADECIMAL else str(value)
+    return "{ " + ", ".join(_lines(value)) + " }"
+
+
+if __name__ == "__main__":
+    print(dump(make_attributes(load_address_map(sys.argv[1]))), end="")

@@ -9,18 +9,20 @@ import secrets
 import ssl
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.drivers.keyboard.device import rgb_of
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, RefusedError
-from soulsgraph_envs.drivers.siphon.attributes import Attribute
+from soulsgraph_envs.drivers.siphon.attributes import Attribute, ProcessInfo
 
 try:
     import grpc
@@ -77,29 +79,19 @@ def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
     return {f"{attribute.type}_value": struct.unpack(_FORMATS[attribute.type], data)[0]}
 
 
-def attribute_message(name: str, attribute: Attribute) -> Any:
-    """Return an attribute as SetProcessConfig sends it."""
-    return messages.ProcessAttributeProto(name=name, **asdict(attribute))
-
-
-def picture_of(frame: Any) -> Picture:
-    """Return a captured frame, BGRA, as (height, width, 3) RGB."""
-    pixels = np.frombuffer(frame.frame, np.uint8).reshape(frame.height, frame.width, 4)
-    return np.ascontiguousarray(pixels[:, :, 2::-1])
-
-
 def streamed_picture(frame: Any) -> Picture:
     """Return a streamed frame, JPEG or BGRA, as (height, width, 3) RGB."""
     if frame.format == "jpeg":
         from PIL import Image
 
         return np.asarray(Image.open(io.BytesIO(frame.data)).convert("RGB"))
-    pixels = np.frombuffer(frame.data, np.uint8).reshape(frame.height, frame.width, 4)
-    return np.ascontiguousarray(pixels[:, :, 2::-1])
+    return rgb_of(frame.data, frame.height, frame.width)
 
 
 #: A call that the server does not answer by then has failed: the link's contract.
 CALL_TIMEOUT_S = 1.0
+#: A server may search all of a large module when it is first asked for an attribute.
+SEARCH_TIMEOUT_S = 30.0
 #: gRPC itself reconnects, ever more slowly; the first try comes soon, as a game PC's server restarts quickly.
 _BACK_OFF = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -112,13 +104,6 @@ TOKEN_KEY = "authorization"
 _PRIVATE = 0o600
 
 
-class Pending(NamedTuple):
-    """A call under way."""
-
-    name: str
-    future: Any
-
-
 class SiphonCalls:
     """Call a Siphon server; a call that fails raises `LinkError`. Each may take `patience_s` longer than its time.
 
@@ -128,43 +113,35 @@ class SiphonCalls:
 
     def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         self.host, self._patience_s = settings.host, patience_s
-        token = read_token(Path(settings.token_file)) if settings.token_file else ""
-        self._metadata = token_metadata(token)
+        token = bearer(read_token(Path(settings.token_file))) if settings.token_file else ""
+        self._metadata = ((TOKEN_KEY, token),) if token else ()
         self._channel = _open_channel(settings)
         self._stub = service.SiphonServiceStub(self._channel)
         _warn_if_bare(settings)
 
-    def start(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Pending:
-        """Send a call by its name in the protocol, such as `start("GetAttribute", attributeName="HeroHp")`."""
-        request, call = REQUESTS[name](**values), getattr(self._stub, name)
-        try:
-            return Pending(name, call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata))
-        except ValueError as error:
-            raise self._closed(name) from error
-
-    def finish(self, pending: Pending) -> Any:
-        """Wait for a call's answer.
+    def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
+        """Make a call by its name in the protocol, such as `call("GetServerStatus")`; return its answer.
 
         Raises:
             RefusedError: if the server refuses the token.
             LinkError: if the server cannot be reached, or reports a failure.
         """
-        try:
-            answer = pending.future.result()
-        except grpc.RpcError as error:
-            raise self._explained(pending.name, error) from error
-        except grpc.FutureCancelledError as error:
-            raise self._closed(pending.name) from error
-        if not answer.success:
-            raise LinkError(f"Siphon server {self.host}: {pending.name} failed: {answer.message}")
-        return answer
+        return self._start(name, timeout_s, **values)()
 
-    def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
-        """Make one call and wait for its answer; raises as `finish`."""
-        return self.finish(self.start(name, timeout_s, **values))
+    def configure(self, process: ProcessInfo, attributes: Mapping[str, Attribute]) -> None:
+        """Send the server a process and its attributes, and have it find them; raises as `call`."""
+        sent = [messages.ProcessAttributeProto(name=name, **asdict(each)) for name, each in attributes.items()]
+        names = {"process_name": process.name, "process_window_name": process.window_name}
+        self.call("SetProcessConfig", CALL_TIMEOUT_S, attributes=sent, **names)
+        self.call("InitializeMemory", SEARCH_TIMEOUT_S)
+
+    def get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
+        """Return the answers with the values of attributes, all calls under way at once; raises as `call`."""
+        started = [self._start("GetAttribute", timeout_s, attributeName=name) for name in names]
+        return [finish() for finish in started]
 
     def stream(self, name: str, **values: object) -> Iterator[Any]:
-        """Make a call that answers with a stream; raises as `finish`. Closing the iterator ends it."""
+        """Make a call that answers with a stream; raises as `call`. Closing the iterator ends it."""
         answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
         try:
             yield from answers
@@ -176,6 +153,26 @@ class SiphonCalls:
     def close(self) -> None:
         """Close the channel; a second call does nothing."""
         self._channel.close()
+
+    def _start(self, name: str, timeout_s: float, **values: object) -> Callable[[], Any]:
+        """Send a call; return the function that waits for its answer."""
+        request, call = REQUESTS[name](**values), getattr(self._stub, name)
+        try:
+            future = call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata)
+        except ValueError as error:
+            raise self._closed(name) from error
+        return partial(self._finish, name, future)
+
+    def _finish(self, name: str, future: Any) -> Any:
+        try:
+            answer = future.result()
+        except grpc.RpcError as error:
+            raise self._explained(name, error) from error
+        except grpc.FutureCancelledError as error:
+            raise self._closed(name) from error
+        if not answer.success:
+            raise LinkError(f"Siphon server {self.host}: {name} failed: {answer.message}")
+        return answer
 
     def _closed(self, name: str) -> LinkError:
         return LinkError(f"Siphon server {self.host}: expected an open link for {name}, found a closed one.")
@@ -217,16 +214,25 @@ def _open_channel(settings: GameSettings) -> Any:
 
 
 def _warn_if_bare(settings: GameSettings) -> None:
-    missing = [
-        what for what, given in (("a token", settings.token_file), ("encryption", settings.certificate)) if not given
-    ]
-    if missing and not is_loopback(split_address(settings.host)[0]):
+    missing = unprotected(settings)
+    if missing and not is_local(settings):
         _LOG.warning(
             "Siphon server %s is reached without %s: whoever is on the way can read and change the game; "
             "use a tunnel (ssh -L 50051:localhost:50051), or token_file and certificate.",
             settings.host,
             " and without ".join(missing),
         )
+
+
+def is_local(settings: GameSettings) -> bool:
+    """Return whether the server is this machine's, or at this end of a tunnel."""
+    return is_loopback(split_address(settings.host)[0])
+
+
+def unprotected(settings: GameSettings) -> list[str]:
+    """Return what protects the way to the server, and is not in the settings."""
+    protection = {"a token": settings.token_file, "encryption": settings.certificate}
+    return [what for what, file in protection.items() if not file]
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -288,8 +294,3 @@ def read_or_create_token(path: Path) -> str:
 def bearer(token: str) -> str:
     """Return the metadata value of a token."""
     return f"Bearer {token}"
-
-
-def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """Return a call's metadata with its token; empty without a token."""
-    return ((TOKEN_KEY, bearer(token)),) if token else ()

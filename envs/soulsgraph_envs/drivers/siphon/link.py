@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import nan
 from string import ascii_uppercase, digits
-from typing import Any
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.drivers.keyboard.device import ARROWS, rgb_of
 from soulsgraph_envs.drivers.memory.address_map import pack, unpack
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
 from soulsgraph_envs.drivers.siphon.attributes import (
     MOST_BYTES,
     Attribute,
-    AttributeFile,
     ItemCount,
     ItemList,
     ProcessInfo,
+    attributes_for,
 )
 from soulsgraph_envs.drivers.siphon.calls import (
     CALL_TIMEOUT_S,
+    SEARCH_TIMEOUT_S,
     SERVER_NAME,
     SiphonCalls,
     answer_bytes,
-    attribute_message,
-    picture_of,
     request_value,
     streamed_picture,
 )
-from soulsgraph_envs.drivers.siphon.generate import attributes_for
 
 #: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
 _SLACK_S = 5.0
@@ -45,10 +42,7 @@ _DIFFERENT = {
     "mouse_forward": "BUTTON5",
     "escape": "ESC",
     # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
-    "up": "UP_ARROW",
-    "down": "DOWN_ARROW",
-    "left": "LEFT_ARROW",
-    "right": "RIGHT_ARROW",
+    **{arrow: f"{arrow.upper()}_ARROW" for arrow in ARROWS},
 }
 _FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
 _NAMED = """
@@ -58,13 +52,9 @@ _NAMED = """
 """
 #: Every name Siphon knows.
 SIPHON_KEYS = frozenset(
-    [
-        *ascii_uppercase,
-        *digits,
-        *(f"F{number}" for number in range(1, 13)),
-        *(f"KEYPAD_{digit}" for digit in digits),
-        *_NAMED.split(),
-    ]
+    {*ascii_uppercase, *digits, *_NAMED.split()}
+    | {f"F{number}" for number in range(1, 13)}
+    | {f"KEYPAD_{digit}" for digit in digits}
 )
 
 
@@ -125,8 +115,6 @@ def from_siphon(name: str) -> str:
 
 #: The pause after the first try to attach, how much longer each is than the one before, and the longest.
 _FIRST_PAUSE_S, _BACK_OFF, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
-#: A server may search all of a large module when it is first asked for an attribute.
-_SEARCH_TIMEOUT_S = 30.0
 
 
 class SiphonLink:
@@ -147,7 +135,9 @@ class SiphonLink:
                 f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
                 "leave pid out, or give it to the server."
             )
-        self._file = _with_process(attributes_for(settings.map), settings)
+        self._file = attributes_for(settings.map)
+        info = self._file.process_info
+        self._process = ProcessInfo(settings.process or info.name, settings.window or info.window_name)
         self.calls = SiphonCalls(settings)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
@@ -218,9 +208,10 @@ class SiphonLink:
             LinkError: if the server cannot.
         """
         if not self._capturing:
-            self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+            self.calls.call("InitializeCapture", SEARCH_TIMEOUT_S)
             self._capturing = True
-        return picture_of(self.calls.call("CaptureFrame"))
+        taken = self.calls.call("CaptureFrame")
+        return rgb_of(taken.frame, taken.height, taken.width)
 
     def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
         """Yield the window's pictures as they come, as JPEG of a quality or uncompressed; close the iterator to stop.
@@ -228,7 +219,7 @@ class SiphonLink:
         Raises:
             LinkError: if the server cannot be reached, or stops.
         """
-        self.calls.call("InitializeCapture", _SEARCH_TIMEOUT_S)
+        self.calls.call("InitializeCapture", SEARCH_TIMEOUT_S)
         for frame in self.calls.stream("StreamFrames", format="raw" if raw else "jpeg", quality=quality):
             yield streamed_picture(frame)
 
@@ -242,10 +233,10 @@ class SiphonLink:
         self._capturing = False
         self._check_server()
         self._attributes = dict(self._file.attributes)
-        self._configure()
+        self.calls.configure(self._process, self._attributes)
         self._find_items()
         self.focus()
-        self._read(_SEARCH_TIMEOUT_S)
+        self._read(SEARCH_TIMEOUT_S)
 
     def _check_server(self) -> None:
         ours = [name for name, attribute in self._file.attributes.items() if attribute.method == "module"]
@@ -256,62 +247,39 @@ class SiphonLink:
                 f"of {ours[0]} and {len(ours) - 1} more, found {found!r}; use an attribute file without it."
             )
 
-    def _configure(self) -> None:
-        """Send the server the process and its attributes, and have it find them."""
-        info = self._file.process_info
-        attributes = [attribute_message(name, attribute) for name, attribute in self._attributes.items()]
-        self.calls.call(
-            "SetProcessConfig",
-            process_name=info.name,
-            process_window_name=info.window_name,
-            attributes=attributes,
-        )
-        self.calls.call("InitializeMemory", _SEARCH_TIMEOUT_S)
-
     def _find_items(self) -> None:
         """Find the counted items: the length of their lists, and their entries."""
         for finder in self._finders.values():
             found = finder.locate([self._read_list(each, finder.count.entry_size) for each in finder.count.lists])
             self._attributes |= found
-            self._configure()
+            self.calls.configure(self._process, self._attributes)
 
     def _read_list(self, names: ItemList, entry_size: int) -> tuple[Attribute, bytes]:
         """Read a whole list; empty if there is none, as no source confirms where inventories are."""
         attribute = self._attributes[names.entries]
         try:
-            capacity = int(unpack("i32", answer_bytes(*self._get([names.capacity]))))
+            capacity = int(unpack("i32", answer_bytes(*self.calls.get([names.capacity]))))
             if not 0 < capacity <= MOST_BYTES // entry_size:
                 return attribute, b""
             self._attributes[names.entries] = replace(attribute, length=capacity * entry_size)
-            self._configure()
-            return attribute, answer_bytes(*self._get([names.entries]))
+            self.calls.configure(self._process, self._attributes)
+            return attribute, answer_bytes(*self.calls.get([names.entries]))
         except LinkError:
             return attribute, b""
 
     def _read(self, timeout_s: float) -> Reading:
         names = [*self._file.reads, *(name for finder in self._finders.values() for name in finder.entries)]
-        data = dict(zip(names, map(answer_bytes, self._get(names, timeout_s)), strict=True))
+        data = dict(zip(names, map(answer_bytes, self.calls.get(names, timeout_s)), strict=True))
         reading: dict[str, float | str] = {}
         for name, layout in self._file.reads.items():
-            for field, place in layout.items():
-                reading[field] = place.decode(data[name])
+            reading |= {field: place.decode(data[name][place.at :][: place.size]) for field, place in layout.items()}
         for field, finder in self._finders.items():
             reading[field] = finder.total([data[name] for name in finder.entries])
         return reading
 
-    def _get(self, names: Sequence[str], timeout_s: float = CALL_TIMEOUT_S) -> list[Any]:
-        started = [self.calls.start("GetAttribute", timeout_s, attributeName=name) for name in names]
-        return [self.calls.finish(each) for each in started]
-
     def _set(self, name: str, data: bytes) -> None:
         value = request_value(self._attributes[name], data)
         self.calls.call("SetAttribute", CALL_TIMEOUT_S, attributeName=name, **value)
-
-
-def _with_process(file: AttributeFile, settings: GameSettings) -> AttributeFile:
-    info = file.process_info
-    name, window = settings.process or info.name, settings.window or info.window_name
-    return replace(file, process_info=ProcessInfo(name, window))
 
 
 class ItemMovedError(LinkError):
@@ -335,11 +303,11 @@ class ItemFinder:
         self.entries, self.quantities = {}, {}
         size, quantity_at = self.count.entry_size, self.count.quantity_at
         for start, data in lists:
-            for entry in self.count.entries(data):
+            for entry in self.count.quantities(data):
                 number = len(self.entries) + 1
-                at = entry * size
-                self.entries[f"{self._field}_entry_{number}"] = _at(start, at, "array", size)
-                self.quantities[f"{self._field}_quantity_{number}"] = _at(start, at + quantity_at, "int")
+                whole, quantity = _at(start, entry * size), _at(start, entry * size + quantity_at)
+                self.entries[f"{self._field}_entry_{number}"] = replace(whole, type="array", length=size)
+                self.quantities[f"{self._field}_quantity_{number}"] = replace(quantity, type="int", length=0)
         return self.entries | self.quantities
 
     def total(self, contents: Sequence[bytes]) -> float:
@@ -348,11 +316,10 @@ class ItemFinder:
         Raises:
             ItemMovedError: if one of them holds something else now.
         """
-        if not all(self.count.entries(data) for data in contents):
+        held = [self.count.quantities(data) for data in contents]
+        if not all(held):
             raise ItemMovedError(f"{self._field}: expected them where they were found, found another item there.")
-        if not contents:
-            return nan
-        return float(sum(struct.unpack_from("<I", data, self.count.quantity_at)[0] for data in contents))
+        return float(sum(quantities[0] for quantities in held)) if held else nan
 
     def write(self, value: float) -> tuple[str, bytes]:
         """Return the attribute that holds the quantity, and its bytes.
@@ -368,5 +335,5 @@ class ItemFinder:
         return next(iter(self.quantities)), pack("u32", value)
 
 
-def _at(start: Attribute, offset: int, kind: str, length: int = 0) -> Attribute:
-    return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset), type=kind, length=length)
+def _at(start: Attribute, offset: int) -> Attribute:
+    return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset))

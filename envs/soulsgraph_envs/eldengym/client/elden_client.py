@@ -15,13 +15,11 @@ from soulsgraph_envs.core.data_files import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.realtime.link import LinkError
 from soulsgraph_envs.drivers.siphon.attributes import AttributeFile
-from soulsgraph_envs.drivers.siphon.calls import SiphonCalls, SiphonClient, attribute_message
+from soulsgraph_envs.drivers.siphon.calls import SEARCH_TIMEOUT_S, SiphonCalls, SiphonClient
 from soulsgraph_envs.eldengym.client.names import Answer, GameNames
 from soulsgraph_envs.eldengym.keys import MenuWay, load_keys
 from soulsgraph_envs.eldengym.world import Frame, load_fight
 
-#: A server may search all of a large module when it is first asked for an attribute.
-_SEARCH_TIMEOUT_S = 30.0
 _VALUES = {"int": ("int_value", int), "float": ("float_value", float), "bool": ("bool_value", bool)}
 
 #: EldenGym's own name of its attribute file, and ours of the same attributes.
@@ -48,15 +46,9 @@ class SiphonAttributes:
     def __init__(self, calls: SiphonCalls, file: AttributeFile) -> None:
         self._calls, self._file = calls, file
         self.writes = frozenset(file.attributes)
-        attributes = [attribute_message(name, attribute) for name, attribute in file.attributes.items()]
-        calls.call(
-            "SetProcessConfig",
-            process_name=file.process_info.name,
-            process_window_name=file.process_info.window_name,
-            attributes=attributes,
-        )
-        for part in ("InitializeMemory", "InitializeInput", "InitializeCapture"):
-            calls.call(part, _SEARCH_TIMEOUT_S)
+        calls.configure(file.process_info, file.attributes)
+        for part in ("InitializeInput", "InitializeCapture"):
+            calls.call(part, SEARCH_TIMEOUT_S)
 
     def check(self, names: Iterable[str]) -> None:
         """Raise `UnknownNameError` for a name that is not in the file."""
@@ -67,8 +59,7 @@ class SiphonAttributes:
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes, all calls under way at once."""
         self.check(names)
-        calls = [self._calls.start("GetAttribute", attributeName=name) for name in names]
-        return {name: _number(self._calls.finish(call)) for name, call in zip(names, calls, strict=True)}
+        return dict(zip(names, map(_number, self._calls.get(names)), strict=True))
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write attributes, one call each."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
+from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
 from soulsgraph_envs.soulsgym.data import DATA, Fight, load_fight, player_table
 from soulsgraph_envs.soulsgym.observation import NAMED_ACTIONS, PRESSES

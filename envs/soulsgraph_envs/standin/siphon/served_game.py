@@ -16,8 +16,7 @@ from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS, KeyDevice
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice, open_display, raised_as
 from soulsgraph_envs.drivers.memory.address_map import compile_pattern
-from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader
-from soulsgraph_envs.drivers.memory.reader import Module, Reader
+from soulsgraph_envs.drivers.memory.reader import LinuxReader, Module, Reader
 from soulsgraph_envs.drivers.realtime.link import LinkError
 from soulsgraph_envs.drivers.siphon.attributes import Attribute, check_attribute, displacement_at
 from soulsgraph_envs.drivers.siphon.link import to_siphon

@@ -295,7 +295,8 @@ class SiphonServer(calls.service.SiphonServiceServicer):
 
 def _attribute(message: Any) -> Attribute:
     """Read an attribute as clients send it: an empty method is a scan, a mask of 0 was never set."""
-    method, mask = message.method or "aobscan", message.mask or 0xFF
+    method: Any = message.method or "aobscan"
+    mask = message.mask or 0xFF
     return Attribute(tuple(message.offsets), message.type, message.pattern, message.length, method, mask)
 
 

@@ -8,8 +8,7 @@ import pytest
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.core.errors import DataError, GameError
-from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
-from soulsgraph_envs.drivers.keyboard.device import KEY_NAMES, KeyDevice
+from soulsgraph_envs.drivers.keyboard.device import KEY_NAMES, KeyDevice, load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.drivers.keyboard.user32 import DirectInputDevice, User32Window
 from soulsgraph_envs.testing.keys import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32

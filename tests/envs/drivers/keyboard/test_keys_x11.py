@@ -164,7 +164,7 @@ def guards_of(process: int) -> list[int]:
                 arguments = file.read().split(b"\0")
         except OSError:
             continue
-        if b"soulsgraph_envs.drivers.keyboard.guard" in arguments and str(process).encode() in arguments:
+        if b"soulsgraph_envs.drivers.keyboard.guarded_device" in arguments and str(process).encode() in arguments:
             found.append(int(folder))
     return found
 

@@ -8,7 +8,8 @@ import pytest
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.doctor.examination import inspect_map
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.memory.game_memory import GameMemory, resolve_bases, writable
+from soulsgraph_envs.drivers.memory.game_memory import GameMemory
+from soulsgraph_envs.drivers.memory.link import resolve_bases
 from soulsgraph_envs.drivers.memory.reader import BadAddressError, Module
 from soulsgraph_envs.drivers.realtime.link import LinkError
 from soulsgraph_envs.standin.image import Sections, write_header, write_resources
@@ -332,7 +333,7 @@ def test_report_names_the_broken_entry_alone():
 
 
 def test_only_fields_for_operations_are_writable():
-    names = writable(load_address_map("dark-souls-3-1.15.2"))
+    names = load_address_map("dark-souls-3-1.15.2").writable()
     assert {"player_hp", "boss_hp", "flasks", "no_attack", "boss_flags"} <= names
     assert not {"player_hp_max", "camera_x", "locked", "boss_name", "play_time_s"} & names
 

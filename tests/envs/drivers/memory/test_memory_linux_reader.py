@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.drivers.memory.address_map import compile_pattern
-from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader, find_process, is_running
-from soulsgraph_envs.drivers.memory.reader import BadAddressError, ProcessGoneError, ProcessNotFoundError
+from soulsgraph_envs.drivers.memory.reader import (
+    BadAddressError,
+    LinuxReader,
+    ProcessGoneError,
+    ProcessNotFoundError,
+    find_process,
+    is_running,
+)
 from soulsgraph_envs.drivers.realtime.link import RefusedError
 from soulsgraph_envs.standin.image import Sections, write_header
 
@@ -131,7 +137,7 @@ def test_process_is_found_by_the_file_it_has_mapped(tmp_path):
 def test_several_of_a_name_are_listed(tmp_path):
     with child(tmp_path) as (one, _, _), child(tmp_path) as (other, _, _):
         with pytest.raises(RefusedError, match="give the pid") as caught:
-            LinuxReader.named("Game of a long name.exe")
+            LinuxReader("Game of a long name.exe")
         assert str(one.pid) in str(caught.value)
         assert str(other.pid) in str(caught.value)
 
@@ -164,10 +170,7 @@ try:
 except NoPermissionError as error:
     print(error)
 """
-    imports = (
-        "from soulsgraph_envs.drivers.memory.linux_reader import LinuxReader\n"
-        "from soulsgraph_envs.drivers.memory.reader import NoPermissionError\n"
-    )
+    imports = "from soulsgraph_envs.drivers.memory.reader import LinuxReader, NoPermissionError\n"
     ran = subprocess.run([sys.executable, "-c", imports + script], capture_output=True, text=True)
     assert "process 1: expected permission to read its memory" in ran.stdout
     assert "ptrace_scope" in ran.stdout

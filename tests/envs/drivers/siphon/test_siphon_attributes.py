@@ -12,8 +12,15 @@ from soulsgraph_envs.core.data_files import find, shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import FIELDS
-from soulsgraph_envs.drivers.siphon.attributes import Attribute, AttributeFile, Layout, load_attributes
-from soulsgraph_envs.drivers.siphon.generate import attributes_for, dump, make_attributes
+from soulsgraph_envs.drivers.siphon.attributes import (
+    Attribute,
+    AttributeFile,
+    Layout,
+    attributes_for,
+    dump,
+    load_attributes,
+    make_attributes,
+)
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 SHIPPED = shipped_names("attribute file")

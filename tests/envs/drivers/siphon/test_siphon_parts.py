@@ -272,7 +272,9 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
         read_or_create_token(tmp_path / "no-such" / "token")
 
 
-ITEMS = ItemCount((ItemList("capacity", "entries"),), 16, 4, 8, (0x40000096, 0x400000AB))
+ITEMS = ItemCount(
+    lists=(ItemList("capacity", "entries"),), entry_size=16, item_at=4, quantity_at=8, items=(0x40000096, 0x400000AB)
+)
 
 
 def entry(item: int, quantity: int) -> bytes:
