@@ -14,7 +14,6 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, MultiBinary
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.eldengym.client.names import axes
 from soulsgraph_envs.eldengym.env import FRAME_SIZE, LEVELS, FightEnv, Info, frame_space
 from soulsgraph_envs.eldengym.errors import (
     OptionError,
@@ -24,8 +23,9 @@ from soulsgraph_envs.eldengym.errors import (
     check_choice,
 )
 from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
-from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym.open_world import open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
+from soulsgraph_envs.eldengym.world import WorldOptions, axes
 
 Observation = dict[str, npt.NDArray[Any]]
 
@@ -47,7 +47,7 @@ _FIXED: Mapping[str, tuple[object, str]] = {
 _STEP_S = 1 / 60
 
 
-class AttributeEnv(FightEnv[Observation]):
+class AttributeEnv(FightEnv):
     """Hold down any of the chosen `actions`, one bit each, and observe the frame and the chosen attributes.
 
     A step sends the keys down or up that change, waits one frame and looks. The observation holds
@@ -125,7 +125,7 @@ class AttributeEnv(FightEnv[Observation]):
 
     def _play(self, action: Any) -> None:
         for key, bit in zip(self._keys, action, strict=True):
-            self.world.set_key(key, bool(bit))
+            self.world.input_key_toggle(key, bool(bit))
         self.world.wait(_STEP_S)
 
     def _look(self) -> tuple[Observation, Info]:

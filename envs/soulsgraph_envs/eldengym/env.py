@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, dist
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,9 +14,8 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from soulsgraph_envs.core.errors import ResetNeededError
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.streams import checked_seed
-from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.client.names import axes
 from soulsgraph_envs.eldengym.errors import (
     OptionError,
     check_action,
@@ -26,13 +25,12 @@ from soulsgraph_envs.eldengym.errors import (
     check_reward,
 )
 from soulsgraph_envs.eldengym.keys import Tap, load_keys
-from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym.open_world import open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.eldengym.world import Frame, World
+from soulsgraph_envs.eldengym.world import World, WorldOptions, axes
 from soulsgraph_envs.simulator.render import is_size
 
 Info = dict[str, Any]
-Observed = TypeVar("Observed")
 
 #: 16:9 like the game's window, and large enough for the usual convolutional networks.
 FRAME_SIZE = (90, 160)
@@ -40,7 +38,7 @@ FRAME_SIZE = (90, 160)
 LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 
 
-class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
+class FightEnv(gymnasium.Env[Any, Any]):
     """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
 
     The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
@@ -65,15 +63,15 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0
-        self._frame: Frame | None = None
+        self._frame: Picture | None = None
         self._info: Info = {}
 
     @property
-    def client(self) -> GameClient:
+    def client(self) -> World:
         """Return the game itself, by EldenGym's names for what is read and written."""
-        return GameClient(self.world)
+        return self.world
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin a fight; on the simulator the same seed gives the same sequence of fights.
 
         Raises:
@@ -82,12 +80,12 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         super().reset(seed=checked_seed(seed))
         self.step_count = 0
         self._begin(int(self.np_random.integers(2**63)))
-        self._frame = self.world.frame()
+        self._frame = self.world.get_frame()
         observation, info = self._look()
         self._info = info.copy()
         return observation, info
 
-    def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """Play the action, read the game and compute the reward; truncated after exactly `max_steps` steps.
 
         Raises:
@@ -100,7 +98,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         check_action(self.action_space, action)
         self._play(action)
         self.step_count += 1
-        self._frame = self.world.frame()
+        self._frame = self.world.get_frame()
         observation, info = self._look()
         reward = float(self.reward_function.calculate(observation, info, self._info))
         terminated = bool(self.reward_function.is_done(observation, info))
@@ -109,7 +107,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         self._info = info.copy()
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> Frame:  # type: ignore[override]
+    def render(self) -> Picture:  # type: ignore[override]
         """Return the picture of the last observation, (height, width, 3) uint8.
 
         Raises:
@@ -121,7 +119,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         """Release every key and disconnect from the game."""
         self.world.close()
 
-    def _seen(self) -> Frame:
+    def _seen(self) -> Picture:
         if self._frame is None:
             raise ResetNeededError
         return self._frame
@@ -135,7 +133,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         }
 
     def _begin(self, seed: int) -> None:
-        self.world.set_speed(1.0)
+        self.world.set_game_speed(1.0)
         self.world.begin(seed)
 
     @abstractmethod
@@ -143,7 +141,7 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         """Send the action's keys and let the game continue."""
 
     @abstractmethod
-    def _look(self) -> tuple[Observed, Info]:
+    def _look(self) -> tuple[Any, Info]:
         """Read the game: the observation, with the picture taken just before, and the info."""
 
 
@@ -163,7 +161,7 @@ def _share_of(points: float, most: float) -> float:
     return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0
 
 
-Observation = Frame | dict[str, npt.NDArray[Any]]
+Observation = Picture | dict[str, npt.NDArray[Any]]
 
 ACTION_MODES = ("discrete", "multi_binary")
 OBSERVATION_MODES = ("dict", "rgb")
@@ -175,7 +173,7 @@ _PLAYER, _TARGET = axes("HeroLocal"), axes("NpcGlobal")
 _IDS = np.iinfo(np.int32)
 
 
-class EldenGymEnv(FightEnv[Observation]):
+class EldenGymEnv(FightEnv):
     """Fight an Elden Ring boss through its screen, its memory and its keys.
 
     One step taps the action's keys, which takes as long as they are held, and then waits
@@ -229,17 +227,17 @@ class EldenGymEnv(FightEnv[Observation]):
         self._player_animation_id = 0
 
     def _begin(self, seed: int) -> None:
-        self.world.set_speed(self.game_speed)
+        self.world.set_game_speed(self.game_speed)
         self.world.begin(seed)
         self._player_animation_id = int(self.world.read(["HeroAnimId"])["HeroAnimId"])
         self._freeze()
 
     def _play(self, action: Any) -> None:
         if self.freeze_game:
-            self.world.set_speed(self.game_speed)
+            self.world.set_game_speed(self.game_speed)
         tap = self._tap(action)
         if tap.keys:
-            self.world.tap(tap.keys, tap.hold_ms, tap.delay_ms)
+            self.world.input_key_tap(tap.keys, tap.hold_ms, tap.delay_ms)
         self.world.wait(self.frame_skip / self.game_fps)
         self._freeze()
 
@@ -251,7 +249,7 @@ class EldenGymEnv(FightEnv[Observation]):
 
     def _freeze(self) -> None:
         if self.freeze_game:
-            self.world.set_speed(FROZEN_SPEED)
+            self.world.set_game_speed(FROZEN_SPEED)
 
     def _look(self) -> tuple[Observation, Info]:
         values = self.world.read((*LEVELS, *_PLAYER, *_TARGET))

@@ -1,4 +1,4 @@
-"""EldenGym's keys and actions as data, and what a key means to the simulated fight."""
+"""EldenGym's keys, actions and fights as data, and what a key means to the simulated fight."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_table, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 
-_FILE = Path(__file__).parents[1] / "data" / "eldengym" / "keys.toml"
+DATA = Path(__file__).parents[1] / "data" / "eldengym"
+_SECONDS = Between(0.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class MenuWay:
 
     keys: tuple[str, ...]
     hold_ms: Annotated[int, Between(0, 10_000)]
-    pause_s: Annotated[float, Between(0.0, 60.0)]
-    then_s: Annotated[float, Between(0.0, 60.0)]
+    pause_s: Annotated[float, _SECONDS]
+    then_s: Annotated[float, _SECONDS]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def load_keys() -> KeyData:
     Raises:
         DataError: for a value of another type, or a control or key that does not exist.
     """
-    where = Where(_FILE)
+    where = Where(DATA / "keys.toml")
     data = load(KeyData, where)
     meanings = {"held": data.held, "pressed": data.pressed}
     meanings |= {f"modified.{key}": table for key, table in data.modified.items()}
@@ -91,6 +92,41 @@ def read_bindings(path: Path) -> dict[str, str]:
         for key, kind in (("index", int), ("key", str)):
             read_value(kind, action.get(key), where.at("actions").at(name).at(key))
     return {name: actions[name]["key"] for name in sorted(actions, key=lambda name: actions[name]["index"])}
+
+
+@dataclass(frozen=True)
+class FightStart:
+    """The fog wall, in global coordinates, and what to press before and behind it."""
+
+    fog_wall_m: Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+    mouse_pixels: Annotated[int, Between(-10_000, 10_000)]
+    settle_s: Annotated[float, _SECONDS]
+    enter: Tap
+    #: A player who passed the wall is so far from it at least.
+    passed_m: Annotated[float, Between(0.0, 100.0)]
+    #: Player and boss who are nearer than this are fighting; a player farther from the wall is somewhere else.
+    fight_m: Annotated[float, Between(0.0, 1000.0)]
+    inside_s: Annotated[float, _SECONDS]
+    lock_on: Tap
+
+
+def fight_name(scenario: str) -> str:
+    """Return a scenario's own name, "margit" for Margit and version 0.6.0's Margit-v0."""
+    return scenario.lower().removesuffix("-v0")
+
+
+def load_fight(scenario: str) -> FightStart:
+    """Load how a scenario's fight begins.
+
+    Raises:
+        UnknownNameError: if that is not known.
+        DataError: for a missing or mistyped value.
+    """
+    where, name = Where(DATA / "fights.toml"), fight_name(scenario)
+    values = read_file(where)
+    if name not in values:
+        raise UnknownNameError("fight of Elden Ring", scenario, values)
+    return read_table(FightStart, values[name], where.at(name))
 
 
 def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
@@ -129,11 +165,6 @@ class Keyboard:
             self._down.append(key)
         elif not down and key in self._down:
             self._down.remove(key)
-
-    def release(self) -> None:
-        """Send every key up, and drop presses that no frame has read."""
-        self._down.clear()
-        self._fresh = Control.NONE
 
     def controls(self) -> Control:
         """Return the controls of the next frame: what is held, and what was pressed since the last one."""

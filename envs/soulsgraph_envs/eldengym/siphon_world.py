@@ -10,15 +10,15 @@ from math import dist
 from threading import Condition, Thread
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.core.pictures import scaled
+from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, Operations
 from soulsgraph_envs.drivers.siphon.attributes import load_attributes
 from soulsgraph_envs.drivers.siphon.calls import SiphonCalls, streamed_picture
 from soulsgraph_envs.drivers.siphon.link import SiphonKeys, from_siphon
-from soulsgraph_envs.eldengym.client import GameClient
 from soulsgraph_envs.eldengym.client.elden_client import SiphonAttributes, attribute_file
-from soulsgraph_envs.eldengym.world import Frame, load_fight
+from soulsgraph_envs.eldengym.keys import load_fight
+from soulsgraph_envs.eldengym.world import Answer, World, WorldOptions, done
 
 _QUALITY = 85
 _FIRST_PICTURE_S = 10.0
@@ -39,7 +39,7 @@ class FrameStream:
         self._thread = Thread(target=self._receive, name="siphon-frames", daemon=True)
         self._thread.start()
 
-    def latest(self) -> Frame:
+    def latest(self) -> Picture:
         """Return the newest picture, (height, width, 3) RGB.
 
         Raises:
@@ -79,8 +79,8 @@ _ENTER_TRIES = 3
 _POLL_S = 0.2
 
 
-class SiphonWorld:
-    """One game behind a Siphon server; see `world.World`. With `dry_run` writes are logged and not done.
+class SiphonWorld(World):
+    """One game behind a Siphon server.
 
     Raises:
         UnknownNameError: if it is not known how the scenario's fight begins.
@@ -89,23 +89,20 @@ class SiphonWorld:
 
     simulated = False
 
-    def __init__(
-        self, scenario: str, host: str, config: str | None, frame_size: tuple[int, int], dry_run: bool = False
-    ) -> None:
-        self._scenario, self._start = scenario, load_fight(scenario)
-        path = attribute_file(config)
+    def __init__(self, options: WorldOptions) -> None:
+        self._scenario, self._start = options.scenario, load_fight(options.scenario)
+        path = attribute_file(options.config)
         file = load_attributes(path)
         self.attributes: Mapping[str, str] = {name: attribute.type for name, attribute in file.attributes.items()}
-        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=host), _PATIENCE_S)
-        self._client = GameClient(self)
+        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=options.host), _PATIENCE_S)
         self._keys = SiphonKeys(self._calls)
         self._down: set[str] = set()
         self._died = False
         # 0: unknown, as whoever played before may have left the game frozen.
         self._speed = 0.0 if "gameSpeedVal" in self.attributes else 1.0
         self._game = SiphonAttributes(self._calls, file)
-        self._operations = Operations(self._game, dry_run, ELDENGYM_OPERATIONS)
-        self._stream = FrameStream(self._calls, frame_size)
+        self._operations = Operations(self._game, options.dry_run, ELDENGYM_OPERATIONS)
+        self._stream = FrameStream(self._calls, options.frame_size)
         # Siphon's own server leaves down what a client that ended, say by Ctrl-C, held.
         atexit.register(self.close)
 
@@ -125,30 +122,33 @@ class SiphonWorld:
         self._operations.run("fill_hp", HeroHp=levels["HeroMaxHp"], NpcHp=levels["NpcMaxHp"])
         self._died = False
 
-    def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
+    def input_key_tap(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
         """Have the server press, hold and release keys; it answers when all are up."""
         self._keys.tap([from_siphon(key) for key in keys], hold_ms / 1000, delay_ms / 1000)
+        return done("tapped")
 
-    def set_key(self, key: str, down: bool) -> None:
+    def input_key_toggle(self, key: str, toggle: bool) -> Answer:
         """Send one key down or up, unless it is in that state already."""
-        if down != (key in self._down):
-            send = self._keys.press if down else self._keys.release
+        if toggle != (key in self._down):
+            send = self._keys.press if toggle else self._keys.release
             send(from_siphon(key))
             self._down.symmetric_difference_update({key})
+        return done("sent")
 
-    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+    def move_mouse(self, delta_x: int, delta_y: int, steps: int = 1) -> Answer:
         """Move the mouse by pixels."""
-        self._keys.move_mouse(right, down, steps)
+        self._keys.move_mouse(delta_x, delta_y, steps)
+        return done("moved")
 
     def wait(self, seconds: float) -> None:
         """Sleep."""
         time.sleep(seconds)
 
-    def set_speed(self, factor: float) -> None:
+    def set_game_speed(self, speed: float) -> None:
         """Set the game's speed; raises `UnknownNameError` if its attribute file has none and another is wanted."""
-        if factor != self._speed:
-            self._write("set_speed", {"gameSpeedFlag": 1.0, "gameSpeedVal": factor})
-            self._speed = factor
+        if speed != self._speed:
+            self._write("set_speed", {"gameSpeedFlag": 1.0, "gameSpeedVal": speed})
+            self._speed = speed
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes, all calls under way at once."""
@@ -161,7 +161,7 @@ class SiphonWorld:
         """Write attributes that the operation `set_attribute` lists, one call each."""
         self._write("set_attribute", values)
 
-    def frame(self) -> Frame:
+    def get_frame(self) -> Picture:
         """Return the newest picture of the server's stream, scaled to the frame's size."""
         return self._stream.latest()
 
@@ -171,7 +171,7 @@ class SiphonWorld:
         self._stream.close()
         with suppress(LinkError):
             self._release()
-            self.set_speed(1.0)
+            self.set_game_speed(1.0)
         self._calls.close()
 
     def _return(self) -> None:
@@ -189,9 +189,9 @@ class SiphonWorld:
         """Go through the fog wall and lock on to the boss."""
         start = self._start
         for _ in range(_ENTER_TRIES):
-            self._client.start_scenario(self._scenario)
+            self.start_scenario(self._scenario)
             self.wait(_POLL_S)
-            gone_m = dist(start.fog_wall_m[:2], self._client.global_player_coords[:2])
+            gone_m = dist(start.fog_wall_m[:2], self.global_player_coords[:2])
             if start.passed_m <= gone_m < start.fight_m and self._hp("NpcHp") > 0:
                 return
         raise GameError(
@@ -201,12 +201,12 @@ class SiphonWorld:
 
     def _near_a_boss(self) -> bool:
         """Return whether a fight is under way."""
-        return self._hp("NpcHp") > 0 and self._client.target_player_distance < self._start.fight_m
+        return self._hp("NpcHp") > 0 and self.target_player_distance < self._start.fight_m
 
     def _hp(self, name: str) -> float:
         """Read a fighter's HP; 0 while there is none, as on a loading screen."""
         try:
-            return self.read([name])[name]
+            return self.get(name)
         except LinkError:
             # A server that is gone, though, does not come back by waiting.
             self._calls.call("GetServerStatus")

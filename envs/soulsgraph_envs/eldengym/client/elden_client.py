@@ -13,12 +13,12 @@ import numpy as np
 
 from soulsgraph_envs.core.data_files import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.realtime.link import LinkError
 from soulsgraph_envs.drivers.siphon.attributes import AttributeFile
 from soulsgraph_envs.drivers.siphon.calls import SiphonCalls, SiphonClient, attribute_message
-from soulsgraph_envs.eldengym.client.names import Answer, GameNames
-from soulsgraph_envs.eldengym.keys import MenuWay, load_keys
-from soulsgraph_envs.eldengym.world import Frame, load_fight
+from soulsgraph_envs.eldengym.keys import MenuWay, load_fight, load_keys
+from soulsgraph_envs.eldengym.world import Answer, GameNames
 
 #: A server may search all of a large module when it is first asked for an attribute.
 _SEARCH_TIMEOUT_S = 30.0
@@ -110,7 +110,7 @@ class EldenClient(SiphonClient, GameNames):
         """
         results = {"config": self.set_process_config(str(attribute_file(config_filepath)))}
         _demand("config", results["config"])
-        self._wait(wait_time)
+        self.wait(wait_time)
         for part in ("memory", "input", "capture"):
             results[part] = getattr(self, f"initialize_{part}")()
             _demand(part, results[part])
@@ -136,30 +136,32 @@ class EldenClient(SiphonClient, GameNames):
         """Do as `enter_menu` does."""
         self.enter_menu()
 
-    def get_frame(self) -> Frame:
+    def get_frame(self) -> Picture:
         """Photograph the window, (height, width, 3) RGB."""
         image = self.capture_frame()
         if image is None:
             raise GameError("capture_frame: expected a picture, found none; initialize the capture.")
         return np.asarray(image.convert("RGB"))
 
-    def _go(self, way: MenuWay) -> None:
-        for key in way.keys:
-            _demand(key, self.input_key_tap([key], way.hold_ms))
-            self._wait(way.pause_s)
-        self._wait(way.then_s)
+    def read(self, names: Sequence[str]) -> dict[str, float]:
+        """Read attributes, one call each."""
+        return {name: _demand(name, self.get_attribute(name))["value"] for name in names}
 
-    def _read(self, names: Sequence[str]) -> list[float]:
-        answers = [self.get_attribute(name) for name in names]
-        return [_demand(name, answer)["value"] for name, answer in zip(names, answers, strict=True)]
-
-    def _write(self, values: Mapping[str, float]) -> None:
+    def write(self, values: Mapping[str, float]) -> None:
+        """Write attributes, each by the server's type of its value."""
         for name, value in values.items():
             kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, Integral) else "float"
             _demand(name, self.set_attribute(name, value, kind))
 
-    def _wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
         time.sleep(seconds)
+
+    def _go(self, way: MenuWay) -> None:
+        for key in way.keys:
+            _demand(key, self.input_key_tap([key], way.hold_ms))
+            self.wait(way.pause_s)
+        self.wait(way.then_s)
 
 
 def _demand(what: str, answer: Answer) -> Answer:
