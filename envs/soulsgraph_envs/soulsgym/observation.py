@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import atan2, hypot
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from soulsgraph_envs.core.controls import Control
@@ -59,28 +57,28 @@ class Observer:
         self._fight = fight
         self._body = body = load_player(scenario.player).body
         low, high = fight.limits
-        self._levels = {
-            "player_hp": _level(body.hp),
-            "player_sp": _level(body.stamina),
-            "boss_hp": _level(scenario.boss_hp_full),
-            "player_animation_duration": _level(_LONGEST_S),
-            "boss_animation_duration": _level(_LONGEST_S),
-        }
-        if frost_of(scenario.boss):
-            self._levels |= {"frost_resistance": _level(1.0), "frost_effect": _level(1.0)}
-        pose = _box(low, high)
-        camera = _box((*low[:3], -1.0, -1.0, -1.0), (*high[:3], 1.0, 1.0, 1.0))
-        self._poses = {"player_pose": pose, "boss_pose": pose, "camera_pose": camera}
-        numbers: dict[str, Space[Any]] = {
-            "phase": Discrete(2, start=1),
-            "player_max_hp": Discrete(1, start=int(body.hp)),
-            "player_max_sp": Discrete(1, start=int(body.stamina)),
-            "boss_max_hp": Discrete(1, start=int(scenario.boss_hp_full)),
-            "player_animation": Discrete(len(player_table().animations) + 1, start=UNKNOWN),
-            "boss_animation": Discrete(len(fight.boss_numbers) + 1, start=UNKNOWN),
-            "lock_on": Discrete(2),
-        }
-        self.space = Dict({**numbers, **self._levels, **self._poses})
+        pose, camera = _box(low, high), _box([*low[:3], -1.0, -1.0, -1.0], [*high[:3], 1.0, 1.0, 1.0])
+        frost = {"frost_resistance": _level(1.0), "frost_effect": _level(1.0)} if frost_of(scenario.boss) else {}
+        self.space = Dict(
+            {
+                "phase": Discrete(2, start=1),
+                "player_max_hp": Discrete(1, start=int(body.hp)),
+                "player_max_sp": Discrete(1, start=int(body.stamina)),
+                "boss_max_hp": Discrete(1, start=int(scenario.boss_hp_full)),
+                "player_animation": Discrete(len(player_table().animations) + 1, start=UNKNOWN),
+                "boss_animation": Discrete(len(fight.boss_numbers) + 1, start=UNKNOWN),
+                "lock_on": Discrete(2),
+                "player_hp": _level(body.hp),
+                "player_sp": _level(body.stamina),
+                "boss_hp": _level(scenario.boss_hp_full),
+                "player_animation_duration": _level(_LONGEST_S),
+                "boss_animation_duration": _level(_LONGEST_S),
+                **frost,
+                "player_pose": pose,
+                "boss_pose": pose,
+                "camera_pose": camera,
+            }
+        )
 
     def check(self, state: GameState) -> None:
         """Refuse a player other than the scenario's, whose levels the spaces contain.
@@ -97,23 +95,15 @@ class Observer:
 
     def observe(self, state: GameState) -> Observation:
         """Return the observation of a state."""
-        shown: Observation = {
-            "phase": np.int64(state.phase),
-            "player_max_hp": np.int64(state.player_max_hp),
-            "player_max_sp": np.int64(state.player_max_sp),
-            "boss_max_hp": np.int64(state.boss_max_hp),
-            "player_animation": np.int64(player_table().numbers.get(state.player_animation, UNKNOWN)),
-            "boss_animation": np.int64(self._fight.boss_numbers.get(state.boss_animation, UNKNOWN)),
-            "lock_on": np.int64(state.lock_on),
+        values = {
+            **vars(state),
+            "player_animation": player_table().numbers.get(state.player_animation, UNKNOWN),
+            "boss_animation": self._fight.boss_numbers.get(state.boss_animation, UNKNOWN),
         }
-        for name, box in self._levels.items():
-            shown[name] = _within(box, [getattr(state, name)])
-        for name, box in self._poses.items():
-            shown[name] = _within(box, getattr(state, name))
-        return shown
+        return {name: _shown(space, values[name]) for name, space in self.space.items()}
 
 
-def _box(low: Sequence[float], high: Sequence[float]) -> Box:
+def _box(low: list[float], high: list[float]) -> Box:
     return Box(np.array(low, np.float32), np.array(high, np.float32))
 
 
@@ -121,10 +111,11 @@ def _level(most: float) -> Box:
     return Box(0.0, most, (1,), np.float32)
 
 
-def _within(box: Box, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Clip to the box: stamina may fall below 0, a camera may pass a wall."""
-    shown: npt.NDArray[np.float32] = np.minimum(np.maximum(np.asarray(values, np.float32), box.low), box.high)
-    return shown
+def _shown(space: Space[Any], value: Any) -> Any:
+    """Return a value as its space has it, clipped to a box: stamina may fall below 0, a camera may pass a wall."""
+    if not isinstance(space, Box):
+        return np.int64(value)
+    return np.minimum(np.maximum(np.asarray(value, np.float32), space.low), space.high)
 
 
 _END = 0.1
