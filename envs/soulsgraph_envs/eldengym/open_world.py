@@ -157,7 +157,7 @@ def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
         raise UnknownNameError("driver", options.driver, DRIVERS)
     if options.driver == "siphon" or (options.driver == "auto" and _answers(options.host)):
         # Imported here: whoever simulates needs no Siphon client.
-        from soulsgraph_envs.eldengym.siphon_world import SiphonWorld
+        from soulsgraph_envs.eldengym.client.elden_client import SiphonWorld
 
         return SiphonWorld(options)
     world = SimulatedWorld(options.scenario, options.frame_size)

@@ -86,4 +86,4 @@ class EnvRegistry:
 #: The registry of this process.
 registry = EnvRegistry()
 register, make, list_envs = registry.register, registry.make, registry.list
-register("Margit-v0", "soulsgraph_envs.eldengym.attribute_env:AttributeEnv", {"scenario_name": "Margit-v0"})
+register("Margit-v0", "soulsgraph_envs.eldengym.env:AttributeEnv", {"scenario_name": "Margit-v0"})
