@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -61,14 +62,6 @@ class PlayerTable:
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The box of places within which a fight can be."""
-
-    low_m: Position
-    high_m: Position
-
-
-@dataclass(frozen=True)
 class Coordinates:
     """The places of a fight under SoulsGym's names: (x, y, z, angle), z up; a bonfire's angle may be left out."""
 
@@ -82,15 +75,6 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class BossAnimations:
-    """A boss's animations by SoulsGym's kinds, in the order of their numbers."""
-
-    attacks: tuple[str, ...]
-    movement: tuple[str, ...]
-    misc: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Fight:
     """A boss: where it is fought, from which places, and its numbered animations."""
 
@@ -99,9 +83,12 @@ class Fight:
     bonfire: str
     camera: Annotated[tuple[float, float, float], Between(-1.0, 1.0)]
     looped: tuple[str, ...]
-    arena: Bounds
+    #: The box of places within which the fight can be.
+    arena_low_m: Position
+    arena_high_m: Position
     coordinates: Coordinates
-    animations: BossAnimations
+    #: By SoulsGym's kinds, in the order of their numbers.
+    animations: dict[str, tuple[str, ...]]
     #: What the reward's term for the place is measured from; without one there is no such term.
     reward_centre_m: tuple[float, float] | None = None
     #: The game's names for animations that the simulator calls otherwise.
@@ -110,13 +97,12 @@ class Fight:
     @property
     def limits(self) -> tuple[list[float], list[float]]:
         """Return the lowest and the highest pose (x, y, z, angle) of the arena."""
-        return [*self.arena.low_m, -_HALF_TURN_RAD], [*self.arena.high_m, _HALF_TURN_RAD]
+        return [*self.arena_low_m, -_HALF_TURN_RAD], [*self.arena_high_m, _HALF_TURN_RAD]
 
     @cached_property
     def boss_numbers(self) -> dict[str, int]:
         """Map each of the boss's animations to its number."""
-        kinds = self.animations
-        return {name: number for number, name in enumerate((*kinds.attacks, *kinds.movement, *kinds.misc))}
+        return {name: number for number, name in enumerate(chain(*self.animations.values()))}
 
     def in_game(self, animation: str) -> str:
         """Return the game's name of a boss's animation, which may differ from the simulator's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import atan2, hypot
+from math import atan2, dist
 from typing import Any
 
 import numpy as np
@@ -132,22 +132,14 @@ def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, flo
     """
     taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
     kept = (after.player_hp - before.player_hp) / after.player_max_hp
-    return taken + kept + _base(before, after, centre_m)
-
-
-def _base(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
     if after.boss_hp <= 0:
-        return _END
+        return taken + kept + _END
     if after.player_hp <= 0:
-        return -_END
+        return taken + kept - _END
     if centre_m is None:
-        return 0.0
-    was_m, is_m = (_distance_m(state, centre_m) for state in (before, after))
-    return _APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0
-
-
-def _distance_m(state: GameState, centre_m: tuple[float, float]) -> float:
-    return hypot(state.player_pose[0] - centre_m[0], state.player_pose[1] - centre_m[1])
+        return taken + kept
+    was_m, is_m = (dist(state.player_pose[:2], centre_m) for state in (before, after))
+    return taken + kept + (_APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0)
 
 
 #: The camera looks at the target well enough to lock on when the cosine between them is above this.

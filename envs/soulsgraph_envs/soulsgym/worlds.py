@@ -174,15 +174,13 @@ class SimulatedWorld(World):
 
     def _step(self, controls: Control) -> None:
         self._raw = self.game.step(np.array([controls], np.uint32))
+        # Fighters stop at the arena's limits: the simulator's own ground is a disc, and may be wider.
+        low, high = self._fight.arena_low_m[:2], self._fight.arena_high_m[:2]
         for who, x in (("player", Raw.PLAYER_X), ("boss", Raw.BOSS_X)):
-            self._keep_in(who, *self._raw[0, x : x + 2])
-
-    def _keep_in(self, who: str, x: float, y: float) -> None:
-        """Stop a fighter at the arena's limits: the simulator's own ground is a disc, and may be wider."""
-        (low_x, low_y, _), (high_x, high_y, _) = self._fight.arena.low_m, self._fight.arena.high_m
-        within = min(max(x, low_x), high_x), min(max(y, low_y), high_y)
-        if within != (x, y):
-            self.game.override(0, **{f"{who}_x": within[0], f"{who}_y": within[1]})
+            place = self._raw[0, x : x + 2]
+            within = np.clip(place, low, high)
+            if (within != place).any():
+                self.game.override(0, **{f"{who}_x": within[0], f"{who}_y": within[1]})
 
     def _place(self, who: str, pose: Pose) -> None:
         x, y, _, angle = pose

@@ -21,7 +21,6 @@ from soulsgraph_envs.soulsgym.observation import NAMED_ACTIONS, PRESSES
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"
 Table = dict[str, Any]
-_KINDS = ("attacks", "movement", "misc")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def _player_animations() -> Table:
 
 
 def _boss_animations(fight: Fight) -> Table:
-    kinds = {kind: list(getattr(fight.animations, kind)) for kind in _KINDS}
+    kinds = {kind: list(names) for kind, names in fight.animations.items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
     return {**kinds, "all": named}
 
