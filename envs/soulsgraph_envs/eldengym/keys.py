@@ -39,8 +39,7 @@ class MenuWay:
 class KeyData:
     """The file `data/eldengym/keys.toml`; what its tables mean stands there."""
 
-    held: dict[str, str]
-    pressed: dict[str, str]
+    keys: dict[str, str]
     modified: dict[str, dict[str, str]]
     without_effect: dict[str, str]
     multi_binary: Tap
@@ -51,7 +50,7 @@ class KeyData:
     @property
     def names(self) -> frozenset[str]:
         """Every key in the file."""
-        return frozenset((*self.held, *self.pressed, *self.modified, *self.without_effect))
+        return frozenset((*self.keys, *self.modified, *self.without_effect))
 
 
 @cache
@@ -63,9 +62,8 @@ def load_keys() -> KeyData:
     """
     where = Where(DATA / "keys.toml")
     data = load(KeyData, where)
-    meanings = {"held": data.held, "pressed": data.pressed}
-    meanings |= {f"modified.{key}": table for key, table in data.modified.items()}
-    for table, bindings in meanings.items():
+    meanings = {f"modified.{key}": table for key, table in data.modified.items()}
+    for table, bindings in {"keys": data.keys, **meanings}.items():
         for key, control in bindings.items():
             if control not in Control.__members__:
                 raise where.at(table).at(key).error(f"one of {', '.join(Control.__members__)}", repr(control))
@@ -134,8 +132,8 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
     data = load_keys()
     found = {}
     for key in keys:
-        tables = [table[key] for table in (data.held, data.pressed, *data.modified.values()) if key in table]
-        meanings = [*tables, *data.modified.get(key, {}).values()]
+        meanings = [table[key] for table in (data.keys, *data.modified.values()) if key in table]
+        meanings += data.modified.get(key, {}).values()
         if key in data.without_effect:
             found[key] = data.without_effect[key]
         elif not any(Control[meaning] & supported for meaning in meanings):
@@ -143,25 +141,27 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
     return found
 
 
+_DIRECTIONS = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
+
+
 class Keyboard:
     """The keys that are down, and the controls they mean frame by frame."""
 
     def __init__(self) -> None:
-        self._data = load_keys()
         self._down: list[str] = []
         self._fresh = Control.NONE
 
     def check(self, keys: Sequence[str]) -> None:
         """Raise `UnknownNameError` for a key that means nothing here."""
         for key in keys:
-            if key not in self._data.names:
-                raise UnknownNameError("key", key, sorted(self._data.names))
+            if key not in load_keys().names:
+                raise UnknownNameError("key", key, sorted(load_keys().names))
 
     def set(self, key: str, down: bool) -> None:
         """Send a key down or up; nothing happens if it is in that state already."""
         self.check([key])
         if down and key not in self._down:
-            self._fresh |= self._meaning(key)
+            self._fresh |= self._meaning(key) & ~_DIRECTIONS
             self._down.append(key)
         elif not down and key in self._down:
             self._down.remove(key)
@@ -170,15 +170,10 @@ class Keyboard:
         """Return the controls of the next frame: what is held, and what was pressed since the last one."""
         taken, self._fresh = self._fresh, Control.NONE
         for key in self._down:
-            taken |= _control(self._data.held, key)
+            taken |= self._meaning(key) & _DIRECTIONS
         return taken
 
     def _meaning(self, key: str) -> Control:
-        for modifier, bindings in self._data.modified.items():
-            if modifier in self._down and key in bindings:
-                return _control(bindings, key)
-        return _control(self._data.pressed, key)
-
-
-def _control(bindings: Mapping[str, str], key: str) -> Control:
-    return Control[bindings[key]] if key in bindings else Control.NONE
+        data = load_keys()
+        tables = [data.modified[other] for other in self._down if other in data.modified]
+        return next((Control[table[key]] for table in (*tables, data.keys) if key in table), Control.NONE)
