@@ -18,16 +18,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.streams import checked_seed
-from soulsgraph_envs.eldengym.errors import (
-    OptionError,
-    SimulatedGameWarning,
-    UnknownOptionError,
-    check_action,
-    check_at_least,
-    check_between,
-    check_choice,
-    check_reward,
-)
+from soulsgraph_envs.eldengym import errors
 from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
 from soulsgraph_envs.eldengym.open_world import open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
@@ -63,11 +54,11 @@ class FightEnv(gymnasium.Env[Any, Any]):
     def __init__(
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
-        check_reward(reward_function)
+        errors.check_reward(reward_function)
         max_steps = limits[1] if limits[0] is None else limits[0]
-        check_at_least("max_steps", max_steps, 1)
-        check_choice("max_steps", limits[1], (None, max_steps))
-        check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        errors.check_at_least("max_steps", max_steps, 1)
+        errors.check_choice("max_steps", limits[1], (None, max_steps))
+        errors.check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0
@@ -106,7 +97,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
             # Else the keys would go to whatever the game is doing.
             raise ResetNeededError
         assert self.action_space is not None
-        check_action(self.action_space, action)
+        errors.check_action(self.action_space, action)
         self._play(action)
         self.step_count += 1
         observation, info = self._observe()
@@ -149,7 +140,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
             OptionError: for an invalid size.
         """
         if not is_size(frame_size):
-            raise OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
+            raise errors.OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
         picture = Box(0, 255, (*frame_size, 3), np.uint8)
         self._boxes = boxes
         self.observation_space = Dict({"frame": picture, **boxes}) if boxes else picture
@@ -223,12 +214,12 @@ class EldenGymEnv(FightEnv):
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, (max_step, max_steps), render_mode)
-        check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
-        check_choice("observation_mode", observation_mode, ("dict", "rgb"))
-        check_at_least("frame_skip", frame_skip, 1)
-        check_at_least("game_fps", game_fps, 1)
+        errors.check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
+        errors.check_choice("observation_mode", observation_mode, ("dict", "rgb"))
+        errors.check_at_least("frame_skip", frame_skip, 1)
+        errors.check_at_least("game_fps", game_fps, 1)
         # The documentation asks for 0.1 to 1; the game takes more.
-        check_between("game_speed", game_speed, 0.1, 3.0)
+        errors.check_between("game_speed", game_speed, 0.1, 3.0)
         self.scenario_name, self.action_mode = scenario_name, action_mode
         self.frame_skip, self.game_fps = frame_skip, game_fps
         self.game_speed, self.freeze_game = game_speed, freeze_game
@@ -345,9 +336,9 @@ class AttributeEnv(FightEnv):
         self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
         for action in self.action_keys:
             if action not in bindings:
-                raise UnknownOptionError("action", action, bindings)
-        check_at_least("actions, how many of them", len(self.action_keys), 1)
-        check_choice("number_shape", number_shape, ((), (1,)))
+                raise errors.UnknownOptionError("action", action, bindings)
+        errors.check_at_least("actions, how many of them", len(self.action_keys), 1)
+        errors.check_choice("number_shape", number_shape, ((), (1,)))
         self._keys = [bindings[action] for action in self.action_keys]
         self.action_space = MultiBinary(len(self._keys))
         number = Box(-np.inf, np.inf, number_shape, np.float32)
@@ -365,17 +356,18 @@ class AttributeEnv(FightEnv):
     def _check_offered(self, fixed: Mapping[str, object]) -> None:
         for name in self.memory_attributes:
             if name not in self.world.attributes:
-                raise UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
+                raise errors.UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
         for name, value in fixed.items():
             if name not in _FIXED:
-                raise UnknownOptionError("option", name, _FIXED)
+                raise errors.UnknownOptionError("option", name, _FIXED)
             only, why = _FIXED[name]
             told = f"{name}: expected {only!r}, found {value!r}: {why}."
             if value != only and not self.world.simulated:
-                raise OptionError(told)
+                raise errors.OptionError(told)
             if value != only:
                 # Two calls up: whoever made the environment.
-                warnings.warn(f"{told} It has no effect in a simulated fight.", SimulatedGameWarning, stacklevel=3)
+                told += " It has no effect in a simulated fight."
+                warnings.warn(told, errors.SimulatedGameWarning, stacklevel=3)
 
     def _play(self, action: Any) -> None:
         for key, bit in zip(self._keys, action, strict=True):

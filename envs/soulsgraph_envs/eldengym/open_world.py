@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, load
+from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
@@ -24,15 +23,9 @@ from soulsgraph_envs.simulator import Simulator
 _FRAMES_PER_S = 60
 
 
-@dataclass(frozen=True)
-class _Attributes:
-    """The file `data/eldengym/attributes.toml`; what its tables mean stands there."""
-
-    shown: dict[str, str]
-    writable: dict[str, str]
-
-
-_ATTRIBUTES = load(_Attributes, Where(DATA / "attributes.toml"))
+#: What the tables mean stands in the file.
+_ATTRIBUTES: Mapping[str, dict[str, str]] = read_file(Where(DATA / "attributes.toml"))
+_SHOWN, _WRITABLE = _ATTRIBUTES["shown"], _ATTRIBUTES["writable"]
 #: What no raw value shows.
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
 
@@ -46,8 +39,7 @@ class SimulatedWorld(World):
 
     simulated = True
     attributes: Mapping[str, str] = {
-        name: "int" if name.endswith(("Hp", "Fp", "Sp", "AnimId")) else "float"
-        for name in (*_ATTRIBUTES.shown, *_OTHERS)
+        name: "int" if name.endswith(("Hp", "Fp", "Sp", "AnimId")) else "float" for name in (*_SHOWN, *_OTHERS)
     }
 
     def __init__(self, scenario: str, frame_size: tuple[int, int]) -> None:
@@ -105,7 +97,7 @@ class SimulatedWorld(World):
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes of the fight."""
         raw, fp = self._begun()[0], self._simulator.values(0)["fp"]
-        values = {name: raw[Raw[column]] for name, column in _ATTRIBUTES.shown.items()}
+        values = {name: raw[Raw[column]] for name, column in _SHOWN.items()}
         values |= dict(zip(_OTHERS, (fp, self._fp_max, self._speed), strict=True))
         for name in names:
             if name not in values:
@@ -116,9 +108,9 @@ class SimulatedWorld(World):
         """Write HP, stamina or places; the floor is flat, so heights stay what they are."""
         self._begun()
         for name in values:
-            if name not in _ATTRIBUTES.writable:
-                raise UnknownNameError("writable attribute of the simulated game", name, sorted(_ATTRIBUTES.writable))
-        written = {_ATTRIBUTES.writable[name]: value for name, value in values.items()}
+            if name not in _WRITABLE:
+                raise UnknownNameError("writable attribute of the simulated game", name, sorted(_WRITABLE))
+        written = {_WRITABLE[name]: value for name, value in values.items()}
         written.pop("", None)
         self._simulator.override(0, **written)
 

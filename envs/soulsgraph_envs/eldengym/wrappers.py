@@ -155,10 +155,7 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Scale every number into [0, 1] by its range in `attribute_ranges`, or by the range seen so far."""
 
     def __init__(
-        self,
-        env: AnyEnv,
-        attribute_ranges: Mapping[str, tuple[float, float]] | None = None,
-        frame_key: str = "frame",
+        self, env: AnyEnv, attribute_ranges: Mapping[str, tuple[float, float]] | None = None, frame_key: str = "frame"
     ) -> None:
         super().__init__(env)
         space = dict_space(env, *(attribute_ranges or {}))
@@ -173,14 +170,12 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
         return {**observation, **{key: self._unit(key, observation[key]) for key in self._numbers}}
 
     def _unit(self, key: str, value: Any) -> Any:
-        low, high = self._given[key] if key in self._given else self._widen(key, number(value))
+        if key not in self._given:
+            low, high = self._seen.get(key, (number(value),) * 2)
+            self._seen[key] = min(low, number(value)), max(high, number(value))
+        low, high = self._given.get(key) or self._seen[key]
         share = (number(value) - low) / (high - low) if high > low else 0.0
         return np.full(np.shape(value), min(max(share, 0.0), 1.0), np.float32)
-
-    def _widen(self, key: str, value: float) -> tuple[float, float]:
-        low, high = self._seen.get(key, (value, value))
-        self._seen[key] = min(low, value), max(high, value)
-        return self._seen[key]
 
 
 class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):

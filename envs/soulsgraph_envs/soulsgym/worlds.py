@@ -28,8 +28,8 @@ from soulsgraph_envs.drivers.realtime.plausibility import arena_of
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
-from soulsgraph_envs.soulsgym.data import Fight, Pose, frost_of, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
+from soulsgraph_envs.soulsgym.fight import Fight, Pose, frost_of, player_table
 
 _LANE = np.zeros(1, np.int64)
 _CAMERA = tuple(f"camera_{what}{axis}" for what in ("position_", "") for axis in "xyz")
@@ -150,8 +150,8 @@ class SimulatedWorld(World):
         self._follow(fight, scenario)
         self._frost = frost_of(scenario.boss)
         self._raw = self.game.reset(_LANE, scenario, derive_seeds(seed))
-        self._place("player", start)
-        self._place("boss", fight.coordinates.boss_init_pose)
+        for who, (x, y, _, angle) in (("player", start), ("boss", fight.coordinates.boss_init_pose)):
+            self.game.override(0, **{f"{who}_x": x, f"{who}_y": y, f"{who}_heading": angle})
         self.game.override(0, no_attack=1.0, no_move=1.0)
         for _ in range(_PRESSES_TO_LOCK_ON):
             if not self._raw[0, Raw.LOCKED]:
@@ -182,10 +182,6 @@ class SimulatedWorld(World):
             if (within != place).any():
                 self.game.override(0, **{f"{who}_x": within[0], f"{who}_y": within[1]})
 
-    def _place(self, who: str, pose: Pose) -> None:
-        x, y, _, angle = pose
-        self.game.override(0, **{f"{who}_x": x, f"{who}_y": y, f"{who}_heading": angle})
-
     def _look(self) -> GameState:
         raw, names = self._raw[0], self.game.animation_names(0)
         looks = raw[Raw.CAMERA_X : Raw.CAMERA_Z + 1]
@@ -203,12 +199,8 @@ class SimulatedWorld(World):
 
 #: A driver that keeps everyone alive leaves them this much.
 _LAST_POINT = 1.0
-_NEEDED = frozenset(
-    {
-        *(f"{who}_{what}" for who in _POSES for what in ("hp", "hp_max", "animation", "animation_time_s")),
-        *(*_POSES["player"], *_POSES["boss"], *_CAMERA, "player_stamina", "player_stamina_max", "locked"),
-    }
-)
+_NEEDED = {f"{who}_{what}" for who in _POSES for what in ("hp", "hp_max", "animation", "animation_time_s")}
+_NEEDED |= {*_POSES["player"], *_POSES["boss"], *_CAMERA, "player_stamina", "player_stamina_max", "locked"}
 
 
 class LiveWorld(World):

@@ -6,33 +6,20 @@ animation to its number and times, a pointer chain to its offsets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, load
+from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.soulsgym.data import DATA, Fight, load_fight, player_table
-from soulsgraph_envs.soulsgym.observation import NAMED_ACTIONS, PRESSES
+from soulsgraph_envs.soulsgym.fight import DATA, NAMED_ACTIONS, PRESSES, Fight, load_fight, player_table
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"
 Table = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Static:
-    """The tables that no other data file holds."""
-
-    critical_player_animations: dict[str, tuple[float, ...]]
-    player_stats: dict[str, tuple[int, ...]]
-    bases: dict[str, str]
-    offsets: dict[str, str]
-    boss_offsets: dict[str, str]
-    bonfires: dict[str, int]
 
 
 def _keybindings() -> Table:
@@ -68,26 +55,27 @@ def _regex(pattern: str) -> str:
     return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
 
 
-_STATIC = load(_Static, Where(DATA / "static.toml"))
+#: The tables that no other data file holds.
+_STATIC: Table = read_file(Where(DATA / "static.toml"))
 _IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
 _FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
-_BASES = {name: _IUDEX.bases[base] for name, base in _STATIC.bases.items()}
+_BASES = {name: _IUDEX.bases[base] for name, base in _STATIC["bases"].items()}
 
 keybindings = {GAME_ID: _keybindings()}
 keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
 actions = {GAME_ID: {number: list(names) for number, names in enumerate(NAMED_ACTIONS)}}
 coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
 player_animations = {GAME_ID: _player_animations()}
-critical_player_animations = {GAME_ID: {k: list(v) for k, v in _STATIC.critical_player_animations.items()}}
+critical_player_animations = {GAME_ID: _STATIC["critical_player_animations"]}
 boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
-player_stats = {GAME_ID: {name: list(stats) for name, stats in _STATIC.player_stats.items()}}
-bonfires = {GAME_ID: _STATIC.bonfires}
+player_stats = {GAME_ID: _STATIC["player_stats"]}
+bonfires = {GAME_ID: _STATIC["bonfires"]}
 address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
 address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
 address_offsets = {
     GAME_ID: {
-        **_chains(_IUDEX, _STATIC.offsets),
-        **_chains(_IUDEX, _STATIC.boss_offsets, "Iudex"),
-        **_chains(_VORDT, _STATIC.boss_offsets, "Vordt"),
+        **_chains(_IUDEX, _STATIC["offsets"]),
+        **_chains(_IUDEX, _STATIC["boss_offsets"], "Iudex"),
+        **_chains(_VORDT, _STATIC["boss_offsets"], "Vordt"),
     }
 }

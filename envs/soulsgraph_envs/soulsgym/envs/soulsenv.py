@@ -21,7 +21,6 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.drivers.opening import SIMULATOR
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
-from soulsgraph_envs.soulsgym.data import DATA, load_fight, player_table
 from soulsgraph_envs.soulsgym.exception import (
     GameStateError,
     InvalidGameSettings,
@@ -30,7 +29,7 @@ from soulsgraph_envs.soulsgym.exception import (
     ResetNeeded,
     SoulsGymException,
 )
-from soulsgraph_envs.soulsgym.observation import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS, LockOn, Observer, fight_reward
+from soulsgraph_envs.soulsgym.fight import ACTIONS, DATA, NOTHING, LockOn, Observer, load_fight, valid_actions
 from soulsgraph_envs.soulsgym.worlds import World, make_world
 
 #: The game has no lock during a throw.
@@ -166,18 +165,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def current_valid_actions(self) -> list[int]:
         """List the actions the player can begin now, in rising order; none before the first reset."""
-        if self._state is None:
-            return []
-        played_s, able = self._state.player_animation_duration, self._state.player_sp > 0
-        binding = player_table().binding(self._state.player_animation)
-        valid = [NOTHING]
-        if able and played_s >= binding.attack_s:
-            valid[:0] = BLOWS
-        if able and played_s >= binding.roll_s:
-            valid[:0] = ROLLS
-        if played_s >= binding.move_s:
-            valid[:0] = MOVES
-        return valid
+        return [] if self._state is None else valid_actions(self._state)
 
     def seed(self, seed: int | None = None) -> list[int]:
         """Seed the coming episodes if the world can repeat a fight; else warn and return [0].
@@ -298,7 +286,7 @@ class BossEnv(SoulsEnv):
     @classmethod
     def compute_reward(cls, game_state: GameState, next_game_state: GameState) -> float:
         """Return SoulsGym's reward, with a term for the place in an arena whose fight has a centre."""
-        return fight_reward(game_state, next_game_state, load_fight(cls.ENV_ID).reward_centre_m)
+        return load_fight(cls.ENV_ID).reward(game_state, next_game_state)
 
     @property
     def obs(self) -> Any:

@@ -10,9 +10,9 @@ from gymnasium.spaces import Box
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.simulator.render import is_size
 from soulsgraph_envs.soulsgym.core.game_state import GameState
-from soulsgraph_envs.soulsgym.data import load_fight
 from soulsgraph_envs.soulsgym.envs.soulsenv import BossEnv, Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
+from soulsgraph_envs.soulsgym.fight import load_fight
 
 _FIGHT = load_fight("iudex")
 #: What SoulsGym calls the state of this fight.

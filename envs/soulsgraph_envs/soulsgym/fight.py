@@ -1,19 +1,167 @@
-"""SoulsGym's 20 actions, its observation and its reward in named terms, and how the lock on the boss is taken back."""
+"""A fight as SoulsGym's agents know it: animations, arena and poses as data; actions, observation, reward and lock."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import chain
 from math import atan2, dist
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
+from soulsgraph_envs.core.config import Between, Where, load
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.scenario import Scenario, load_player
+from soulsgraph_envs.core.fighters import Status
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import wrap_angle
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
-from soulsgraph_envs.soulsgym.data import UNKNOWN, Fight, frost_of, player_table
 from soulsgraph_envs.soulsgym.exception import InvalidPlayerStateError
+
+#: The number of an animation that is not in the table.
+UNKNOWN = -1
+
+DATA = Path(__file__).parents[1] / "data" / "soulsgym"
+
+Position = Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+Pose = tuple[float, float, float, float]
+_Seconds = Annotated[float, Between(0.0, 60.0)]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """An animation of the player and how long it keeps them from attacking, rolling and moving."""
+
+    name: str
+    attack_s: _Seconds
+    roll_s: _Seconds
+    move_s: _Seconds
+
+
+#: Where SoulsGym's boxes end: pi, rounded up.
+_HALF_TURN_RAD = 3.1416
+
+#: For an animation that is not in the table: it does not bind the player.
+_FREE = Binding("unknown", 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class PlayerTable:
+    """The player's animations in the order of their numbers."""
+
+    animations: tuple[Binding, ...]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Map each name to its number."""
+        return {binding.name: number for number, binding in enumerate(self.animations)}
+
+    @cached_property
+    def looped(self) -> frozenset[str]:
+        """Return the animations that do not bind the player: they play in a loop."""
+        return frozenset(binding.name for binding in self.animations if binding.move_s == 0.0)
+
+    def binding(self, name: str) -> Binding:
+        """Return the times of an animation; none for an unknown one."""
+        number = self.numbers.get(name, UNKNOWN)
+        return _FREE if number == UNKNOWN else self.animations[number]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The places of a fight under SoulsGym's names: (x, y, z, angle), z up; a bonfire's angle may be left out."""
+
+    fog_wall: Pose
+    post_fog_wall: Pose
+    bonfire: tuple[float, ...]
+    boss_init_pose: Pose
+    player_init_pose: Pose
+    player_init_poses_random: tuple[Pose, ...] = ()
+    center: tuple[float, ...] = ()
+
+
+_END = 0.1
+_APPROACH = 0.01
+#: Nothing is gained by coming closer to the middle of the arena than this.
+_NEAR_M = 4.0
+
+
+@dataclass(frozen=True)
+class Fight:
+    """A boss: where it is fought, from which places, and its numbered animations."""
+
+    name: str
+    #: The bonfire that the game is reloaded at, and where the camera looks to pass the fog wall.
+    bonfire: str
+    camera: Annotated[tuple[float, float, float], Between(-1.0, 1.0)]
+    looped: tuple[str, ...]
+    #: The box of places within which the fight can be.
+    arena_low_m: Position
+    arena_high_m: Position
+    coordinates: Coordinates
+    #: By SoulsGym's kinds, in the order of their numbers.
+    animations: dict[str, tuple[str, ...]]
+    #: What the reward's term for the place is measured from; without one there is no such term.
+    reward_centre_m: tuple[float, float] | None = None
+    #: The game's names for animations that the simulator calls otherwise.
+    simulated: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> tuple[list[float], list[float]]:
+        """Return the lowest and the highest pose (x, y, z, angle) of the arena."""
+        return [*self.arena_low_m, -_HALF_TURN_RAD], [*self.arena_high_m, _HALF_TURN_RAD]
+
+    @cached_property
+    def boss_numbers(self) -> dict[str, int]:
+        """Map each of the boss's animations to its number."""
+        return {name: number for number, name in enumerate(chain(*self.animations.values()))}
+
+    def in_game(self, animation: str) -> str:
+        """Return the game's name of a boss's animation, which may differ from the simulator's."""
+        return self.simulated.get(animation, animation)
+
+    def reward(self, before: GameState, after: GameState) -> float:
+        """Reward HP taken and kept, victory and, while the fight lasts, standing near the centre if there is one.
+
+        HP counts as a share of its maximum, about -1 to 1 over a fight; the end is worth 0.1 more, or less
+        (source: SoulsGym's Iudex environments).
+        """
+        taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
+        kept = (after.player_hp - before.player_hp) / after.player_max_hp
+        if after.boss_hp <= 0:
+            return taken + kept + _END
+        if after.player_hp <= 0:
+            return taken + kept - _END
+        if self.reward_centre_m is None:
+            return taken + kept
+        was_m, is_m = (dist(state.player_pose[:2], self.reward_centre_m) for state in (before, after))
+        return taken + kept + (_APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0)
+
+
+@cache
+def player_table() -> PlayerTable:
+    """Load the player's animations (source: SoulsGym's measured table)."""
+    return load(PlayerTable, Where(DATA / "player.toml"))
+
+
+@cache
+def load_fight(name: str) -> Fight:
+    """Load a fight of `data/soulsgym/fights`.
+
+    Raises:
+        DataError: for a missing, misspelt or mistyped value.
+    """
+    return load(Fight, Where(DATA / "fights" / f"{name}.toml"))
+
+
+@cache
+def frost_of(boss: str) -> Status | None:
+    """Return the frost that a boss's blows build up, None if they build up none."""
+    status = load_boss(boss).status
+    return status if status.name == "frost" else None
+
 
 #: SoulsGym's names of what can be pressed.
 PRESSES = {
@@ -39,6 +187,20 @@ NAMED_ACTIONS = (*_WAYS, *((*way, "roll") for way in _WAYS), ("lightattack",), (
 ACTIONS = tuple(Control(sum(PRESSES[name] for name in names)) for names in NAMED_ACTIONS)
 MOVES, ROLLS, BLOWS = range(8), range(8, 16), range(16, 19)
 NOTHING = 19
+
+
+def valid_actions(state: GameState) -> list[int]:
+    """List the actions that the player can begin in a state, in rising order."""
+    played_s, able = state.player_animation_duration, state.player_sp > 0
+    binding = player_table().binding(state.player_animation)
+    valid = [NOTHING]
+    if able and played_s >= binding.attack_s:
+        valid[:0] = BLOWS
+    if able and played_s >= binding.roll_s:
+        valid[:0] = ROLLS
+    if played_s >= binding.move_s:
+        valid[:0] = MOVES
+    return valid
 
 
 #: The longest duration of an animation that is shown, in seconds; longer ones are cut.
@@ -116,30 +278,6 @@ def _shown(space: Space[Any], value: Any) -> Any:
     if not isinstance(space, Box):
         return np.int64(value)
     return np.minimum(np.maximum(np.asarray(value, np.float32), space.low), space.high)
-
-
-_END = 0.1
-_APPROACH = 0.01
-#: Nothing is gained by coming closer to the middle of the arena than this.
-_NEAR_M = 4.0
-
-
-def fight_reward(before: GameState, after: GameState, centre_m: tuple[float, float] | None) -> float:
-    """Reward HP taken and kept, victory and, while the fight lasts, standing near `centre_m` if there is one.
-
-    HP counts as a share of its maximum, about -1 to 1 over a fight; the end is worth 0.1 more, or less
-    (source: SoulsGym's Iudex environments).
-    """
-    taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
-    kept = (after.player_hp - before.player_hp) / after.player_max_hp
-    if after.boss_hp <= 0:
-        return taken + kept + _END
-    if after.player_hp <= 0:
-        return taken + kept - _END
-    if centre_m is None:
-        return taken + kept
-    was_m, is_m = (dist(state.player_pose[:2], centre_m) for state in (before, after))
-    return taken + kept + (_APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0)
 
 
 #: The camera looks at the target well enough to lock on when the cosine between them is above this.
