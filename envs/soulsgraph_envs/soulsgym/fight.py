@@ -27,46 +27,31 @@ DATA = Path(__file__).parents[1] / "data" / "soulsgym"
 
 Position = Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
 Pose = tuple[float, float, float, float]
-_Seconds = Annotated[float, Between(0.0, 60.0)]
-
-
-@dataclass(frozen=True)
-class Binding:
-    """An animation of the player and how long it keeps them from attacking, rolling and moving."""
-
-    name: str
-    attack_s: _Seconds
-    roll_s: _Seconds
-    move_s: _Seconds
+Times = Annotated[tuple[float, float, float], Between(0.0, 60.0)]
 
 
 #: Where SoulsGym's boxes end: pi, rounded up.
 _HALF_TURN_RAD = 3.1416
 
-#: For an animation that is not in the table: it does not bind the player.
-_FREE = Binding("unknown", 0.0, 0.0, 0.0)
-
 
 @dataclass(frozen=True)
 class PlayerTable:
-    """The player's animations in the order of their numbers."""
+    """The player's animations in the order of their numbers.
 
-    animations: tuple[Binding, ...]
+    Each keeps the player for some seconds from attacking, rolling and moving; one that is not in the table does not.
+    """
+
+    animations: dict[str, Times]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """Map each name to its number."""
-        return {binding.name: number for number, binding in enumerate(self.animations)}
+        return {name: number for number, name in enumerate(self.animations)}
 
     @cached_property
     def looped(self) -> frozenset[str]:
         """Return the animations that do not bind the player: they play in a loop."""
-        return frozenset(binding.name for binding in self.animations if binding.move_s == 0.0)
-
-    def binding(self, name: str) -> Binding:
-        """Return the times of an animation; none for an unknown one."""
-        number = self.numbers.get(name, UNKNOWN)
-        return _FREE if number == UNKNOWN else self.animations[number]
+        return frozenset(name for name, (_, _, move_s) in self.animations.items() if move_s == 0.0)
 
 
 @dataclass(frozen=True)
@@ -192,13 +177,13 @@ NOTHING = 19
 def valid_actions(state: GameState) -> list[int]:
     """List the actions that the player can begin in a state, in rising order."""
     played_s, able = state.player_animation_duration, state.player_sp > 0
-    binding = player_table().binding(state.player_animation)
+    attack_s, roll_s, move_s = player_table().animations.get(state.player_animation, (0.0, 0.0, 0.0))
     valid = [NOTHING]
-    if able and played_s >= binding.attack_s:
+    if able and played_s >= attack_s:
         valid[:0] = BLOWS
-    if able and played_s >= binding.roll_s:
+    if able and played_s >= roll_s:
         valid[:0] = ROLLS
-    if played_s >= binding.move_s:
+    if played_s >= move_s:
         valid[:0] = MOVES
     return valid
 

@@ -36,21 +36,6 @@ _CAMERA = tuple(f"camera_{what}{axis}" for what in ("position_", "") for axis in
 _POSES = {who: tuple(f"{who}_{what}" for what in ("x", "y", "z", "angle")) for who in ("player", "boss")}
 
 
-class AnimationClock:
-    """Measure how long an animation has been playing, including the repeats of a looped one."""
-
-    def __init__(self, looped: Collection[str]) -> None:
-        self._looped = looped
-        self._name, self._elapsed_s = "", 0.0
-
-    def elapsed_s(self, name: str, time_s: float, step_s: float) -> float:
-        """Update the clock with the reading of a step later, and return the seconds since the animation began."""
-        going_on = name == self._name and name in self._looped
-        self._elapsed_s = self._elapsed_s + step_s if going_on else time_s
-        self._name = name
-        return self._elapsed_s
-
-
 class World(ABC):
     """One fight at a time, standing still between steps of `step_s` seconds of the game.
 
@@ -85,7 +70,8 @@ class World(ABC):
     def _follow(self, fight: Fight, scenario: Scenario) -> None:
         """Follow the animations and the phase of a fight that begins."""
         self._fight, self._scenario = fight, scenario
-        self._clocks = AnimationClock(player_table().looped), AnimationClock(fight.looped)
+        #: The animation of each fighter, and the seconds since it began.
+        self._playing = {"player": ("", 0.0), "boss": ("", 0.0)}
         self._phase = load_boss(scenario.boss).phase
 
     def _state(self, reading: Reading, player: str, boss: str) -> GameState:
@@ -93,10 +79,12 @@ class World(ABC):
         transition = self._scenario.transition
         if transition is not None and boss == transition.animation.name:
             self._phase = 2
-        player_s, boss_s = (
-            clock.elapsed_s(name, float(reading[f"{who}_animation_time_s"]), self.step_s)
-            for clock, who, name in zip(self._clocks, _POSES, (player, boss), strict=True)
-        )
+        for who, name, looped in (("player", player, player_table().looped), ("boss", boss, self._fight.looped)):
+            before, elapsed_s = self._playing[who]
+            # The game's own time starts again with every repeat of a looped one.
+            repeats = name == before and name in looped
+            time_s = elapsed_s + self.step_s if repeats else float(reading[f"{who}_animation_time_s"])
+            self._playing[who] = name, time_s
         full_resistance = float(reading.get("frost_resistance_max", 0.0))
         return GameState(
             phase=self._phase,
@@ -110,9 +98,9 @@ class World(ABC):
             boss_pose=_array(reading, _POSES["boss"]),
             camera_pose=_array(reading, _CAMERA),
             player_animation=player,
-            player_animation_duration=player_s,
+            player_animation_duration=self._playing["player"][1],
             boss_animation=boss,
-            boss_animation_duration=boss_s,
+            boss_animation_duration=self._playing["boss"][1],
             lock_on=float(reading["locked"]) > 0,
             frost_resistance=float(reading["frost_resistance"]) / full_resistance if full_resistance > 0.0 else 1.0,
             frost_effect=float(reading.get("frost_effect", 0.0)),

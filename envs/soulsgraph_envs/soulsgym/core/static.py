@@ -31,11 +31,6 @@ def _keybindings() -> Table:
     return {name: " " if key == "space" else key for name, key in named.items()}
 
 
-def _player_animations() -> Table:
-    animations = enumerate(player_table().animations)
-    return {a.name: {"timings": [a.attack_s, a.roll_s, a.move_s], "ID": number} for number, a in animations}
-
-
 def _boss_animations(fight: Fight) -> Table:
     kinds = {kind: list(names) for kind, names in fight.animations.items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
@@ -65,7 +60,12 @@ keybindings = {GAME_ID: _keybindings()}
 keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
 actions = {GAME_ID: {number: list(names) for number, names in enumerate(NAMED_ACTIONS)}}
 coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
-player_animations = {GAME_ID: _player_animations()}
+player_animations = {
+    GAME_ID: {
+        name: {"timings": list(times), "ID": number}
+        for number, (name, times) in enumerate(player_table().animations.items())
+    }
+}
 critical_player_animations = {GAME_ID: _STATIC["critical_player_animations"]}
 boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
 player_stats = {GAME_ID: _STATIC["player_stats"]}
