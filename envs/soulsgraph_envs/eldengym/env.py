@@ -151,7 +151,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _look(self) -> tuple[Numbers, Info]:
-        """Read the game: the numbers to observe, and the info."""
+        """Read the game: the numbers to observe, among others, and the info."""
 
     def _observe(self) -> tuple[Any, Info]:
         """Take a picture and read the game; return the observation, which may be the picture alone, and the info."""
@@ -250,29 +250,20 @@ class EldenGymEnv(FightEnv):
         player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in LEVELS)
         last_id = self._player_animation_id if self.step_count else player_id
         self._player_animation_id = player_id
-        shared = self._shared_info(values)
-        distance = dist([values[name] for name in _PLAYER], [values[name] for name in _TARGET])
-        numbers = {
-            "boss_hp": shared["boss_hp_normalized"],
-            "player_hp": shared["player_hp_normalized"],
-            "distance": distance,
-            "boss_animation_id": boss_id,
-            "player_animation_id": player_id,
-            "last_animation_id": last_id,
-        }
         info = {
             "player_hp": player_hp,
             "player_max_hp": player_most,
             "boss_hp": boss_hp,
             "target_hp": boss_hp,
             "target_max_hp": boss_most,
-            "distance": distance,
+            "distance": dist([values[name] for name in _PLAYER], [values[name] for name in _TARGET]),
             "player_animation_id": player_id,
             "target_animation_id": boss_id,
             "step_count": self.step_count,
-            **shared,
+            **self._shared_info(values),
         }
-        return numbers, info
+        shares = {"player_hp": info["player_hp_normalized"], "boss_hp": info["boss_hp_normalized"]}
+        return {**info, **shares, "boss_animation_id": boss_id, "last_animation_id": last_id}, info
 
 
 _COORDINATES = tuple(f"{who}_{axis}" for who in ("player", "boss") for axis in "xyz")
@@ -379,8 +370,7 @@ class AttributeEnv(FightEnv):
         player, local, near = (tuple(values[name] for name in place) for place in _PLACES)
         boss = tuple(at + whole - part for at, whole, part in zip(near, player, local, strict=True))
         differences = hypot(boss[0] - player[0], boss[1] - player[1]), boss[2] - player[2]
-        numbers = {name: values[name] for name in self.memory_attributes}
-        numbers |= zip((*_COORDINATES, *_DIFFERENCES), (*player, *boss, *differences), strict=True)
+        numbers = values | dict(zip((*_COORDINATES, *_DIFFERENCES), (*player, *boss, *differences), strict=True))
         info = {
             "player_animation": values["HeroAnimId"],
             "boss_animation": values["NpcAnimId"],

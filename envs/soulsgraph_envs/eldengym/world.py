@@ -144,9 +144,8 @@ class GameNames(ABC):
         there = (old + new - now for old, new, now in zip(local, (x, y, z), here, strict=True))
         self.write(dict(zip(axes("HeroLocal"), there, strict=True)))
 
-    def teleport_to(self, x: float, y: float, z: float) -> None:
-        """Do as `teleport` does."""
-        self.teleport(x, y, z)
+    #: EldenGym has both names.
+    teleport_to = teleport
 
     def reset_game(self) -> None:
         """Let the player die, after which the world is reloaded."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.config import Between, Where, load, read_file
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.fighters import Status
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
@@ -149,20 +149,7 @@ def frost_of(boss: str) -> Status | None:
 
 
 #: SoulsGym's names of what can be pressed.
-PRESSES = {
-    "forward": Control.FORWARD,
-    "backward": Control.BACK,
-    "left": Control.LEFT,
-    "right": Control.RIGHT,
-    "roll": Control.ROLL,
-    "lightattack": Control.LIGHT_ATTACK,
-    "heavyattack": Control.HEAVY_ATTACK,
-    "parry": Control.PARRY,
-    "useitem": Control.USE_ITEM,
-    "lock_on": Control.LOCK_ON,
-    "interact": Control.INTERACT,
-    **{f"camera{way}": Control[f"CAMERA_{way.upper()}"] for way in ("up", "down", "left", "right")},
-}
+PRESSES = {name: Control[control] for name, control in read_file(Where(DATA / "static.toml"))["presses"].items()}
 _WAYS = (
     *(("forward",), ("forward", "right"), ("right",), ("right", "backward")),
     *(("backward",), ("backward", "left"), ("left",), ("left", "forward")),

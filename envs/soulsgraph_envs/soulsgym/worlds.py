@@ -43,6 +43,7 @@ class World(ABC):
     Everything but `close` raises `GameError` where the game does not answer.
     """
 
+    game: Simulator | LiveGame
     step_s: float
     repeatable: bool
     draws: bool
@@ -59,13 +60,13 @@ class World(ABC):
     def advance(self, controls: Control) -> GameState:
         """Hold and press `controls` for one step; return the state at its end."""
 
-    @abstractmethod
     def frame(self, height: int, width: int) -> Picture:
-        """Draw the fight, if the world `draws`."""
+        """Draw the fight, or capture the game's window, which shows what it last drew; if the world `draws`."""
+        return self.game.render(0, (height, width))
 
-    @abstractmethod
     def close(self) -> None:
         """Release every key and leave the game playable; a second call does nothing."""
+        self.game.close()
 
     def _follow(self, fight: Fight, scenario: Scenario) -> None:
         """Follow the animations and the phase of a fight that begins."""
@@ -125,7 +126,7 @@ class SimulatedWorld(World):
     repeatable = draws = True
 
     def __init__(self) -> None:
-        self.game = Simulator(1)
+        self.game: Simulator = Simulator(1)
         self.step_s = self.game.tick_s
         self._raw = np.zeros((1, RAW_SIZE))
 
@@ -151,14 +152,6 @@ class SimulatedWorld(World):
         """Hold and press `controls` for one step; return the state at its end."""
         self._step(controls)
         return self._look()
-
-    def frame(self, height: int, width: int) -> Picture:
-        """Draw the fight."""
-        return self.game.render(0, (height, width))
-
-    def close(self) -> None:
-        """Close the simulator."""
-        self.game.close()
 
     def _step(self, controls: Control) -> None:
         self._raw = self.game.step(np.array([controls], np.uint32))
@@ -210,10 +203,10 @@ class LiveWorld(World):
                 f"driver {settings.driver}: expected a map that supplies {', '.join(missing)}, found one that does "
                 "not: take another map."
             )
-        self._game = LiveGame(link, settings, clock, draw=self._draw)
-        self.draws = self._game.capabilities.can_render
+        self.game: LiveGame = LiveGame(link, settings, clock, draw=self._draw)
+        self.draws = self.game.capabilities.can_render
         self._refills = refills
-        self.step_s = self._game.tick_s
+        self.step_s = self.game.tick_s
 
     def controls(self, scenario: Scenario) -> Control:
         """Return the controls that have a key.
@@ -226,7 +219,7 @@ class LiveWorld(World):
             raise InvalidGameSettings(
                 f"phase {boss.phase} of {boss.name}: a running game cannot be kept in it: take 1."
             )
-        return self._game.capabilities.controls
+        return self.game.capabilities.controls
 
     def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the camera on it."""
@@ -234,36 +227,32 @@ class LiveWorld(World):
         self._starts = start, fight.coordinates.boss_init_pose
         self._animations = animations_of(load_player(scenario.player)), boss_table(load_boss(scenario.boss))
         self._stand_still(False)
-        self._game.reset(_LANE, replace(scenario, refill=self._refills), derive_seeds(seed))
-        self._hp = {name: float(self._game.reading[name]) for name in ("player_hp", "boss_hp")}
+        self.game.reset(_LANE, replace(scenario, refill=self._refills), derive_seeds(seed))
+        self._hp = {name: float(self.game.reading[name]) for name in ("player_hp", "boss_hp")}
         self._stand_still(True)
         return self._look()
 
     def advance(self, controls: Control) -> GameState:
         """Hold and press `controls` for one step; return the state at its end."""
         self._stand_still(False)
-        self._game.step(np.array([controls], np.uint32))
+        self.game.step(np.array([controls], np.uint32))
         self._stand_still(True)
-        full = {"player_hp": float(self._game.reading["player_hp_max"]), "boss_hp": self._scenario.boss_hp[0]}
+        full = {"player_hp": float(self.game.reading["player_hp_max"]), "boss_hp": self._scenario.boss_hp[0]}
         for name, before in self._hp.items():
-            hp = float(self._game.reading[name])
+            hp = float(self.game.reading[name])
             hp = hp if hp > _LAST_POINT else 0.0
             self._hp[name] = max(before - (full[name] - hp), 0.0) if self._refills else hp
         return self._look()
 
-    def frame(self, height: int, width: int) -> Picture:
-        """Capture the game's window, which shows what the game last drew."""
-        return self._game.render(0, (height, width))
-
     def close(self) -> None:
         """Let the game's clock run, release every key and disconnect from the game."""
         self._stand_still(False)
-        self._game.close()
+        super().close()
 
     def _stand_still(self, still: bool) -> None:
         # A game that is away says so in the next reset or step, which let go of the keys as well.
         with suppress(LinkError):
-            self._game.stand_still(still)
+            self.game.stand_still(still)
 
     def _draw(self, scenario: Scenario, seeds: Seeds) -> Row:
         """Return the start that the environment asked for, the camera looking where the player does."""
@@ -274,9 +263,9 @@ class LiveWorld(World):
         return row
 
     def _look(self) -> GameState:
-        player, boss = (str(table.key(self._game.reading)) for table in self._animations)
+        player, boss = (str(table.key(self.game.reading)) for table in self._animations)
         # A running game has names of its own; the stand-in has the simulator's.
-        return self._state({**self._game.reading, **self._hp}, player, self._fight.in_game(boss))
+        return self._state({**self.game.reading, **self._hp}, player, self._fight.in_game(boss))
 
 
 #: No game keeps up with more.
