@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
@@ -24,7 +24,8 @@ _FRAMES_PER_S = 60
 
 
 #: What the tables mean stands in the file.
-_ATTRIBUTES: Mapping[str, dict[str, str]] = read_file(Where(DATA / "attributes.toml"))
+_FILE = Where(DATA / "attributes.toml")
+_ATTRIBUTES = read_value(dict[str, dict[str, str]], read_file(_FILE), _FILE)
 _SHOWN, _WRITABLE = _ATTRIBUTES["shown"], _ATTRIBUTES["writable"]
 #: What no raw value shows.
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")

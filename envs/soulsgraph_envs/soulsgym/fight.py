@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file
+from soulsgraph_envs.core.config import Between, Where, load
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.fighters import Status
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
@@ -148,15 +148,24 @@ def frost_of(boss: str) -> Status | None:
     return status if status.name == "frost" else None
 
 
-#: SoulsGym's names of what can be pressed.
-PRESSES = {name: Control[control] for name, control in read_file(Where(DATA / "static.toml"))["presses"].items()}
-_WAYS = (
-    *(("forward",), ("forward", "right"), ("right",), ("right", "backward")),
-    *(("backward",), ("backward", "left"), ("left",), ("left", "forward")),
-)
-#: What each action presses and holds, by SoulsGym's names and as controls.
-NAMED_ACTIONS = (*_WAYS, *((*way, "roll") for way in _WAYS), ("lightattack",), ("heavyattack",), ("parry",), ())
-ACTIONS = tuple(Control(sum(PRESSES[name] for name in names)) for names in NAMED_ACTIONS)
+@dataclass(frozen=True)
+class Static:
+    """The file `data/soulsgym/static.toml`; what its tables mean stands there."""
+
+    presses: dict[str, str]
+    actions: tuple[str, ...]
+    critical_player_animations: dict[str, tuple[float, ...]]
+    player_stats: dict[str, tuple[int, ...]]
+    bases: dict[str, str]
+    offsets: dict[str, str]
+    boss_offsets: dict[str, str]
+    bonfires: dict[str, int]
+
+
+STATIC = load(Static, Where(DATA / "static.toml"))
+PRESSES = {name: Control[control] for name, control in STATIC.presses.items()}
+#: What each action presses and holds.
+ACTIONS = tuple(Control(sum(PRESSES[name] for name in action.split())) for action in STATIC.actions)
 MOVES, ROLLS, BLOWS = range(8), range(8, 16), range(16, 19)
 NOTHING = 19
 

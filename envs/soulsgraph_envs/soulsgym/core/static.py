@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.drivers.keyboard.bindings import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.soulsgym.fight import DATA, NAMED_ACTIONS, PRESSES, Fight, load_fight, player_table
+from soulsgraph_envs.soulsgym.fight import PRESSES, STATIC, Fight, load_fight, player_table
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"
@@ -50,15 +49,13 @@ def _regex(pattern: str) -> str:
     return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
 
 
-#: The tables that no other data file holds.
-_STATIC: Table = read_file(Where(DATA / "static.toml"))
 _IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
 _FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
-_BASES = {name: _IUDEX.bases[base] for name, base in _STATIC["bases"].items()}
+_BASES = {name: _IUDEX.bases[base] for name, base in STATIC.bases.items()}
 
 keybindings = {GAME_ID: _keybindings()}
 keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
-actions = {GAME_ID: {number: list(names) for number, names in enumerate(NAMED_ACTIONS)}}
+actions = {GAME_ID: {number: action.split() for number, action in enumerate(STATIC.actions)}}
 coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
 player_animations = {
     GAME_ID: {
@@ -66,16 +63,16 @@ player_animations = {
         for number, (name, times) in enumerate(player_table().animations.items())
     }
 }
-critical_player_animations = {GAME_ID: _STATIC["critical_player_animations"]}
+critical_player_animations = {GAME_ID: {k: list(v) for k, v in STATIC.critical_player_animations.items()}}
 boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
-player_stats = {GAME_ID: _STATIC["player_stats"]}
-bonfires = {GAME_ID: _STATIC["bonfires"]}
+player_stats = {GAME_ID: {name: list(stats) for name, stats in STATIC.player_stats.items()}}
+bonfires = {GAME_ID: STATIC.bonfires}
 address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
 address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
 address_offsets = {
     GAME_ID: {
-        **_chains(_IUDEX, _STATIC["offsets"]),
-        **_chains(_IUDEX, _STATIC["boss_offsets"], "Iudex"),
-        **_chains(_VORDT, _STATIC["boss_offsets"], "Vordt"),
+        **_chains(_IUDEX, STATIC.offsets),
+        **_chains(_IUDEX, STATIC.boss_offsets, "Iudex"),
+        **_chains(_VORDT, STATIC.boss_offsets, "Vordt"),
     }
 }
