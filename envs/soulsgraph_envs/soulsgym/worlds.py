@@ -37,14 +37,13 @@ _POSES = {who: tuple(f"{who}_{what}" for what in ("x", "y", "z", "angle")) for w
 
 
 class World(ABC):
-    """One fight at a time, standing still between steps of `step_s` seconds of the game.
+    """One fight at a time, standing still between steps of one tick of `game`, 0.1 s of its time.
 
     `repeatable`: the same seeds and controls give the same fight. `draws`: there are frames.
     Everything but `close` raises `GameError` where the game does not answer.
     """
 
     game: Simulator | LiveGame
-    step_s: float
     repeatable: bool
     draws: bool
 
@@ -84,7 +83,7 @@ class World(ABC):
             before, elapsed_s = self._playing[who]
             # The game's own time starts again with every repeat of a looped one.
             repeats = name == before and name in looped
-            time_s = elapsed_s + self.step_s if repeats else float(reading[f"{who}_animation_time_s"])
+            time_s = elapsed_s + self.game.tick_s if repeats else float(reading[f"{who}_animation_time_s"])
             self._playing[who] = name, time_s
         full_resistance = float(reading.get("frost_resistance_max", 0.0))
         return GameState(
@@ -127,7 +126,6 @@ class SimulatedWorld(World):
 
     def __init__(self) -> None:
         self.game: Simulator = Simulator(1)
-        self.step_s = self.game.tick_s
         self._raw = np.zeros((1, RAW_SIZE))
 
     def controls(self, scenario: Scenario) -> Control:
@@ -206,7 +204,6 @@ class LiveWorld(World):
         self.game: LiveGame = LiveGame(link, settings, clock, draw=self._draw)
         self.draws = self.game.capabilities.can_render
         self._refills = refills
-        self.step_s = self.game.tick_s
 
     def controls(self, scenario: Scenario) -> Control:
         """Return the controls that have a key.

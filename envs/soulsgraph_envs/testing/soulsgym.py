@@ -47,7 +47,6 @@ class FakeWorld:
         GameError: for a step before the first fight, or controls that do not exist.
     """
 
-    step_s = 0.1
     repeatable, draws = False, True
 
     def __init__(self, script: Sequence[GameState | GameError], able: Control = ALL_CONTROLS) -> None:

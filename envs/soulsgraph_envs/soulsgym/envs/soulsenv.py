@@ -88,7 +88,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.world = world or make_world(driver, games, game_speed, self.refills)
         if render_mode is not None:
             self._demand_frames()
-        self.step_size = self.world.step_s
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
         self._state: GameState | None = None
