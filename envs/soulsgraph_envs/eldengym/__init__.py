@@ -7,8 +7,7 @@ from typing import Any
 
 from soulsgraph_envs.eldengym import client
 from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
-from soulsgraph_envs.eldengym.attribute_env import AttributeEnv
-from soulsgraph_envs.eldengym.env import EldenGymEnv
+from soulsgraph_envs.eldengym.env import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.eldengym.registry import EnvRegistry, EnvSpec, list_envs, make, register
 from soulsgraph_envs.eldengym.rewards import BossDefeatReward, CustomReward, RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.eldengym.wrappers import (

@@ -1,46 +1,42 @@
-"""EldenGym's environments: one fight in a world under a reward function; taps of keys, frames, a few numbers."""
+"""EldenGym's environments, one fight in a world under a reward function: its documentation's, and version 0.6.0's."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, dist
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from math import ceil, dist, hypot
+from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from soulsgraph_envs.core.errors import ResetNeededError
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.streams import checked_seed
-from soulsgraph_envs.eldengym.client import GameClient
-from soulsgraph_envs.eldengym.client.names import axes
-from soulsgraph_envs.eldengym.errors import (
-    OptionError,
-    check_action,
-    check_at_least,
-    check_between,
-    check_choice,
-    check_reward,
-)
-from soulsgraph_envs.eldengym.keys import Tap, load_keys
-from soulsgraph_envs.eldengym.open_world import WorldOptions, open_world
+from soulsgraph_envs.eldengym import errors
+from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
+from soulsgraph_envs.eldengym.open_world import open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.eldengym.world import Frame, World
+from soulsgraph_envs.eldengym.world import World, WorldOptions, axes
 from soulsgraph_envs.simulator.render import is_size
 
 Info = dict[str, Any]
-Observed = TypeVar("Observed")
+Numbers = dict[str, float]
 
 #: 16:9 like the game's window, and large enough for the usual convolutional networks.
 FRAME_SIZE = (90, 160)
 #: What both environments read at every step, beside places.
 LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
+#: The speed at which a frozen game stands.
+FROZEN_SPEED = 1e-5
 
 
-class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
+class FightEnv(gymnasium.Env[Any, Any]):
     """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
 
     The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
@@ -52,28 +48,29 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
     world: World
+    #: In a fight; a frozen game stands still between steps.
+    game_speed, freeze_game = 1.0, False
 
     def __init__(
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
-        check_reward(reward_function)
-        first, second = limits
-        max_steps = second if first is None else first
-        check_at_least("max_steps", max_steps, 1)
-        check_choice("max_steps", second, (None, max_steps))
-        check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        errors.check_reward(reward_function)
+        max_steps = limits[1] if limits[0] is None else limits[0]
+        errors.check_at_least("max_steps", max_steps, 1)
+        errors.check_choice("max_steps", limits[1], (None, max_steps))
+        errors.check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0
-        self._frame: Frame | None = None
+        self._frame: Picture | None = None
         self._info: Info = {}
 
     @property
-    def client(self) -> GameClient:
+    def client(self) -> World:
         """Return the game itself, by EldenGym's names for what is read and written."""
-        return GameClient(self.world)
+        return self.world
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin a fight; on the simulator the same seed gives the same sequence of fights.
 
         Raises:
@@ -81,50 +78,48 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
         """
         super().reset(seed=checked_seed(seed))
         self.step_count = 0
-        self._begin(int(self.np_random.integers(2**63)))
-        self._frame = self.world.frame()
-        observation, info = self._look()
+        self.world.set_game_speed(self.game_speed)
+        self.world.begin(int(self.np_random.integers(2**63)))
+        self._freeze()
+        observation, info = self._observe()
+        # A copy: the caller may change what it is given.
         self._info = info.copy()
         return observation, info
 
-    def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """Play the action, read the game and compute the reward; truncated after exactly `max_steps` steps.
 
         Raises:
             OptionError: for an action outside the action space.
             ResetNeededError: before the first reset; after its end a fight goes on, as in EldenGym.
         """
-        # Else the keys would go to whatever the game is doing.
-        self._seen()
+        if self._frame is None:
+            # Else the keys would go to whatever the game is doing.
+            raise ResetNeededError
         assert self.action_space is not None
-        check_action(self.action_space, action)
+        errors.check_action(self.action_space, action)
         self._play(action)
         self.step_count += 1
-        self._frame = self.world.frame()
-        observation, info = self._look()
+        observation, info = self._observe()
         reward = float(self.reward_function.calculate(observation, info, self._info))
         terminated = bool(self.reward_function.is_done(observation, info))
         truncated = self.max_steps is not None and self.step_count >= self.max_steps
-        # A copy: the caller may change what it is given.
         self._info = info.copy()
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> Frame:  # type: ignore[override]
+    def render(self) -> Picture:  # type: ignore[override]
         """Return the picture of the last observation, (height, width, 3) uint8.
 
         Raises:
             ResetNeededError: before the first reset.
         """
-        return self._seen()
+        if self._frame is None:
+            raise ResetNeededError
+        return self._frame
 
     def close(self) -> None:
         """Release every key and disconnect from the game."""
         self.world.close()
-
-    def _seen(self) -> Frame:
-        if self._frame is None:
-            raise ResetNeededError
-        return self._frame
 
     def _shared_info(self, values: Mapping[str, float]) -> Info:
         """Return what both environments' info has, by the `LEVELS` among the values."""
@@ -134,28 +129,36 @@ class FightEnv(gymnasium.Env[Observed, Any], Generic[Observed]):
             "simulated": self.world.simulated,
         }
 
-    def _begin(self, seed: int) -> None:
-        self.world.set_speed(1.0)
-        self.world.begin(seed)
+    def _freeze(self) -> None:
+        if self.freeze_game:
+            self.world.set_game_speed(FROZEN_SPEED)
+
+    def _define_observation(self, frame_size: tuple[int, int], boxes: Mapping[str, Box]) -> None:
+        """Define what is observed: a picture of (height, width) and the numbers in `boxes`; without any, it alone.
+
+        Raises:
+            OptionError: for an invalid size.
+        """
+        if not is_size(frame_size):
+            raise errors.OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
+        picture = Box(0, 255, (*frame_size, 3), np.uint8)
+        self._boxes = boxes
+        self.observation_space = Dict({"frame": picture, **boxes}) if boxes else picture
 
     @abstractmethod
     def _play(self, action: Any) -> None:
         """Send the action's keys and let the game continue."""
 
     @abstractmethod
-    def _look(self) -> tuple[Observed, Info]:
-        """Read the game: the observation, with the picture taken just before, and the info."""
+    def _look(self) -> tuple[Numbers, Info]:
+        """Read the game: the numbers to observe, among others, and the info."""
 
-
-def frame_space(size: tuple[int, int]) -> Box:
-    """Return the space of pictures of (height, width).
-
-    Raises:
-        OptionError: for an invalid size.
-    """
-    if not is_size(size):
-        raise OptionError(f"frame_size: expected (height, width) in pixels, found {size!r}.")
-    return Box(0, 255, (*size, 3), np.uint8)
+    def _observe(self) -> tuple[Any, Info]:
+        """Take a picture and read the game; return the observation, which may be the picture alone, and the info."""
+        self._frame = self.world.get_frame()
+        numbers, info = self._look()
+        shown = {name: np.full(box.shape, numbers[name], box.dtype) for name, box in self._boxes.items()}
+        return {"frame": self._frame, **shown} if shown else self._frame, info
 
 
 def _share_of(points: float, most: float) -> float:
@@ -163,19 +166,19 @@ def _share_of(points: float, most: float) -> float:
     return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0
 
 
-Observation = Frame | dict[str, npt.NDArray[Any]]
-
-ACTION_MODES = ("discrete", "multi_binary")
-OBSERVATION_MODES = ("dict", "rgb")
-#: The documentation asks for 0.1 to 1; the game takes more.
-SPEEDS = (0.1, 3.0)
-#: The speed at which a frozen game stands.
-FROZEN_SPEED = 1e-5
 _PLAYER, _TARGET = axes("HeroLocal"), axes("NpcGlobal")
 _IDS = np.iinfo(np.int32)
 
 
-class EldenGymEnv(FightEnv[Observation]):
+def _boxes() -> dict[str, Box]:
+    share, distance = Box(0.0, 1.0, (1,), np.float32), Box(0.0, np.inf, (1,), np.float32)
+    # Whole numbers: the game's ids are beyond what float32 tells apart.
+    ids = Box(_IDS.min, _IDS.max, (1,), np.int64)
+    numbers = {"boss_hp": share, "player_hp": share, "distance": distance}
+    return {**numbers, **{f"{who}_animation_id": ids for who in ("boss", "player", "last")}}
+
+
+class EldenGymEnv(FightEnv):
     """Fight an Elden Ring boss through its screen, its memory and its keys.
 
     One step taps the action's keys, which takes as long as they are held, and then waits
@@ -211,52 +214,42 @@ class EldenGymEnv(FightEnv[Observation]):
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, (max_step, max_steps), render_mode)
-        check_choice("action_mode", action_mode, ACTION_MODES)
-        check_choice("observation_mode", observation_mode, OBSERVATION_MODES)
-        check_at_least("frame_skip", frame_skip, 1)
-        check_at_least("game_fps", game_fps, 1)
-        check_between("game_speed", game_speed, *SPEEDS)
+        errors.check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
+        errors.check_choice("observation_mode", observation_mode, ("dict", "rgb"))
+        errors.check_at_least("frame_skip", frame_skip, 1)
+        errors.check_at_least("game_fps", game_fps, 1)
+        # The documentation asks for 0.1 to 1; the game takes more.
+        errors.check_between("game_speed", game_speed, 0.1, 3.0)
         self.scenario_name, self.action_mode = scenario_name, action_mode
         self.frame_skip, self.game_fps = frame_skip, game_fps
         self.game_speed, self.freeze_game = game_speed, freeze_game
-        self._taps, self._rgb = list(load_keys().discrete.values()), observation_mode == "rgb"
+        self._taps = list(load_keys().discrete.values())
         every = load_keys().multi_binary
         self._every = every if action_mode == "multi_binary" else None
         self.action_space = MultiBinary(len(every.keys)) if self._every else Discrete(len(self._taps))
-        self.observation_space = _observation_space(observation_mode, frame_size)
-        keys = [key for tap in (self._taps if self._every is None else [every]) for key in tap.keys]
+        self._define_observation(frame_size, _boxes() if observation_mode == "dict" else {})
+        keys = [key for tap in ([every] if self._every else self._taps) for key in tap.keys]
         self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size, dry_run), keys)
         self._player_animation_id = 0
 
-    def _begin(self, seed: int) -> None:
-        self.world.set_speed(self.game_speed)
-        self.world.begin(seed)
-        self._player_animation_id = int(self.world.read(["HeroAnimId"])["HeroAnimId"])
-        self._freeze()
-
     def _play(self, action: Any) -> None:
         if self.freeze_game:
-            self.world.set_speed(self.game_speed)
-        tap = self._tap(action)
+            self.world.set_game_speed(self.game_speed)
+        if self._every is None:
+            tap = self._taps[int(action)]
+        else:
+            pressed = zip(self._every.keys, action, strict=True)
+            tap = replace(self._every, keys=tuple(key for key, bit in pressed if bit))
         if tap.keys:
-            self.world.tap(tap.keys, tap.hold_ms, tap.delay_ms)
+            self.world.input_key_tap(tap.keys, tap.hold_ms, tap.delay_ms)
         self.world.wait(self.frame_skip / self.game_fps)
         self._freeze()
 
-    def _tap(self, action: Any) -> Tap:
-        if self._every is None:
-            return self._taps[int(action)]
-        pressed = zip(self._every.keys, action, strict=True)
-        return replace(self._every, keys=tuple(key for key, bit in pressed if bit))
-
-    def _freeze(self) -> None:
-        if self.freeze_game:
-            self.world.set_speed(FROZEN_SPEED)
-
-    def _look(self) -> tuple[Observation, Info]:
+    def _look(self) -> tuple[Numbers, Info]:
         values = self.world.read((*LEVELS, *_PLAYER, *_TARGET))
         player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in LEVELS)
-        last_id, self._player_animation_id = self._player_animation_id, player_id
+        last_id = self._player_animation_id if self.step_count else player_id
+        self._player_animation_id = player_id
         info = {
             "player_hp": player_hp,
             "player_max_hp": player_most,
@@ -269,26 +262,120 @@ class EldenGymEnv(FightEnv[Observation]):
             "step_count": self.step_count,
             **self._shared_info(values),
         }
-        return (self._seen() if self._rgb else self._numbers(info, last_id)), info
+        shares = {"player_hp": info["player_hp_normalized"], "boss_hp": info["boss_hp_normalized"]}
+        return {**info, **shares, "boss_animation_id": boss_id, "last_animation_id": last_id}, info
 
-    def _numbers(self, info: Info, last_id: int) -> dict[str, npt.NDArray[Any]]:
-        return {
-            "frame": self._seen(),
-            "boss_hp": np.array([info["boss_hp_normalized"]], np.float32),
-            "player_hp": np.array([info["player_hp_normalized"]], np.float32),
-            "distance": np.array([info["distance"]], np.float32),
-            "boss_animation_id": np.array([info["target_animation_id"]], np.int64),
-            "player_animation_id": np.array([info["player_animation_id"]], np.int64),
-            "last_animation_id": np.array([last_id], np.int64),
+
+_COORDINATES = tuple(f"{who}_{axis}" for who in ("player", "boss") for axis in "xyz")
+_DIFFERENCES = ("dist_to_boss", "boss_z_relative")
+#: Where the player is in the frame of the whole map, and where both are in that of its part.
+_PLACES = (axes("HeroGlobal"), axes("HeroLocal"), axes("NpcGlobal"))
+_BY_HAND = "nothing is started or copied on the game PC, do that by hand"
+#: Options of version 0.6.0 that have one value here, and why.
+_FIXED: Mapping[str, tuple[object, str]] = {
+    "launch_game": (False, _BY_HAND),
+    "save_file_name": (None, _BY_HAND),
+    "save_file_dir": (None, _BY_HAND),
+    "frame_format": ("jpeg", "pictures come as JPEG"),
+    "frame_quality": (85, "pictures come at this quality"),
+    "use_device": ("key", "actions are bound to keys; keybinds_filepath binds them to others"),
+}
+#: One frame of the game between the keys and the look.
+_STEP_S = 1 / 60
+
+
+class AttributeEnv(FightEnv):
+    """Hold down any of the chosen `actions`, one bit each, and observe the frame and the chosen attributes.
+
+    A step sends the keys down or up that change, waits one frame and looks. The observation holds
+    `frame`, each of `memory_attributes` under its Siphon name, the places of player and boss, their
+    distance in the plane (`dist_to_boss`) and how much higher the boss stands; numbers are float32 of
+    `number_shape`, EldenGym's () or (1,) for stable-baselines3. EldenGym's other options (`fixed`) are
+    known, but have one value: another is refused, or in a simulated fight ignored with a
+    warning.
+
+    Raises:
+        OptionError, RewardTypeError: for a value that is not offered.
+        UnknownNameError: for an action, attribute, driver or scenario that is not there.
+        DataError: for a file of key bindings that cannot be understood.
+    """
+
+    def __init__(
+        self,
+        scenario_name: str = "margit",
+        keybinds_filepath: str | Path | None = None,
+        siphon_config_filepath: str | None = None,
+        memory_attributes: Sequence[str] | None = None,
+        actions: Sequence[str] | None = None,
+        host: str = "localhost:50051",
+        reward_function: RewardFunction | None = None,
+        *,
+        max_steps: int | None = None,
+        max_step: int | None = None,
+        driver: str = "auto",
+        frame_size: tuple[int, int] = FRAME_SIZE,
+        number_shape: tuple[int, ...] = (),
+        render_mode: str | None = "rgb_array",
+        dry_run: bool = False,
+        **fixed: object,
+    ) -> None:
+        reward = ScoreDeltaReward() if reward_function is None else reward_function
+        super().__init__(reward, (max_steps, max_step), render_mode)
+        bindings = load_keys().toggled if keybinds_filepath is None else read_bindings(Path(keybinds_filepath))
+        self.scenario_name = scenario_name
+        self.action_keys = list(bindings if actions is None else actions)
+        self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
+        for action in self.action_keys:
+            if action not in bindings:
+                raise errors.UnknownOptionError("action", action, bindings)
+        errors.check_at_least("actions, how many of them", len(self.action_keys), 1)
+        errors.check_choice("number_shape", number_shape, ((), (1,)))
+        self._keys = [bindings[action] for action in self.action_keys]
+        self.action_space = MultiBinary(len(self._keys))
+        number = Box(-np.inf, np.inf, number_shape, np.float32)
+        numbers = {name: number for name in (*self.memory_attributes, *_COORDINATES, *_DIFFERENCES)}
+        self._define_observation(frame_size, numbers)
+        options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size, dry_run)
+        self.world = open_world(options, self._keys)
+        try:
+            self._check_offered(fixed)
+        except SoulsGraphError:
+            self.world.close()
+            raise
+        self._read = tuple(dict.fromkeys((*self.memory_attributes, *LEVELS, *chain(*_PLACES))))
+
+    def _check_offered(self, fixed: Mapping[str, object]) -> None:
+        for name in self.memory_attributes:
+            if name not in self.world.attributes:
+                raise errors.UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
+        for name, value in fixed.items():
+            if name not in _FIXED:
+                raise errors.UnknownOptionError("option", name, _FIXED)
+            only, why = _FIXED[name]
+            told = f"{name}: expected {only!r}, found {value!r}: {why}."
+            if value != only and not self.world.simulated:
+                raise errors.OptionError(told)
+            if value != only:
+                # Two calls up: whoever made the environment.
+                told += " It has no effect in a simulated fight."
+                warnings.warn(told, errors.SimulatedGameWarning, stacklevel=3)
+
+    def _play(self, action: Any) -> None:
+        for key, bit in zip(self._keys, action, strict=True):
+            self.world.input_key_toggle(key, bool(bit))
+        self.world.wait(_STEP_S)
+
+    def _look(self) -> tuple[Numbers, Info]:
+        values = self.world.read(self._read)
+        player, local, near = (tuple(values[name] for name in place) for place in _PLACES)
+        boss = tuple(at + whole - part for at, whole, part in zip(near, player, local, strict=True))
+        differences = hypot(boss[0] - player[0], boss[1] - player[1]), boss[2] - player[2]
+        numbers = values | dict(zip((*_COORDINATES, *_DIFFERENCES), (*player, *boss, *differences), strict=True))
+        info = {
+            "player_animation": values["HeroAnimId"],
+            "boss_animation": values["NpcAnimId"],
+            "player_xyz": player,
+            "boss_xyz": boss,
+            **self._shared_info(values),
         }
-
-
-def _observation_space(mode: str, frame_size: tuple[int, int]) -> Box | Dict:
-    frame = frame_space(frame_size)
-    if mode == "rgb":
-        return frame
-    share, distance = Box(0.0, 1.0, (1,), np.float32), Box(0.0, np.inf, (1,), np.float32)
-    # Whole numbers: the game's ids are beyond what float32 tells apart.
-    ids = Box(_IDS.min, _IDS.max, (1,), np.int64)
-    numbers = {"boss_hp": share, "player_hp": share, "distance": distance}
-    return Dict({"frame": frame, **numbers, **{f"{who}_animation_id": ids for who in ("boss", "player", "last")}})
+        return numbers, info

@@ -1,4 +1,4 @@
-"""EldenGym's keys and actions as data, and what a key means to the simulated fight."""
+"""EldenGym's keys, actions and fights as data, and what a key means to the simulated fight."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_table, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 
-_FILE = Path(__file__).parents[1] / "data" / "eldengym" / "keys.toml"
+DATA = Path(__file__).parents[1] / "data" / "eldengym"
+_SECONDS = Between(0.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,15 @@ class MenuWay:
 
     keys: tuple[str, ...]
     hold_ms: Annotated[int, Between(0, 10_000)]
-    pause_s: Annotated[float, Between(0.0, 60.0)]
-    then_s: Annotated[float, Between(0.0, 60.0)]
+    pause_s: Annotated[float, _SECONDS]
+    then_s: Annotated[float, _SECONDS]
 
 
 @dataclass(frozen=True)
 class KeyData:
     """The file `data/eldengym/keys.toml`; what its tables mean stands there."""
 
-    held: dict[str, str]
-    pressed: dict[str, str]
+    keys: dict[str, str]
     modified: dict[str, dict[str, str]]
     without_effect: dict[str, str]
     multi_binary: Tap
@@ -50,7 +50,7 @@ class KeyData:
     @property
     def names(self) -> frozenset[str]:
         """Every key in the file."""
-        return frozenset((*self.held, *self.pressed, *self.modified, *self.without_effect))
+        return frozenset((*self.keys, *self.modified, *self.without_effect))
 
 
 @cache
@@ -60,11 +60,10 @@ def load_keys() -> KeyData:
     Raises:
         DataError: for a value of another type, or a control or key that does not exist.
     """
-    where = Where(_FILE)
+    where = Where(DATA / "keys.toml")
     data = load(KeyData, where)
-    meanings = {"held": data.held, "pressed": data.pressed}
-    meanings |= {f"modified.{key}": table for key, table in data.modified.items()}
-    for table, bindings in meanings.items():
+    meanings = {f"modified.{key}": table for key, table in data.modified.items()}
+    for table, bindings in {"keys": data.keys, **meanings}.items():
         for key, control in bindings.items():
             if control not in Control.__members__:
                 raise where.at(table).at(key).error(f"one of {', '.join(Control.__members__)}", repr(control))
@@ -93,13 +92,48 @@ def read_bindings(path: Path) -> dict[str, str]:
     return {name: actions[name]["key"] for name in sorted(actions, key=lambda name: actions[name]["index"])}
 
 
+@dataclass(frozen=True)
+class FightStart:
+    """The fog wall, in global coordinates, and what to press before and behind it."""
+
+    fog_wall_m: Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+    mouse_pixels: Annotated[int, Between(-10_000, 10_000)]
+    settle_s: Annotated[float, _SECONDS]
+    enter: Tap
+    #: A player who passed the wall is so far from it at least.
+    passed_m: Annotated[float, Between(0.0, 100.0)]
+    #: Player and boss who are nearer than this are fighting; a player farther from the wall is somewhere else.
+    fight_m: Annotated[float, Between(0.0, 1000.0)]
+    inside_s: Annotated[float, _SECONDS]
+    lock_on: Tap
+
+
+def fight_name(scenario: str) -> str:
+    """Return a scenario's own name, "margit" for Margit and version 0.6.0's Margit-v0."""
+    return scenario.lower().removesuffix("-v0")
+
+
+def load_fight(scenario: str) -> FightStart:
+    """Load how a scenario's fight begins.
+
+    Raises:
+        UnknownNameError: if that is not known.
+        DataError: for a missing or mistyped value.
+    """
+    where, name = Where(DATA / "fights.toml"), fight_name(scenario)
+    values = read_file(where)
+    if name not in values:
+        raise UnknownNameError("fight of Elden Ring", scenario, values)
+    return read_table(FightStart, values[name], where.at(name))
+
+
 def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
     """Return those of the keys that do nothing in a fight with these controls, with what they are for."""
     data = load_keys()
     found = {}
     for key in keys:
-        tables = [table[key] for table in (data.held, data.pressed, *data.modified.values()) if key in table]
-        meanings = [*tables, *data.modified.get(key, {}).values()]
+        meanings = [table[key] for table in (data.keys, *data.modified.values()) if key in table]
+        meanings += data.modified.get(key, {}).values()
         if key in data.without_effect:
             found[key] = data.without_effect[key]
         elif not any(Control[meaning] & supported for meaning in meanings):
@@ -107,47 +141,39 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
     return found
 
 
+_DIRECTIONS = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
+
+
 class Keyboard:
     """The keys that are down, and the controls they mean frame by frame."""
 
     def __init__(self) -> None:
-        self._data = load_keys()
         self._down: list[str] = []
         self._fresh = Control.NONE
 
     def check(self, keys: Sequence[str]) -> None:
         """Raise `UnknownNameError` for a key that means nothing here."""
         for key in keys:
-            if key not in self._data.names:
-                raise UnknownNameError("key", key, sorted(self._data.names))
+            if key not in load_keys().names:
+                raise UnknownNameError("key", key, sorted(load_keys().names))
 
     def set(self, key: str, down: bool) -> None:
         """Send a key down or up; nothing happens if it is in that state already."""
         self.check([key])
         if down and key not in self._down:
-            self._fresh |= self._meaning(key)
+            self._fresh |= self._meaning(key) & ~_DIRECTIONS
             self._down.append(key)
         elif not down and key in self._down:
             self._down.remove(key)
-
-    def release(self) -> None:
-        """Send every key up, and drop presses that no frame has read."""
-        self._down.clear()
-        self._fresh = Control.NONE
 
     def controls(self) -> Control:
         """Return the controls of the next frame: what is held, and what was pressed since the last one."""
         taken, self._fresh = self._fresh, Control.NONE
         for key in self._down:
-            taken |= _control(self._data.held, key)
+            taken |= self._meaning(key) & _DIRECTIONS
         return taken
 
     def _meaning(self, key: str) -> Control:
-        for modifier, bindings in self._data.modified.items():
-            if modifier in self._down and key in bindings:
-                return _control(bindings, key)
-        return _control(self._data.pressed, key)
-
-
-def _control(bindings: Mapping[str, str], key: str) -> Control:
-    return Control[bindings[key]] if key in bindings else Control.NONE
+        data = load_keys()
+        tables = [data.modified[other] for other in self._down if other in data.modified]
+        return next((Control[table[key]] for table in (*tables, data.keys) if key in table), Control.NONE)

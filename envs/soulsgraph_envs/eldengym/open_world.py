@@ -5,65 +5,42 @@ from __future__ import annotations
 import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.eldengym.errors import SimulatedGameWarning
-from soulsgraph_envs.eldengym.keys import Keyboard, without_effect
-from soulsgraph_envs.eldengym.world import Frame, World, fight_name
+from soulsgraph_envs.eldengym.keys import DATA, Keyboard, fight_name, without_effect
+from soulsgraph_envs.eldengym.world import Answer, World, WorldOptions, done
 from soulsgraph_envs.simulator import Simulator
 
 _FRAMES_PER_S = 60
-_PLACES = {f"Hero{place}Pos{axis}": Raw[f"PLAYER_{axis}"] for place in ("Local", "Global") for axis in "XYZ"}
-_PLACES |= {f"Npc{place}Pos{axis}": Raw[f"BOSS_{axis}"] for place in ("Local", "Global") for axis in "XYZ"}
-#: Where an attribute of EldenGym lies among the simulator's raw values; the simulator has one coordinate frame.
-_COLUMNS = _PLACES | {
-    "HeroHp": Raw.PLAYER_HP,
-    "HeroMaxHp": Raw.PLAYER_HP_MAX,
-    "HeroSp": Raw.STAMINA,
-    "HeroMaxSp": Raw.STAMINA_MAX,
-    "HeroAngle": Raw.PLAYER_ANGLE,
-    "HeroAnimId": Raw.PLAYER_ANIMATION,
-    "HeroAnimLength": Raw.PLAYER_ANIMATION_LENGTH_S,
-    "NpcHp": Raw.BOSS_HP,
-    "NpcMaxHp": Raw.BOSS_HP_MAX,
-    "NpcGlobalPosAngle": Raw.BOSS_ANGLE,
-    "NpcLocalPosAngle": Raw.BOSS_ANGLE,
-    "NpcAnimId": Raw.BOSS_ANIMATION,
-    "NpcAnimLength": Raw.BOSS_ANIMATION_LENGTH_S,
-}
+
+
+#: What the tables mean stands in the file.
+_FILE = Where(DATA / "attributes.toml")
+_ATTRIBUTES = read_value(dict[str, dict[str, str]], read_file(_FILE), _FILE)
+_SHOWN, _WRITABLE = _ATTRIBUTES["shown"], _ATTRIBUTES["writable"]
 #: What no raw value shows.
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
-_WRITABLE = {
-    "HeroHp": "player_hp",
-    "HeroSp": "stamina",
-    "HeroFp": "fp",
-    "NpcHp": "boss_hp",
-    "HeroLocalPosX": "player_x",
-    "HeroLocalPosY": "player_y",
-    "NpcLocalPosX": "boss_x",
-    "NpcLocalPosY": "boss_y",
-}
-#: Heights may be written too, to no effect: the arena is flat.
-_FLAT = {"HeroLocalPosZ", "NpcLocalPosZ"}
 
 
-class SimulatedWorld:
-    """One simulated fight; see `world.World`.
+class SimulatedWorld(World):
+    """One simulated fight.
 
     Raises:
-        UnknownNameError: if no scenario has that name; see `fights.fight_name`.
+        UnknownNameError: if no scenario has that name; see `keys.fight_name`.
     """
 
     simulated = True
     attributes: Mapping[str, str] = {
-        name: "int" if name.endswith(("Hp", "Fp", "Sp", "AnimId")) else "float" for name in (*_COLUMNS, *_OTHERS)
+        name: "int" if name.endswith(("Hp", "Fp", "Sp", "AnimId")) else "float" for name in (*_SHOWN, *_OTHERS)
     }
 
     def __init__(self, scenario: str, frame_size: tuple[int, int]) -> None:
@@ -80,12 +57,12 @@ class SimulatedWorld:
 
     def begin(self, seed: int) -> None:
         """Begin a fight from its own seed and lock on to the boss."""
-        self._keyboard.release()
+        self._keyboard = Keyboard()
         self._owed_frames = 0.0
         self._raw = self._simulator.reset(np.zeros(1, np.int64), self._scenario, derive_seeds(seed))
         self._advance(Control.LOCK_ON)
 
-    def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
+    def input_key_tap(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
         """Press, hold and release keys while the fight goes on."""
         self._keyboard.check(keys)
         for number, key in enumerate(keys):
@@ -95,12 +72,14 @@ class SimulatedWorld:
         for number, key in enumerate(reversed(keys)):
             self.wait(delay_ms / 1000 if number else 0.0)
             self._keyboard.set(key, False)
+        return done("tapped")
 
-    def set_key(self, key: str, down: bool) -> None:
+    def input_key_toggle(self, key: str, toggle: bool) -> Answer:
         """Send one key down or up, from the next frame on."""
-        self._keyboard.set(key, down)
+        self._keyboard.set(key, toggle)
+        return done("sent")
 
-    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+    def move_mouse(self, delta_x: int, delta_y: int, steps: int = 1) -> Answer:
         """Refuse: the boss is locked on to, and the mouse does not turn the camera."""
         raise GameError("the simulated game: expected keys, found a move of the mouse; leave it out.")
 
@@ -112,25 +91,31 @@ class SimulatedWorld:
             self._owed_frames -= 1.0
             self._advance(self._keyboard.controls())
 
-    def set_speed(self, factor: float) -> None:
+    def set_game_speed(self, speed: float) -> None:
         """Set the seconds of the fight that pass in one second of the player's."""
-        self._speed = factor
+        self._speed = speed
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes of the fight."""
-        raw = self._begun()[0]
-        return {name: float(raw[_COLUMNS[name]]) if name in _COLUMNS else self._other(name) for name in names}
+        raw, fp = self._begun()[0], self._simulator.values(0)["fp"]
+        values = {name: raw[Raw[column]] for name, column in _SHOWN.items()}
+        values |= dict(zip(_OTHERS, (fp, self._fp_max, self._speed), strict=True))
+        for name in names:
+            if name not in values:
+                raise UnknownNameError("attribute of the simulated game", name, sorted(values))
+        return {name: float(values[name]) for name in names}
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write HP, stamina or places; the floor is flat, so heights stay what they are."""
         self._begun()
         for name in values:
-            if name not in _WRITABLE.keys() | _FLAT:
+            if name not in _WRITABLE:
                 raise UnknownNameError("writable attribute of the simulated game", name, sorted(_WRITABLE))
-        written = {_WRITABLE[name]: value for name, value in values.items() if name in _WRITABLE}
+        written = {_WRITABLE[name]: value for name, value in values.items()}
+        written.pop("", None)
         self._simulator.override(0, **written)
 
-    def frame(self) -> Frame:
+    def get_frame(self) -> Picture:
         """Draw the fight."""
         self._begun()
         return self._simulator.render(0, self._size)
@@ -138,12 +123,6 @@ class SimulatedWorld:
     def close(self) -> None:
         """Close the simulator."""
         self._simulator.close()
-
-    def _other(self, name: str) -> float:
-        if name not in _OTHERS:
-            raise UnknownNameError("attribute of the simulated game", name, sorted(self.attributes))
-        others = {"HeroFp": self._simulator.values(0)["fp"], "HeroMaxFp": self._fp_max, "gameSpeedVal": self._speed}
-        return float(others[name])
 
     def _advance(self, controls: Control) -> None:
         self._begun()
@@ -160,21 +139,6 @@ DRIVERS = ("auto", "simulator", "siphon")
 _ANSWER_S = 1.0
 
 
-@dataclass(frozen=True)
-class WorldOptions:
-    """The world and its options; with `dry_run` writes to a game are logged instead of done.
-
-    `host` is HOST:PORT, `config` a file of Siphon attributes.
-    """
-
-    driver: str
-    scenario: str
-    host: str
-    config: str | None
-    frame_size: tuple[int, int]
-    dry_run: bool = False
-
-
 def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
     """Open the world for an environment that uses these keys.
 
@@ -186,9 +150,9 @@ def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
         raise UnknownNameError("driver", options.driver, DRIVERS)
     if options.driver == "siphon" or (options.driver == "auto" and _answers(options.host)):
         # Imported here: whoever simulates needs no Siphon client.
-        from soulsgraph_envs.eldengym.siphon_world import SiphonWorld
+        from soulsgraph_envs.eldengym.client.elden_client import SiphonWorld
 
-        return SiphonWorld(options.scenario, options.host, options.config, options.frame_size, options.dry_run)
+        return SiphonWorld(options)
     world = SimulatedWorld(options.scenario, options.frame_size)
     if options.driver == "auto":
         _warn(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from importlib import import_module
+from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from soulsgraph_envs.eldengym.errors import OptionError, UnknownOptionError
@@ -14,19 +15,18 @@ EntryPoint = str | Callable[..., Any]
 SetupHook = Callable[[Any], object]
 
 
+@dataclass(eq=False)
 class EnvSpec:
     """How one environment is made; `entry_point` is a class, a function or "module:name"."""
 
-    def __init__(
-        self,
-        id: str,
-        entry_point: EntryPoint,
-        kwargs: Mapping[str, Any] | None = None,
-        max_episode_steps: int | None = None,
-        setup_hook: SetupHook | None = None,
-    ) -> None:
-        self.id, self.entry_point, self.kwargs = id, entry_point, dict(kwargs or {})
-        self.max_episode_steps, self.setup_hook = max_episode_steps, setup_hook
+    id: str
+    entry_point: EntryPoint
+    kwargs: Mapping[str, Any] | None = None
+    max_episode_steps: int | None = None
+    setup_hook: SetupHook | None = None
+
+    def __post_init__(self) -> None:
+        self.kwargs = dict(self.kwargs or {})
 
     def make(self, **kwargs: Any) -> Any:
         """Make the environment, then call the hook with it.
@@ -34,10 +34,11 @@ class EnvSpec:
         `kwargs` come before those of the specification; `max_episode_steps` is passed on as `max_step`, unless
         another limit is.
         """
-        options = {**deepcopy(self.kwargs), **kwargs}
+        options = {**deepcopy(self.kwargs or {}), **kwargs}
         if self.max_episode_steps is not None and not {"max_step", "max_steps"} & options.keys():
             options["max_step"] = self.max_episode_steps
-        env = _callable(self.entry_point)(**options)
+        made = resolve_name(self.entry_point) if isinstance(self.entry_point, str) else self.entry_point
+        env = made(**options)
         if self.setup_hook is not None:
             self.setup_hook(env)
         return env
@@ -85,12 +86,4 @@ class EnvRegistry:
 #: The registry of this process.
 registry = EnvRegistry()
 register, make, list_envs = registry.register, registry.make, registry.list
-register("Margit-v0", "soulsgraph_envs.eldengym.attribute_env:AttributeEnv", {"scenario_name": "Margit-v0"})
-
-
-def _callable(entry_point: EntryPoint) -> Callable[..., Any]:
-    if not isinstance(entry_point, str):
-        return entry_point
-    module, _, name = entry_point.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
-    return found
+register("Margit-v0", "soulsgraph_envs.eldengym.env:AttributeEnv", {"scenario_name": "Margit-v0"})

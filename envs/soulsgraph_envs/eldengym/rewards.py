@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from soulsgraph_envs.eldengym.errors import OptionError
@@ -24,29 +25,20 @@ class RewardFunction(ABC):
 
 
 class _FightReward(RewardFunction):
-    """A fight that is over when the player or the boss is dead, with a bonus for either."""
-
-    def __init__(self, win_bonus: float, loss_penalty: float) -> None:
-        self.win_bonus, self.loss_penalty = win_bonus, loss_penalty
+    """A fight that is over when the player or the boss is dead."""
 
     def is_done(self, obs: Any, info: Info) -> bool:
         """Return whether the player or the boss is dead."""
         return bool(_of(info, "player_hp_normalized") <= 0 or _of(info, "boss_hp_normalized") <= 0)
 
-    def _end(self, info: Info) -> float:
-        if _of(info, "boss_hp_normalized") <= 0:
-            return self.win_bonus
-        return self.loss_penalty if _of(info, "player_hp_normalized") <= 0 else 0.0
 
-
+@dataclass(eq=False)
 class ScoreDeltaReward(_FightReward):
     """Reward the change of one number of the info, and the end of the fight."""
 
-    def __init__(
-        self, score_key: str = "player_hp_normalized", win_bonus: float = 100.0, loss_penalty: float = -100.0
-    ) -> None:
-        super().__init__(win_bonus, loss_penalty)
-        self.score_key = score_key
+    score_key: str = "player_hp_normalized"
+    win_bonus: float = 100.0
+    loss_penalty: float = -100.0
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
         """Return the change of the score.
@@ -56,37 +48,32 @@ class ScoreDeltaReward(_FightReward):
         """
         if prev_info is None:
             return 0.0
-        return _of(info, self.score_key) - _of(prev_info, self.score_key) + self._end(info)
+        change = _of(info, self.score_key) - _of(prev_info, self.score_key)
+        return change + _end(info, self.win_bonus, self.loss_penalty)
 
 
+@dataclass(eq=False)
 class BossDefeatReward(_FightReward):
     """Reward only the end of the fight, with a small penalty for every step."""
 
-    def __init__(
-        self, boss_defeat_reward: float = 1.0, player_death_penalty: float = -1.0, time_penalty: float = -0.001
-    ) -> None:
-        super().__init__(boss_defeat_reward, player_death_penalty)
-        self.time_penalty = time_penalty
+    boss_defeat_reward: float = 1.0
+    player_death_penalty: float = -1.0
+    time_penalty: float = -0.001
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
         """Return the time penalty and, at the end, the bonus of the end."""
-        return self.time_penalty + self._end(info)
+        return self.time_penalty + _end(info, self.boss_defeat_reward, self.player_death_penalty)
 
 
+@dataclass(eq=False)
 class CustomReward(_FightReward):
     """Reward the player's HP, damage to the boss, staying alive and the end of the fight, weighted."""
 
-    def __init__(
-        self,
-        hp_delta_weight: float = 1.0,
-        boss_damage_weight: float = 0.5,
-        survival_bonus: float = 0.01,
-        win_bonus: float = 100.0,
-        loss_penalty: float = -100.0,
-    ) -> None:
-        super().__init__(win_bonus, loss_penalty)
-        self.hp_delta_weight, self.boss_damage_weight = hp_delta_weight, boss_damage_weight
-        self.survival_bonus = survival_bonus
+    hp_delta_weight: float = 1.0
+    boss_damage_weight: float = 0.5
+    survival_bonus: float = 0.01
+    win_bonus: float = 100.0
+    loss_penalty: float = -100.0
 
     def calculate(self, obs: Any, info: Info, prev_info: Info | None = None) -> float:
         """Return the weighted sum; HP as shares of the full bars."""
@@ -95,7 +82,14 @@ class CustomReward(_FightReward):
         healed = _of(info, "player_hp_normalized") - _of(prev_info, "player_hp_normalized")
         dealt = _of(prev_info, "boss_hp_normalized") - _of(info, "boss_hp_normalized")
         alive = self.survival_bonus if _of(info, "player_hp_normalized") > 0 else 0.0
-        return self.hp_delta_weight * healed + self.boss_damage_weight * dealt + alive + self._end(info)
+        end = _end(info, self.win_bonus, self.loss_penalty)
+        return self.hp_delta_weight * healed + self.boss_damage_weight * dealt + alive + end
+
+
+def _end(info: Info, victory: float, defeat: float) -> float:
+    if _of(info, "boss_hp_normalized") <= 0:
+        return victory
+    return defeat if _of(info, "player_hp_normalized") <= 0 else 0.0
 
 
 def _of(info: Info, key: str) -> float:

@@ -9,27 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, UnknownNameError, shown
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.streams import EpisodeSeeds, checked_seed, derive_seeds
-from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_envs.gym.skill_env import action_space, observation_space
-from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.gym.skill_env import action_space, make_combat, observation_space
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
 
 MultiAgentDict = dict[str, Any]
-
-
-def _keywords(
-    given: Mapping[str, Any], scenario: str | Scenario, options: SkillOptions | None
-) -> tuple[Sequence[str], str | Scenario, SkillOptions | None]:
-    known = {"skills": SKILL_NAMES, "scenario": scenario, "options": options}
-    for name in given:
-        if name not in known:
-            raise UnknownNameError("keyword of SkillGraphEnv", name, known)
-    values: dict[str, Any] = known | dict(given)
-    return values["skills"], values["scenario"], values["options"]
 
 
 class SkillGraphEnv(MultiAgentEnv):
@@ -55,12 +42,13 @@ class SkillGraphEnv(MultiAgentEnv):
         super().__init__()
         self._place = (getattr(skills, "worker_index", 0) or 0, getattr(skills, "vector_index", 0) or 0)
         if isinstance(skills, Mapping):
-            skills, scenario, options = _keywords(skills, scenario, options)
+            known: dict[str, Any] = {"skills": SKILL_NAMES, "scenario": scenario, "options": options}
+            for name in skills:
+                if name not in known:
+                    raise UnknownNameError("keyword of SkillGraphEnv", name, known)
+            skills, scenario, options = (known | dict(skills)).values()
         self.skills = {name: make_skill(name, options) for name in skills}
-        trained = self.skills[skills[-1]]
-        loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
-        horizon = Horizon(trained.name, trained.horizon)
-        self.combat = Combat(make_game(), tuple(self.skills.values()), practice_ground(loaded, trained), horizon)
+        self.combat = make_combat([*self.skills.values()], scenario)
         self.possible_agents = list(skills)
         self.agents = list(skills)
         self.observation_spaces = {name: observation_space(skill) for name, skill in self.skills.items()}

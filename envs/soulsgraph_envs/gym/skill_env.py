@@ -54,15 +54,24 @@ def make_rollout(
     Raises:
         UnknownNameError: for an unknown skill or scenario.
     """
-    agent = make_skill(skill, options)
-    upstream = tuple(make_skill(name, options) for name in upstream_of(skill))
-    loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    agent, upstream = make_skill(skill, options), upstream_of(skill)
+    combat = make_combat([*(make_skill(name, options) for name in upstream), agent], scenario, lanes)
     if controller is None and upstream:
         scripts = engaging() | {"dodge": OracleDodge()}
-        controller = ScriptedPlay({name: scripts[name] for name in upstream_of(skill)})
-    horizon = Horizon(agent.name, agent.horizon)
-    combat = Combat(make_game(lanes=lanes), (*upstream, agent), practice_ground(loaded, agent), horizon)
+        controller = ScriptedPlay({name: scripts[name] for name in upstream})
     return Rollout(combat, controller)
+
+
+def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 1) -> Combat:
+    """Make a combat in the simulator; the last skill's practice ground and horizon are the episode's.
+
+    Raises:
+        UnknownNameError: for an unknown scenario.
+    """
+    trained = skills[-1]
+    loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    horizon = Horizon(trained.name, trained.horizon)
+    return Combat(make_game(lanes), tuple(skills), practice_ground(loaded, trained), horizon)
 
 
 def observation_space(skill: Skill) -> gymnasium.spaces.Box:
@@ -151,12 +160,8 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         Raises:
             ResetNeededError: before the first reset.
         """
-        if self.render_mode is None:
-            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array" or "human".')
-            return None
-        if not self._seeds.begun:
-            raise ResetNeededError
-        return _picture(self.rollout, 0, PICTURE_SIZE) if self._window is None else None
+        drawable = _drawable(self, self._seeds)
+        return _picture(self.rollout, 0, PICTURE_SIZE) if drawable and self._window is None else None
 
     def _show(self) -> None:
         if self._window is not None:
@@ -260,11 +265,8 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         Raises:
             ResetNeededError: before the first reset.
         """
-        if self.render_mode is None:
-            gymnasium.logger.warn('render draws nothing: make the environment with render_mode="rgb_array".')
+        if not _drawable(self, self._seeds):
             return None
-        if not self._seeds.begun:
-            raise ResetNeededError
         return tuple(_picture(self.rollout, lane, LANE_PICTURE_SIZE) for lane in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -277,6 +279,15 @@ def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
     if mode is not None and mode not in metadata["render_modes"]:
         raise UnknownNameError("render mode", mode, metadata["render_modes"])
     return mode
+
+
+def _drawable(env: SkillEnv | SkillVectorEnv, seeds: EpisodeSeeds) -> bool:
+    if env.render_mode is None:
+        modes = " or ".join(f'"{mode}"' for mode in env.metadata["render_modes"])
+        gymnasium.logger.warn(f"render draws nothing: make the environment with render_mode={modes}.")
+    elif not seeds.begun:
+        raise ResetNeededError
+    return env.render_mode is not None
 
 
 def _picture(rollout: Rollout, lane: int, size: tuple[int, int]) -> Picture:

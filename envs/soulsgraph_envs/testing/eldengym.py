@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.eldengym.world import Frame
+from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.eldengym.world import Answer, World, done
 
 _LEVELS = {
     "HeroHp": 100.0,
@@ -20,7 +21,7 @@ _LEVELS = {
 _PLACES = {f"{who}{frame}Pos{axis}": 0.0 for who in ("Hero", "Npc") for frame in ("Local", "Global") for axis in "XYZ"}
 
 
-class FakeWorld:
+class FakeWorld(World):
     """A `World` whose attributes stay as they are set; `asked` keeps every call that changes something.
 
     Raises:
@@ -41,25 +42,25 @@ class FakeWorld:
         self._open = True
         self.asked.append(("begin", seed))
 
-    def tap(self, keys: Sequence[str], hold_ms: int, delay_ms: int) -> None:
+    def input_key_tap(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
         """Record a tap."""
-        self._record("tap", tuple(keys), hold_ms, delay_ms)
+        return self._ask("tap", tuple(keys), hold_ms, delay_ms)
 
-    def set_key(self, key: str, down: bool) -> None:
+    def input_key_toggle(self, key: str, toggle: bool) -> Answer:
         """Record a key."""
-        self._record("key", key, down)
+        return self._ask("key", key, toggle)
 
-    def move_mouse(self, right: int, down: int, steps: int = 1) -> None:
+    def move_mouse(self, delta_x: int, delta_y: int, steps: int = 1) -> Answer:
         """Record a move of the mouse."""
-        self._record("mouse", right, down, steps)
+        return self._ask("mouse", delta_x, delta_y, steps)
 
     def wait(self, seconds: float) -> None:
         """Record a wait."""
-        self._record("wait", seconds)
+        self._ask("wait", seconds)
 
-    def set_speed(self, factor: float) -> None:
+    def set_game_speed(self, speed: float) -> None:
         """Record a speed."""
-        self.asked.append(("speed", factor))
+        self.asked.append(("speed", speed))
 
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Return the values as set."""
@@ -75,7 +76,7 @@ class FakeWorld:
         self.values.update(values)
         self.asked.append(("write", dict(values)))
 
-    def frame(self) -> Frame:
+    def get_frame(self) -> Picture:
         """Return a picture as bright as the boss has HP."""
         self._demand_open()
         return np.full((*self._size, 3), int(255 * self.values["NpcHp"] / self.values["NpcMaxHp"]), np.uint8)
@@ -84,9 +85,10 @@ class FakeWorld:
         """Close the world."""
         self._open = False
 
-    def _record(self, *call: object) -> None:
+    def _ask(self, *call: object) -> Answer:
         self._demand_open()
         self.asked.append(call)
+        return done("recorded")
 
     def _demand_open(self) -> None:
         if not self._open:

@@ -13,7 +13,7 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.soulsgym.core.game_state import GameState
-from soulsgraph_envs.soulsgym.data import Fight, Pose
+from soulsgraph_envs.soulsgym.fight import Fight, Pose
 
 
 def standing(**values: Any) -> GameState:
@@ -47,7 +47,6 @@ class FakeWorld:
         GameError: for a step before the first fight, or controls that do not exist.
     """
 
-    step_s = 0.1
     repeatable, draws = False, True
 
     def __init__(self, script: Sequence[GameState | GameError], able: Control = ALL_CONTROLS) -> None:

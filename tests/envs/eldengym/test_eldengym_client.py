@@ -128,5 +128,5 @@ def test_a_place_from_an_observation_is_written_as_numbers_of_the_server() -> No
             kinds.append((type(value).__name__, value_type))
             return {"success": True, "message": ""}
 
-    Recording()._write({"x": np.float64(1.5), "y": 2, "z": np.int64(3), "on": True})
+    Recording().write({"x": np.float64(1.5), "y": 2, "z": np.int64(3), "on": True})
     assert kinds == [("float64", "float"), ("int", "int"), ("int64", "int"), ("bool", "bool")]

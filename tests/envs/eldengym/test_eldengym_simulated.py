@@ -64,7 +64,7 @@ def test_every_key_does_something_but_those_that_are_told() -> None:
 
     def course(*keys: str) -> dict[str, float]:
         world.begin(1)
-        world.tap(keys, 500, 0)
+        world.input_key_tap(keys, 500, 0)
         return world.read(sorted(world.attributes))
 
     keys = ("W", "A", "S", "D", "SPACE", "LEFT_SHIFT", "E", "LEFT_ALT", "R", "F", "LEFT", "P", "L", "B", "C")
@@ -77,8 +77,8 @@ def test_the_lock_on_key_lets_the_boss_go() -> None:
     world.begin(1)
     headings = []
     for keys in ((), ("B",)):
-        world.tap(keys, 100, 0)
-        world.tap(("A",), 500, 0)
+        world.input_key_tap(keys, 100, 0)
+        world.input_key_tap(("A",), 500, 0)
         values = world.read(["HeroAngle", "HeroGlobalPosX", "HeroGlobalPosY", "NpcGlobalPosX", "NpcGlobalPosY"])
         away = np.array([values["NpcGlobalPosX"], values["NpcGlobalPosY"]])
         away -= [values["HeroGlobalPosX"], values["HeroGlobalPosY"]]

@@ -21,9 +21,9 @@ from soulsgraph_envs.core.data_files import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.eldengym import EldenClient, EldenGymEnv
-from soulsgraph_envs.eldengym.client.names import axes
 from soulsgraph_envs.eldengym.errors import OptionError
-from soulsgraph_envs.eldengym.world import load_fight
+from soulsgraph_envs.eldengym.keys import load_fight
+from soulsgraph_envs.eldengym.world import axes
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.server import served_stand_in
 from soulsgraph_envs.standin.siphon.serving import Serving
@@ -197,8 +197,8 @@ class Hurried(EldenClient):
         self.start_scenario("Margit-v0")
         return is_behind_the_gate(self)
 
-    def _wait(self, seconds: float) -> None:
-        super()._wait(seconds / 3)
+    def wait(self, seconds: float) -> None:
+        super().wait(seconds / 3)
 
 
 def test_the_client_of_a_server_has_the_names_of_the_original(host: str) -> None:

@@ -3,10 +3,9 @@ import pytest
 
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
-from soulsgraph_envs.soulsgym.data import DATA
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
-from soulsgraph_envs.soulsgym.live_world import LiveWorld
-from soulsgraph_envs.soulsgym.observation import NOTHING
+from soulsgraph_envs.soulsgym.fight import DATA, NOTHING
+from soulsgraph_envs.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.testing.realtime import FakeLink, FakePicturedLink, FakeTime
 
 SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from soulsgraph_envs.eldengym.client.names import GameClient, GameNames
-
-__all__ = ["GameClient", "GameNames"]
-
 
 def __getattr__(name: str) -> Any:
     """Import the clients of a Siphon server, `EldenClient` and pysiphon's own `SiphonClient`, when asked for."""

@@ -6,34 +6,19 @@ animation to its number and times, a pointer chain to its offsets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.soulsgym.data import DATA, Fight, load_fight, player_table
-from soulsgraph_envs.soulsgym.observation import NAMED_ACTIONS, PRESSES
+from soulsgraph_envs.soulsgym.fight import PRESSES, STATIC, Fight, load_fight, player_table
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"
 Table = dict[str, Any]
-_KINDS = ("attacks", "movement", "misc")
-
-
-@dataclass(frozen=True)
-class _Static:
-    """The tables that no other data file holds."""
-
-    critical_player_animations: dict[str, tuple[float, ...]]
-    player_stats: dict[str, tuple[int, ...]]
-    bases: dict[str, str]
-    offsets: dict[str, str]
-    boss_offsets: dict[str, str]
-    bonfires: dict[str, int]
 
 
 def _keybindings() -> Table:
@@ -45,13 +30,8 @@ def _keybindings() -> Table:
     return {name: " " if key == "space" else key for name, key in named.items()}
 
 
-def _player_animations() -> Table:
-    animations = enumerate(player_table().animations)
-    return {a.name: {"timings": [a.attack_s, a.roll_s, a.move_s], "ID": number} for number, a in animations}
-
-
 def _boss_animations(fight: Fight) -> Table:
-    kinds = {kind: list(getattr(fight.animations, kind)) for kind in _KINDS}
+    kinds = {kind: list(names) for kind, names in fight.animations.items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
     return {**kinds, "all": named}
 
@@ -69,26 +49,30 @@ def _regex(pattern: str) -> str:
     return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
 
 
-_STATIC = load(_Static, Where(DATA / "static.toml"))
 _IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
 _FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
-_BASES = {name: _IUDEX.bases[base] for name, base in _STATIC.bases.items()}
+_BASES = {name: _IUDEX.bases[base] for name, base in STATIC.bases.items()}
 
 keybindings = {GAME_ID: _keybindings()}
 keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
-actions = {GAME_ID: {number: list(names) for number, names in enumerate(NAMED_ACTIONS)}}
+actions = {GAME_ID: {number: action.split() for number, action in enumerate(STATIC.actions)}}
 coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
-player_animations = {GAME_ID: _player_animations()}
-critical_player_animations = {GAME_ID: {k: list(v) for k, v in _STATIC.critical_player_animations.items()}}
+player_animations = {
+    GAME_ID: {
+        name: {"timings": list(times), "ID": number}
+        for number, (name, times) in enumerate(player_table().animations.items())
+    }
+}
+critical_player_animations = {GAME_ID: {k: list(v) for k, v in STATIC.critical_player_animations.items()}}
 boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
-player_stats = {GAME_ID: {name: list(stats) for name, stats in _STATIC.player_stats.items()}}
-bonfires = {GAME_ID: _STATIC.bonfires}
+player_stats = {GAME_ID: {name: list(stats) for name, stats in STATIC.player_stats.items()}}
+bonfires = {GAME_ID: STATIC.bonfires}
 address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
 address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
 address_offsets = {
     GAME_ID: {
-        **_chains(_IUDEX, _STATIC.offsets),
-        **_chains(_IUDEX, _STATIC.boss_offsets, "Iudex"),
-        **_chains(_VORDT, _STATIC.boss_offsets, "Vordt"),
+        **_chains(_IUDEX, STATIC.offsets),
+        **_chains(_IUDEX, STATIC.boss_offsets, "Iudex"),
+        **_chains(_VORDT, STATIC.boss_offsets, "Vordt"),
     }
 }

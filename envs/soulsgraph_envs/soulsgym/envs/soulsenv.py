@@ -1,4 +1,4 @@
-"""SoulsGym's abstract environment, over the simulator or a running game."""
+"""SoulsGym's abstract environments, over the simulator or a running game, and the base of those with one boss."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ import numpy as np
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.drivers.opening import SIMULATOR
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
-from soulsgraph_envs.soulsgym.data import player_table
-from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetNeeded
-from soulsgraph_envs.soulsgym.observation import ACTIONS, BLOWS, MOVES, NOTHING, ROLLS, LockOn
-from soulsgraph_envs.soulsgym.world import World
-from soulsgraph_envs.soulsgym.worlds import make_world
+from soulsgraph_envs.soulsgym.exception import (
+    GameStateError,
+    InvalidGameSettings,
+    LockOnFailure,
+    ResetError,
+    ResetNeeded,
+    SoulsGymException,
+)
+from soulsgraph_envs.soulsgym.fight import ACTIONS, DATA, NOTHING, LockOn, Observer, load_fight, valid_actions
+from soulsgraph_envs.soulsgym.worlds import World, make_world
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -82,7 +88,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.world = world or make_world(driver, games, game_speed, self.refills)
         if render_mode is not None:
             self._demand_frames()
-        self.step_size = self.world.step_s
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
         self._state: GameState | None = None
@@ -159,18 +164,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def current_valid_actions(self) -> list[int]:
         """List the actions the player can begin now, in rising order; none before the first reset."""
-        if self._state is None:
-            return []
-        played_s, able = self._state.player_animation_duration, self._state.player_sp > 0
-        binding = player_table().binding(self._state.player_animation)
-        valid = [NOTHING]
-        if able and played_s >= binding.attack_s:
-            valid[:0] = BLOWS
-        if able and played_s >= binding.roll_s:
-            valid[:0] = ROLLS
-        if played_s >= binding.move_s:
-            valid[:0] = MOVES
-        return valid
+        return [] if self._state is None else valid_actions(self._state)
 
     def seed(self, seed: int | None = None) -> list[int]:
         """Seed the coming episodes if the world can repeat a fight; else warn and return [0].
@@ -234,6 +228,10 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             self._queued |= self._lock.keys(state.camera_pose, target)
 
 
+def _is_factor(value: object) -> bool:
+    return isinstance(value, Real) and 0.0 < float(value) < inf
+
+
 class SoulsEnvDemo(SoulsEnv):
     """A whole fight as the game has it: every phase, HP as it is, death and victory."""
 
@@ -243,5 +241,93 @@ class SoulsEnvDemo(SoulsEnv):
         super().__init__(game_speed, **options)
 
 
-def _is_factor(value: object) -> bool:
-    return isinstance(value, Real) and 0.0 < float(value) < inf
+_ATTEMPTS = 3
+_STEPS_TO_LOCK_ON = 30
+_SEEDS = 2**63
+
+
+class BossEnv(SoulsEnv):
+    """A boss of Dark Souls III, fought by the Knight: one phase of it, the whole fight in a demonstration.
+
+    Raises:
+        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+    """
+
+    game_id = "DarkSoulsIII"
+    #: Begin at any of the fight's poses, not at the first.
+    random_player_pose = False
+
+    def __init__(
+        self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
+    ) -> None:
+        if phase not in (1, 2):
+            raise InvalidGameSettings(f"phase: expected 1 or 2, found {phase!r}: choose one.")
+        super().__init__(game_speed, skip_steps, **options)
+        self._fight = load_fight(self.ENV_ID)
+        scenario = f"{self.ENV_ID}-phase{int(phase)}" if self.refills else f"{self.ENV_ID}-full"
+        self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
+        self._first_phase = int(phase)
+        self._observer = Observer(self._fight, self._scenario)
+        self.observation_space = self._observer.space
+        able = self.world.controls(self._scenario)
+        lacking = [number for number, keys in enumerate(ACTIONS) if keys & ~able]
+        if lacking:
+            raise InvalidGameSettings(
+                f"{type(self).__name__}: expected a driver for {len(ACTIONS)} actions, found none of {lacking}: "
+                "take another driver, bind their keys, or give the scenario another player."
+            )
+
+    @property
+    def phase(self) -> int:
+        """Return the phase that is fought, that of the first step before the first reset."""
+        return self._state.phase if self._state else self._first_phase
+
+    @classmethod
+    def compute_reward(cls, game_state: GameState, next_game_state: GameState) -> float:
+        """Return SoulsGym's reward, with a term for the place in an arena whose fight has a centre."""
+        return load_fight(cls.ENV_ID).reward(game_state, next_game_state)
+
+    @property
+    def obs(self) -> Any:
+        """Return the observation of the present state: SoulsGym's dictionary."""
+        return self._observer.observe(self._present)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
+        allowed = self.current_valid_actions()
+        mask = np.zeros(len(ACTIONS), np.bool_)
+        mask[allowed] = True
+        return {"action_mask": mask, "allowed_actions": allowed}
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with the boss locked on; on the simulator the same seed gives the same one.
+
+        Raises:
+            ResetError: if that failed three times, for the reason of the last.
+        """
+        super().reset(seed=seed)
+        failure: GameError | SoulsGymException | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._begin()
+                return self.obs, self.info
+            except (GameError, SoulsGymException) as error:
+                self._state, failure = None, error
+        raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
+
+    def _begin(self) -> None:
+        places = self._fight.coordinates
+        anywhere = places.player_init_poses_random if self.random_player_pose else ()
+        starts = anywhere or (places.player_init_pose,)
+        start = starts[self.np_random.integers(len(starts))]
+        seed = int(self.np_random.integers(_SEEDS))
+        self._state = self.world.begin(self._fight, self._scenario, start, seed)
+        self._observer.check(self._state)
+        self.terminated, self._queued, self._lock = False, Control.NONE, LockOn()
+        for _ in range(_STEPS_TO_LOCK_ON):
+            if self._state.lock_on:
+                return
+            self._lock_on()
+            self._advance(NOTHING)
+        raise LockOnFailure(f"expected a lock on {self._fight.name} within {_STEPS_TO_LOCK_ON} steps, found none.")

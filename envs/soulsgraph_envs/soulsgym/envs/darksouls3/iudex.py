@@ -10,11 +10,9 @@ from gymnasium.spaces import Box
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.simulator.render import is_size
 from soulsgraph_envs.soulsgym.core.game_state import GameState
-from soulsgraph_envs.soulsgym.data import load_fight
-from soulsgraph_envs.soulsgym.envs.boss_env import BossEnv, checked_phase
-from soulsgraph_envs.soulsgym.envs.soulsenv import Options, SoulsEnvDemo
+from soulsgraph_envs.soulsgym.envs.soulsenv import BossEnv, Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.observation import fight_reward
+from soulsgraph_envs.soulsgym.fight import load_fight
 
 _FIGHT = load_fight("iudex")
 #: What SoulsGym calls the state of this fight.
@@ -30,11 +28,6 @@ class _Iudex(BossEnv):
     IUDEX_MAX_HP = 1037
     #: Seconds between reloads of a running game; another number goes into `reload_after_s` of the games file.
     HARD_RESET_INTERVAL = 900
-
-    @staticmethod
-    def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
-        """Return SoulsGym's reward; the middle of its arena is (139, 596)."""
-        return fight_reward(game_state, next_game_state, _FIGHT.reward_centre_m)
 
 
 class IudexEnv(_Iudex):
@@ -56,10 +49,8 @@ class IudexEnv(_Iudex):
         init_pose_randomization: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        self.phase = checked_phase(phase)
-        super().__init__(game_speed, skip_steps, **options)
+        super().__init__(game_speed, phase, skip_steps, **options)
         self.random_player_pose = random_player_pose or init_pose_randomization
-        self.prepare(f"iudex-phase{self.phase}")
 
 
 class IudexImgEnv(IudexEnv):
@@ -99,18 +90,12 @@ class IudexImgEnv(IudexEnv):
         return {**super().info, "boss_hp": self._present.boss_hp}
 
 
-class IudexEnvDemo(_Iudex, SoulsEnvDemo):
+class IudexEnvDemo(SoulsEnvDemo, _Iudex):
     """The whole fight with Iudex, his change of phase included."""
 
     def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
         self.random_player_pose = random_player_pose
-        self.prepare("iudex-full")
-
-    @property
-    def phase(self) -> int:
-        """Return the phase that is fought, 1 before the first reset."""
-        return self._state.phase if self._state else 1
 
     @property
     def info(self) -> dict[str, Any]:

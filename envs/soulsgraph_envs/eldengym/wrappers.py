@@ -1,20 +1,124 @@
-"""Wrappers of the memory attributes and of the arena: normalised, refunded, timed; distance to the edge, rescue."""
+"""EldenGym's wrappers, as version 0.6.0 names them: of the picture, the memory attributes and the arena's edge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import nan
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
+from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.eldengym.arena_boundary import ArenaBoundary, on_map
-from soulsgraph_envs.eldengym.errors import OptionError
+from soulsgraph_envs.eldengym.errors import OptionError, check_at_least
 
 AnyEnv = gymnasium.Env[Any, Any]
+Shape = tuple[int, ...]
 Info = dict[str, Any]
 Stepped = tuple[Any, float, bool, bool, Info]
+
+#: Shares of red, green and blue in brightness (ITU-R BT.601).
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+class _FrameWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Replace the picture of every observation: the value under `key`, or all of it if that is None.
+
+    Raises:
+        OptionError: if there is no picture (height, width, channels) of uint8.
+    """
+
+    def __init__(self, env: AnyEnv, key: str | None, shape: Callable[[Shape], Shape]) -> None:
+        super().__init__(env)
+        self._key, whole = key, env.observation_space
+        space = whole if key is None else whole.spaces.get(key) if isinstance(whole, Dict) else None
+        if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+            raise OptionError(
+                f"{type(self).__name__}: expected a picture (height, width, channels) of uint8"
+                f"{(key and f' under {key!r}') or ''}, found {whole}."
+            )
+        shown = Box(0, 255, shape(space.shape), np.uint8)
+        self.observation_space = Dict({**whole.spaces, str(key): shown}) if isinstance(whole, Dict) else shown
+
+    def observation(self, observation: Any) -> Any:
+        """Return the observation with its picture replaced."""
+        if self._key is None:
+            return self.picture(observation)
+        return {**observation, self._key: self.picture(observation[self._key])}
+
+    def picture(self, frame: Picture) -> Picture:
+        """Return the replacement of a picture."""
+        raise NotImplementedError
+
+
+class DictResizeFrame(_FrameWrapper):
+    """Scale the picture under `frame_key`."""
+
+    def __init__(self, env: AnyEnv, width: int = 84, height: int = 84, frame_key: str | None = "frame") -> None:
+        check_at_least("width", width, 1)
+        check_at_least("height", height, 1)
+        self._size = (height, width)
+        super().__init__(env, frame_key, lambda shape: (height, width, shape[2]))
+
+    def picture(self, frame: Picture) -> Picture:
+        """Return the picture scaled, (height, width, channels)."""
+        return scaled(frame, self._size)
+
+
+class DictGrayscaleFrame(_FrameWrapper):
+    """Make the picture under `frame_key` grey, (height, width, 1)."""
+
+    def __init__(self, env: AnyEnv, frame_key: str | None = "frame") -> None:
+        super().__init__(env, frame_key, lambda shape: (*shape[:2], 1))
+
+    def picture(self, frame: Picture) -> Picture:
+        """Return the brightness."""
+        return (frame @ _BRIGHTNESS).astype(np.uint8)[..., None]
+
+
+class DictFrameStack(_FrameWrapper):
+    """Stack the last `num_stack` pictures under `frame_key` along their channels, the first repeated at a reset."""
+
+    def __init__(self, env: AnyEnv, num_stack: int = 4, frame_key: str | None = "frame") -> None:
+        check_at_least("num_stack", num_stack, 1)
+        self._frames: deque[Picture] = deque(maxlen=num_stack)
+        super().__init__(env, frame_key, lambda shape: (*shape[:2], shape[2] * num_stack))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
+        """Begin an episode with nothing but its first picture."""
+        self._frames.clear()
+        return super().reset(seed=seed, options=options)
+
+    def picture(self, frame: Picture) -> Picture:
+        """Return the stack, the latest picture last."""
+        self._frames.append(frame)
+        while len(self._frames) < (self._frames.maxlen or 0):
+            self._frames.append(frame)
+        return np.concatenate(self._frames, axis=-1)
+
+
+class ResizeFrame(DictResizeFrame):
+    """Scale an observation that is a picture."""
+
+    def __init__(self, env: AnyEnv, width: int = 84, height: int = 84) -> None:
+        super().__init__(env, width, height, None)
+
+
+class GrayscaleFrame(DictGrayscaleFrame):
+    """Make an observation that is a picture grey, (height, width, 1)."""
+
+    def __init__(self, env: AnyEnv) -> None:
+        super().__init__(env, None)
+
+
+class FrameStack(DictFrameStack):
+    """Stack observations that are pictures along their channels."""
+
+    def __init__(self, env: AnyEnv, num_stack: int = 4) -> None:
+        super().__init__(env, num_stack, None)
 
 
 def dict_space(env: AnyEnv, *keys: str) -> Dict:
@@ -36,6 +140,12 @@ def with_numbers(space: Dict, like: str, **lowest: float) -> Dict:
     return Dict({**space.spaces, **{name: Box(low, np.inf, shape, np.float32) for name, low in lowest.items()}})
 
 
+def extended(observation: Any, like: str, **values: float) -> Any:
+    """Return the observation with more numbers in it, shaped like the one at `like`."""
+    shape = np.shape(observation[like])
+    return {**observation, **{name: np.full(shape, value, np.float32) for name, value in values.items()}}
+
+
 def number(value: Any) -> float:
     """Return an observed number, of shape () or (1,)."""
     return float(np.asarray(value).reshape(()))
@@ -45,10 +155,7 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Scale every number into [0, 1] by its range in `attribute_ranges`, or by the range seen so far."""
 
     def __init__(
-        self,
-        env: AnyEnv,
-        attribute_ranges: Mapping[str, tuple[float, float]] | None = None,
-        frame_key: str = "frame",
+        self, env: AnyEnv, attribute_ranges: Mapping[str, tuple[float, float]] | None = None, frame_key: str = "frame"
     ) -> None:
         super().__init__(env)
         space = dict_space(env, *(attribute_ranges or {}))
@@ -63,14 +170,12 @@ class NormalizeMemoryAttributes(gymnasium.ObservationWrapper[Any, Any, Any]):
         return {**observation, **{key: self._unit(key, observation[key]) for key in self._numbers}}
 
     def _unit(self, key: str, value: Any) -> Any:
-        low, high = self._given[key] if key in self._given else self._widen(key, number(value))
+        if key not in self._given:
+            low, high = self._seen.get(key, (number(value),) * 2)
+            self._seen[key] = min(low, number(value)), max(high, number(value))
+        low, high = self._given.get(key) or self._seen[key]
         share = (number(value) - low) / (high - low) if high > low else 0.0
         return np.full(np.shape(value), min(max(share, 0.0), 1.0), np.float32)
-
-    def _widen(self, key: str, value: float) -> tuple[float, float]:
-        low, high = self._seen.get(key, (value, value))
-        self._seen[key] = min(low, value), max(high, value)
-        return self._seen[key]
 
 
 class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -113,7 +218,7 @@ class HPRefundWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, float(reward), terminated, truncated, info
 
 
-class AnimFrameWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+class AnimFrameWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Add the boss's animation as `boss_anim_id`, and for how many steps it has been the same as `elapsed_frames`."""
 
     def __init__(self, env: AnyEnv, anim_id_key: str = "NpcAnimId") -> None:
@@ -121,32 +226,26 @@ class AnimFrameWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._key = anim_id_key
         space = dict_space(env, anim_id_key)
         self.observation_space = with_numbers(space, anim_id_key, boss_anim_id=-np.inf, elapsed_frames=0.0)
-        self._latest, self._elapsed = 0.0, 0
+        self._latest, self._elapsed = nan, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode and the count."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._latest, self._elapsed = number(observation[self._key]), 0
-        return self._extended(observation), info
+        self._latest = nan
+        return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> Stepped:
-        """Step and count."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+    def observation(self, observation: Any) -> Any:
+        """Count, and return the observation with both numbers."""
         current = number(observation[self._key])
         self._elapsed = self._elapsed + 1 if current == self._latest else 0
         self._latest = current
-        return self._extended(observation), float(reward), terminated, truncated, info
-
-    def _extended(self, observation: Any) -> Any:
-        shape = np.shape(observation[self._key])
-        added = {"boss_anim_id": self._latest, "elapsed_frames": self._elapsed}
-        return {**observation, **{key: np.full(shape, value, np.float32) for key, value in added.items()}}
+        return extended(observation, self._key, boss_anim_id=current, elapsed_frames=self._elapsed)
 
 
 _PLACE = ("player_x", "player_y", "player_z")
+_SIGNED_DISTANCE = ("sdf_value", "sdf_normal_x", "sdf_normal_y")
 
 
-class SDFObsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+class SDFObsWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Add the signed distance to the edge (`sdf_value`, below 0 inside) and its direction (`sdf_normal_x`, `_y`).
 
     The normal is a unit vector on the boundary's map, see `arena_boundary.on_map`.
@@ -160,25 +259,13 @@ class SDFObsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         if live_plot:
             raise OptionError("live_plot: expected False, found True: the plot is not offered; draw env.render().")
         self.boundary = boundary
-        unbounded = dict.fromkeys(("sdf_value", "sdf_normal_x", "sdf_normal_y"), -np.inf)
-        self.observation_space = with_numbers(dict_space(env, *_PLACE), _PLACE[0], **unbounded)
+        space = dict_space(env, *_PLACE)
+        self.observation_space = with_numbers(space, _PLACE[0], **dict.fromkeys(_SIGNED_DISTANCE, -np.inf))
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """Begin an episode."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self._extended(observation), info
-
-    def step(self, action: Any) -> Stepped:
-        """Step and measure."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._extended(observation), float(reward), terminated, truncated, info
-
-    def _extended(self, observation: Any) -> Any:
-        x, y, _ = _place(observation)
-        shape = np.shape(observation[_PLACE[0]])
-        names = ("sdf_value", "sdf_normal_x", "sdf_normal_y")
-        found = zip(names, self.boundary.query_sdf(*on_map(x, y)), strict=True)
-        return {**observation, **{name: np.full(shape, value, np.float32) for name, value in found}}
+    def observation(self, observation: Any) -> Any:
+        """Measure, and return the observation with the three numbers."""
+        measured = self.boundary.query_sdf(*on_map(*_place(observation)[:2]))
+        return extended(observation, _PLACE[0], **dict(zip(_SIGNED_DISTANCE, measured, strict=True)))
 
 
 class OOBSafetyWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -235,12 +322,7 @@ class DodgePolicyRewardWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self.dodge_action_idx = dodge_action_idx
-        self._penalties = {
-            "hit": hit_penalty,
-            "dodge": dodge_penalty,
-            "danger_zone": danger_zone_penalty,
-            "oob": oob_penalty,
-        }
+        self._penalties = dict(hit=hit_penalty, dodge=dodge_penalty, danger_zone=danger_zone_penalty, oob=oob_penalty)
 
     def step(self, action: Any) -> Stepped:
         """Step and compute the reward; the info holds every penalty, the reward before (`reward_raw`) and after."""

@@ -1,0 +1,302 @@
+"""A fight as SoulsGym's agents know it: animations, arena and poses as data; actions, observation, reward and lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import chain
+from math import atan2, dist
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Space
+
+from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.fighters import Status
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.state import wrap_angle
+from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
+from soulsgraph_envs.soulsgym.exception import InvalidPlayerStateError
+
+#: The number of an animation that is not in the table.
+UNKNOWN = -1
+
+DATA = Path(__file__).parents[1] / "data" / "soulsgym"
+
+Position = Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+Pose = tuple[float, float, float, float]
+Times = Annotated[tuple[float, float, float], Between(0.0, 60.0)]
+
+
+#: Where SoulsGym's boxes end: pi, rounded up.
+_HALF_TURN_RAD = 3.1416
+
+
+@dataclass(frozen=True)
+class PlayerTable:
+    """The player's animations in the order of their numbers.
+
+    Each keeps the player for some seconds from attacking, rolling and moving; one that is not in the table does not.
+    """
+
+    animations: dict[str, Times]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Map each name to its number."""
+        return {name: number for number, name in enumerate(self.animations)}
+
+    @cached_property
+    def looped(self) -> frozenset[str]:
+        """Return the animations that do not bind the player: they play in a loop."""
+        return frozenset(name for name, (_, _, move_s) in self.animations.items() if move_s == 0.0)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The places of a fight under SoulsGym's names: (x, y, z, angle), z up; a bonfire's angle may be left out."""
+
+    fog_wall: Pose
+    post_fog_wall: Pose
+    bonfire: tuple[float, ...]
+    boss_init_pose: Pose
+    player_init_pose: Pose
+    player_init_poses_random: tuple[Pose, ...] = ()
+    center: tuple[float, ...] = ()
+
+
+_END = 0.1
+_APPROACH = 0.01
+#: Nothing is gained by coming closer to the middle of the arena than this.
+_NEAR_M = 4.0
+
+
+@dataclass(frozen=True)
+class Fight:
+    """A boss: where it is fought, from which places, and its numbered animations."""
+
+    name: str
+    #: The bonfire that the game is reloaded at, and where the camera looks to pass the fog wall.
+    bonfire: str
+    camera: Annotated[tuple[float, float, float], Between(-1.0, 1.0)]
+    looped: tuple[str, ...]
+    #: The box of places within which the fight can be.
+    arena_low_m: Position
+    arena_high_m: Position
+    coordinates: Coordinates
+    #: By SoulsGym's kinds, in the order of their numbers.
+    animations: dict[str, tuple[str, ...]]
+    #: What the reward's term for the place is measured from; without one there is no such term.
+    reward_centre_m: tuple[float, float] | None = None
+    #: The game's names for animations that the simulator calls otherwise.
+    simulated: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> tuple[list[float], list[float]]:
+        """Return the lowest and the highest pose (x, y, z, angle) of the arena."""
+        return [*self.arena_low_m, -_HALF_TURN_RAD], [*self.arena_high_m, _HALF_TURN_RAD]
+
+    @cached_property
+    def boss_numbers(self) -> dict[str, int]:
+        """Map each of the boss's animations to its number."""
+        return {name: number for number, name in enumerate(chain(*self.animations.values()))}
+
+    def in_game(self, animation: str) -> str:
+        """Return the game's name of a boss's animation, which may differ from the simulator's."""
+        return self.simulated.get(animation, animation)
+
+    def reward(self, before: GameState, after: GameState) -> float:
+        """Reward HP taken and kept, victory and, while the fight lasts, standing near the centre if there is one.
+
+        HP counts as a share of its maximum, about -1 to 1 over a fight; the end is worth 0.1 more, or less
+        (source: SoulsGym's Iudex environments).
+        """
+        taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
+        kept = (after.player_hp - before.player_hp) / after.player_max_hp
+        if after.boss_hp <= 0:
+            return taken + kept + _END
+        if after.player_hp <= 0:
+            return taken + kept - _END
+        if self.reward_centre_m is None:
+            return taken + kept
+        was_m, is_m = (dist(state.player_pose[:2], self.reward_centre_m) for state in (before, after))
+        return taken + kept + (_APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0)
+
+
+@cache
+def player_table() -> PlayerTable:
+    """Load the player's animations (source: SoulsGym's measured table)."""
+    return load(PlayerTable, Where(DATA / "player.toml"))
+
+
+@cache
+def load_fight(name: str) -> Fight:
+    """Load a fight of `data/soulsgym/fights`.
+
+    Raises:
+        DataError: for a missing, misspelt or mistyped value.
+    """
+    return load(Fight, Where(DATA / "fights" / f"{name}.toml"))
+
+
+@cache
+def frost_of(boss: str) -> Status | None:
+    """Return the frost that a boss's blows build up, None if they build up none."""
+    status = load_boss(boss).status
+    return status if status.name == "frost" else None
+
+
+@dataclass(frozen=True)
+class Static:
+    """The file `data/soulsgym/static.toml`; what its tables mean stands there."""
+
+    presses: dict[str, str]
+    actions: tuple[str, ...]
+    critical_player_animations: dict[str, tuple[float, ...]]
+    player_stats: dict[str, tuple[int, ...]]
+    bases: dict[str, str]
+    offsets: dict[str, str]
+    boss_offsets: dict[str, str]
+    bonfires: dict[str, int]
+
+
+STATIC = load(Static, Where(DATA / "static.toml"))
+PRESSES = {name: Control[control] for name, control in STATIC.presses.items()}
+#: What each action presses and holds.
+ACTIONS = tuple(Control(sum(PRESSES[name] for name in action.split())) for action in STATIC.actions)
+MOVES, ROLLS, BLOWS = range(8), range(8, 16), range(16, 19)
+NOTHING = 19
+
+
+def valid_actions(state: GameState) -> list[int]:
+    """List the actions that the player can begin in a state, in rising order."""
+    played_s, able = state.player_animation_duration, state.player_sp > 0
+    attack_s, roll_s, move_s = player_table().animations.get(state.player_animation, (0.0, 0.0, 0.0))
+    valid = [NOTHING]
+    if able and played_s >= attack_s:
+        valid[:0] = BLOWS
+    if able and played_s >= roll_s:
+        valid[:0] = ROLLS
+    if played_s >= move_s:
+        valid[:0] = MOVES
+    return valid
+
+
+#: The longest duration of an animation that is shown, in seconds; longer ones are cut.
+_LONGEST_S = 10.0
+Observation = dict[str, Any]
+
+
+class Observer:
+    """Make the observations of one fight; they always lie in `space`, whatever a game reads.
+
+    Levels are (1,) and poses (4,), the camera's (6,), all float32; the rest are whole numbers. Frost
+    is shown of a boss that has it.
+    """
+
+    def __init__(self, fight: Fight, scenario: Scenario) -> None:
+        self._fight = fight
+        self._body = body = load_player(scenario.player).body
+        low, high = fight.limits
+        pose, camera = _box(low, high), _box([*low[:3], -1.0, -1.0, -1.0], [*high[:3], 1.0, 1.0, 1.0])
+        frost = {"frost_resistance": _level(1.0), "frost_effect": _level(1.0)} if frost_of(scenario.boss) else {}
+        self.space = Dict(
+            {
+                "phase": Discrete(2, start=1),
+                "player_max_hp": Discrete(1, start=int(body.hp)),
+                "player_max_sp": Discrete(1, start=int(body.stamina)),
+                "boss_max_hp": Discrete(1, start=int(scenario.boss_hp_full)),
+                "player_animation": Discrete(len(player_table().animations) + 1, start=UNKNOWN),
+                "boss_animation": Discrete(len(fight.boss_numbers) + 1, start=UNKNOWN),
+                "lock_on": Discrete(2),
+                "player_hp": _level(body.hp),
+                "player_sp": _level(body.stamina),
+                "boss_hp": _level(scenario.boss_hp_full),
+                "player_animation_duration": _level(_LONGEST_S),
+                "boss_animation_duration": _level(_LONGEST_S),
+                **frost,
+                "player_pose": pose,
+                "boss_pose": pose,
+                "camera_pose": camera,
+            }
+        )
+
+    def check(self, state: GameState) -> None:
+        """Refuse a player other than the scenario's, whose levels the spaces contain.
+
+        Raises:
+            InvalidPlayerStateError: if the greatest HP or stamina is another.
+        """
+        expected, found = (self._body.hp, self._body.stamina), (state.player_max_hp, state.player_max_sp)
+        if found != expected:
+            raise InvalidPlayerStateError(
+                "expected a player of {:g} HP and {:g} stamina, found {:g} and {:g}: ".format(*expected, *found)
+                + "load the Knight as he begins."
+            )
+
+    def observe(self, state: GameState) -> Observation:
+        """Return the observation of a state."""
+        values = {
+            **vars(state),
+            "player_animation": player_table().numbers.get(state.player_animation, UNKNOWN),
+            "boss_animation": self._fight.boss_numbers.get(state.boss_animation, UNKNOWN),
+        }
+        return {name: _shown(space, values[name]) for name, space in self.space.items()}
+
+
+def _box(low: list[float], high: list[float]) -> Box:
+    return Box(np.array(low, np.float32), np.array(high, np.float32))
+
+
+def _level(most: float) -> Box:
+    return Box(0.0, most, (1,), np.float32)
+
+
+def _shown(space: Space[Any], value: Any) -> Any:
+    """Return a value as its space has it, clipped to a box: stamina may fall below 0, a camera may pass a wall."""
+    if not isinstance(space, Box):
+        return np.int64(value)
+    return np.minimum(np.maximum(np.asarray(value, np.float32), space.low), space.high)
+
+
+#: The camera looks at the target well enough to lock on when the cosine between them is above this.
+_IN_VIEW = 0.8
+#: What is left of the way to turn, in radians aside and in units of the direction's height.
+_CLOSE = 0.3
+#: So many steps pass before the next press: the game needs a moment to show the lock.
+_PATIENCE = 3
+
+
+class LockOn:
+    """Choose the camera and lock keys of the next step."""
+
+    def __init__(self) -> None:
+        self._wait = 0
+
+    def keys(self, camera_pose: Floats, target: Floats) -> Control:
+        """Return the keys that turn the camera (x, y, z, direction) to a target (x, y, z, ...)."""
+        looks, towards = camera_pose[3:], target[:3] - camera_pose[:3]
+        towards = towards / max(float(np.linalg.norm(towards)), 1e-6)
+        if self._wait <= 0 and float(looks @ towards) > _IN_VIEW:
+            self._wait = _PATIENCE
+            return Control.LOCK_ON
+        self._wait -= 1
+        return _turn(looks, towards)
+
+
+def _turn(looks: Floats, towards: Floats) -> Control:
+    aside = wrap_angle(_heading(towards) - _heading(looks))
+    upward = float(towards[2] - looks[2])
+    keys = Control.NONE
+    if abs(aside) > _CLOSE:
+        keys |= Control.CAMERA_RIGHT if aside > 0 else Control.CAMERA_LEFT
+    if abs(upward) > _CLOSE:
+        keys |= Control.CAMERA_UP if upward > 0 else Control.CAMERA_DOWN
+    return keys
+
+
+def _heading(direction: Floats) -> float:
+    """Return the game's angle of a direction: angle a faces (-sin a, -cos a)."""
+    return atan2(-float(direction[0]), -float(direction[1]))
