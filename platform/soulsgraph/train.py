@@ -17,25 +17,15 @@ from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
 from soulsgraph.domains import finished_versions, half_saved, jointly_with, save_version
-from soulsgraph.evaluate import (
-    EVALUATION_SEED,
-    allowed_rows,
-    check_evaluation,
-    evaluate_rows,
-    evaluation_seeds,
-    win_rate,
-)
-from soulsgraph.files import write_json
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Board, Counting, Display, Interrupted, StageProgress, interruptible, stage_progress
+from soulsgraph.progress import Board, Display, Interrupted, StageProgress, interruptible, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage import StageSetup
-from soulsgraph.tables import GrowingTable, WinRateTable, write_episodes, write_rows
+from soulsgraph.tables import GrowingTable
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import (
     Artifact,
@@ -340,35 +330,3 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
     frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
     verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
     return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
-
-
-def evaluate_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
-    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
-    check_evaluation(seed, episodes)
-    with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
-        evaluated = evaluate_rows(run, episodes, seed, Counting(progress))
-    table = WinRateTable(
-        f"Win rates, {run.plan.scenario}, {episodes} episodes a row",
-        tuple(win_rate(row, played, run.plan) for row, played in evaluated.items()),
-    )
-    terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
-    settings = {row.label: played for row, played in evaluated.items()}
-    write_episodes(run.results("episodes"), settings, terms, evaluation_seeds(seed, episodes))
-    write_rows(run.results("table"), [row.to_dict() for row in table.rows])
-    write_json(run.path / "results" / "table.json", table.to_dict())
-    return table
-
-
-def show_on_board(board: Board, run: RunFolder, table: WinRateTable) -> None:
-    """Put the table and what the run was trained with on the TensorBoard."""
-    plan = run.plan
-    board.text("win rates", table.to_markdown())
-    values: dict[str, str | int | float | bool] = {
-        "scenario": plan.scenario,
-        "preset": plan.preset,
-        "seed": plan.seed,
-        "scale": plan.scale,
-        "lanes": plan.lanes or 0,
-        "env_runners": plan.env_runners,
-    }
-    board.hyperparameters(values, {f"win rate/{row.setting}": row.rate for row in table.rows})

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
+from soulsgraph import evaluate as evaluating
 from soulsgraph.cli.options import (
     BASELINE_GRAPH,
     DEFAULT_EVALUATION,
@@ -17,23 +18,21 @@ from soulsgraph.cli.options import (
     PlanOptions,
     SessionOptions,
     begin_or_resume,
-    display_of,
-    make_console,
     open_run,
     plan_values,
-    print_json,
     workplace,
 )
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.domains import upstream_versions
-from soulsgraph.evaluate import Setting, check_library, was_trained_on
-from soulsgraph.evaluate import evaluate as evaluate_setting
+from soulsgraph.files import write_json
 from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import Counting, silence_advice, stage_progress
+from soulsgraph.progress import Board, Counting, silence_advice, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRateTable
+from soulsgraph.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.realtime.link import load_games
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.atomic import check_writable
 
 
@@ -49,15 +48,9 @@ def curriculum(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from soulsgraph.train import train_stages
-
-    console = make_console(session)
     folder = begin_or_resume(run, plan, resume, Plan.graph)
-    with workplace(folder, session) as place:
-        watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
-        console.print(f"run folder {folder.path}; {watch}", soft_wrap=True)
-        train_stages(place, folder.plan.stages(), console)
-        _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
+    watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
+    _train_and_evaluate(folder, session, f"run folder {folder.path}; {watch}")
 
 
 def train(
@@ -74,23 +67,20 @@ def train(
     """
     from soulsgraph.train import train_stages
 
-    if (run / "plan.json").exists():
-        folder = open_run(run, plan)
-        stage = folder.plan.stage(skill)
+    begun = (run / "plan.json").exists()
+    folder = open_run(run, plan) if begun else RunFolder.planned(run, Plan(**plan_values(plan)))
+    stage = folder.plan.stage(skill)
+    if begun:
         # Whether they are there is known before Ray starts.
         upstream_versions(folder, stage)
-    else:
-        folder = RunFolder.planned(run, Plan(**plan_values(plan)))
-        stage = folder.plan.stage(skill)
-        if upstream := folder.plan.skill_graph.upstream(skill):
-            raise SoulsGraphError(
-                f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
-                f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
-            )
+    elif upstream := folder.plan.skill_graph.upstream(skill):
+        raise SoulsGraphError(
+            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
+            f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
+        )
     with workplace(folder, session) as place:
-        cards = train_stages(place, (stage,), make_console(session))
-    if session.json:
-        print_json(cards[0].to_dict())
+        (card,) = train_stages(place, (stage,), session.console)
+    session.show(card.to_dict())
 
 
 def baseline(
@@ -105,12 +95,7 @@ def baseline(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    from soulsgraph.train import train_stages
-
-    folder = begin_or_resume(run, plan, resume, BASELINE_GRAPH)
-    with workplace(folder, session) as place:
-        train_stages(place, folder.plan.stages(), make_console(session))
-        _evaluate_and_show(folder, EvaluationOptions(folder.plan.episodes), session, place.board)
+    _train_and_evaluate(begin_or_resume(run, plan, resume, BASELINE_GRAPH), session)
 
 
 def evaluate(
@@ -141,35 +126,28 @@ def evaluate(
     evaluated = lasting_name(scenario or run.plan.scenario)
     chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
     trained_on = trained_on and lasting_name(trained_on)
-    if trained_on and not was_trained_on(run, trained_on):
+    if trained_on and not evaluating.was_trained_on(run, trained_on):
         raise SoulsGraphError(
             f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
             f"see {command_line('skills', folder)}."
         )
-    source = trained_on or (evaluated if was_trained_on(run, evaluated) else run.plan.scenario)
-    setting, lobby = Setting(evaluated, source, start, chance), () if games is None else load_games(games)
-    with stage_progress(
-        "evaluate", evaluation.episodes, display_of(output) if lobby else "silent", unit="episodes"
-    ) as progress:
-        found = evaluate_setting(run, setting, evaluation.episodes, evaluation.seed, lobby, Counting(progress))
+    source = trained_on or (evaluated if evaluating.was_trained_on(run, evaluated) else run.plan.scenario)
+    setting, lobby = evaluating.Setting(evaluated, source, start, chance), () if games is None else load_games(games)
+    display = output.display if lobby else "silent"
+    with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
+        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, lobby, Counting(progress))
     if out is not None:
         found.save(out)
-    if output.json:
-        print_json(found.to_dict())
-        return
-    console = make_console(output)
-    for line in found.lines():
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(WinRateTable("", (found.win_rate,)).to_rich())
     means = found.means
-    console.print(
+    output.show(
+        found.to_dict(),
+        *found.lines(),
+        WinRateTable("", (found.win_rate,)).to_rich(),
         f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
-        f"{means['mean_seconds']:.1f} s"
+        f"{means['mean_seconds']:.1f} s",
+        *(f"game {number}: {report_of}" for number, report_of in enumerate(found.games, 1)),
+        *([] if out is None else [f"results in {out}"]),
     )
-    for number, report_of in enumerate(found.games, 1):
-        console.print(f"game {number}: {report_of}", highlight=False, soft_wrap=True)
-    if out is not None:
-        console.print(f"results in {out}", highlight=False, soft_wrap=True)
 
 
 def table(
@@ -193,20 +171,17 @@ def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = D
     Args:
         folder: Run folder.
     """
-    cards = check_library(RunFolder.open(folder))
-    if output.json:
-        print_json([card.to_dict() for card in cards])
-        return
-    console = make_console(output)
-    for card in cards:
-        parent = "" if card.parent is None else f", continues v{card.parent}"
-        upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
-        console.print(
-            f"{card.skill} v{card.version}: {card.training.scenario}, {card.training.steps:,} steps, "
-            f"trained on {upstream}{parent}; sha256 {card.sha256[:12]}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    cards = evaluating.check_library(RunFolder.open(folder))
+    output.show([card.to_dict() for card in cards], *map(_describe, cards))
+
+
+def _describe(card: SkillCard) -> str:
+    parent = "" if card.parent is None else f", continues v{card.parent}"
+    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
+    return (
+        f"{card.skill} v{card.version}: {card.training.scenario}, {card.training.steps:,} steps, "
+        f"trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
+    )
 
 
 def bench(
@@ -225,26 +200,43 @@ def bench(
 
     check_range("rounds", rounds, 1, 1000)
     silence_advice()
-    console, results = make_console(output), []
+    results = []
     for result in run_benchmark(what, rounds):
-        console.print(describe(result), highlight=False, soft_wrap=True)
+        output.console.print(describe(result), soft_wrap=True)
         results.append(result)
-    if output.json:
-        print_json(results)
+    output.show(results)
+
+
+def _train_and_evaluate(run: RunFolder, session: SessionOptions, *notes: str) -> None:
+    from soulsgraph.train import train_stages
+
+    with workplace(run, session) as place:
+        for note in notes:
+            session.console.print(note, soft_wrap=True)
+        train_stages(place, run.plan.stages(), session.console)
+        _evaluate_and_show(run, EvaluationOptions(run.plan.episodes), session, place.board)
 
 
 def _evaluate_and_show(
-    run: RunFolder, evaluation: EvaluationOptions, output: OutputOptions, board: object = None
+    run: RunFolder, evaluation: EvaluationOptions, output: OutputOptions, board: Board | None = None
 ) -> None:
-    from soulsgraph.progress import Board
-    from soulsgraph.train import evaluate_run, show_on_board
-
-    evaluated = evaluate_run(run, evaluation.episodes, evaluation.seed, display_of(output))
-    if isinstance(board, Board):
-        show_on_board(board, run, evaluated)
-    if output.json:
-        print_json(evaluated.to_dict())
-        return
-    console = make_console(output)
-    console.print(evaluated.to_rich())
-    console.print(f"results in {run.path / 'results'}", highlight=False, soft_wrap=True)
+    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it."""
+    plan, episodes, seed = run.plan, evaluation.episodes, evaluation.seed
+    evaluating.check_evaluation(seed, episodes)
+    total = episodes * len(evaluating.allowed_rows(run))
+    with stage_progress("table", total, output.display, unit="episodes") as progress:
+        played = evaluating.evaluate_rows(run, episodes, seed, Counting(progress))
+    rows = tuple(evaluating.win_rate(row, fights, plan) for row, fights in played.items())
+    table = WinRateTable(f"Win rates, {plan.scenario}, {episodes} episodes a row", rows)
+    terms = make_skill(plan.skill_graph.order[-1], plan.options).reward.names
+    settings, seeds = {row.label: fights for row, fights in played.items()}, evaluating.evaluation_seeds(seed, episodes)
+    write_episodes(run.results("episodes"), settings, terms, seeds)
+    write_rows(run.results("table"), [row.to_dict() for row in rows])
+    write_json(run.path / "results" / "table.json", table.to_dict())
+    if board is not None:
+        board.text("win rates", table.to_markdown())
+        names = ("scenario", "preset", "seed", "scale", "lanes", "env_runners")
+        board.hyperparameters(
+            {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
+        )
+    output.show(table.to_dict(), table.to_rich(), f"results in {run.path / 'results'}")

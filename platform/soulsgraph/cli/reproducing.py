@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -14,26 +14,22 @@ from soulsgraph.cli.options import (
     DEFAULT_SESSION,
     Flag,
     Given,
-    Option,
     OutputOptions,
     SessionOptions,
+    field_docs,
     given_options,
-    make_console,
-    print_json,
+    option,
     ray_session,
 )
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.paper.study import Study
+from soulsgraph.paper.report import Attachment, write_report
+from soulsgraph.paper.rows import seed_tables
+from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import check_range
+from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import check_given
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from soulsgraph.paper.report import Attachment
-    from soulsgraph.paper.study import ReproductionFolder
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
@@ -41,13 +37,13 @@ StudyOptions = Annotated[
     arg(
         constructor=given_options(
             Study,
-            seeds=Option(int, "Training seeds, counted from the first.", len(Study.seeds)),
-            first_seed=Option(
+            seeds=option(int, "Training seeds, counted from the first.", len(Study.seeds)),
+            first_seed=option(
                 int,
                 "First training seed; calibration, choosing and reporting each have a hundred of their own.",
                 Study.seeds[0],
             ),
-            overrides=Option(tuple[str, ...], name="set", metavar="OPTION=VALUE ..."),
+            overrides=option(tuple[str, ...], field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."),
         )
     ),
 ]
@@ -87,19 +83,19 @@ def reproduce(
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
-    from soulsgraph.paper.study import ReproductionFolder
-    from soulsgraph.progress import silence_advice
-
-    console = make_console(session)
     if resume:
         folder = ReproductionFolder.open(out)
-        kept = folder.study
-        check_given(out, kept, study_values(protocol, kept.seeds), "begin another folder with --out")
+        check_given(out, folder.study, study_values(protocol, folder.study.seeds), "begin another folder with --out")
     else:
         folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))
+    # Imported when the options are known to hold: it takes seconds.
+    from soulsgraph.paper.work import do_units
+
     silence_advice()
-    _work(folder, session, console)
-    _report(folder.path / "report", session, (folder.path,))
+    with ray_session(folder, session, needed=bool(folder.left)):
+        session.console.print(f"folder {folder.path}", soft_wrap=True)
+        do_units(folder, session.console, partial(in_commands, command="reproduce"))
+    _write(folder.path / "report", session, (folder.path,))
 
 
 def report(
@@ -121,41 +117,14 @@ def report(
     """
     if not folders:
         raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    from soulsgraph.paper.report import Attachment
-
     attachments = tuple(map(Attachment.parse, attach))
-    _report(out or folders[0] / "report", output, folders, variants, attachments, earlier)
+    _write(out or folders[0] / "report", output, folders, variants, attachments, earlier)
 
 
-def _work(folder: ReproductionFolder, session: SessionOptions, console: Console) -> None:
-    # Ray takes seconds to import.
-    from soulsgraph.paper.work import do_units
-
-    with ray_session(folder, session, needed=bool(folder.left)):
-        console.print(f"folder {folder.path}", highlight=False, soft_wrap=True)
-        do_units(folder, console, partial(in_commands, command="reproduce"))
-
-
-def _report(
-    out: Path,
-    output: OutputOptions,
-    folders: Sequence[Path],
-    variants: Sequence[Path] = (),
-    attachments: Sequence[Attachment] = (),
-    earlier: Path | None = None,
-) -> None:
-    from soulsgraph.paper.report import write_report
-    from soulsgraph.paper.rows import seed_tables
-
-    written = write_report(folders, out, variants, attachments, earlier)
-    tables = seed_tables(folders)
-    if output.json:
-        print_json({"report": str(written), "tables": [table.to_dict() for table in tables]})
-        return
-    console = make_console(output)
-    for table in tables:
-        console.print(table.to_rich())
-    console.print(f"report in {written}", highlight=False, soft_wrap=True)
+def _write(out: Path, output: OutputOptions, folders: Sequence[Path], *others: Any) -> None:
+    written, tables = write_report(folders, out, *others), seed_tables(folders)
+    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
+    output.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
 
 
 def _override(text: str) -> tuple[str, Any]:
