@@ -47,6 +47,18 @@ class StageProgress(Protocol):
         ...
 
 
+class Supervisor(Protocol):
+    """Receives the reports of a stage that is one of many, in place of a terminal."""
+
+    def follow(self, name: str, total: int) -> StageProgress:
+        """Return the progress of the stage that begins now."""
+        ...
+
+    def stop_requested(self) -> bool:
+        """Return whether the stage is to save a checkpoint and stop."""
+        ...
+
+
 class Counting:
     """Add up what is finished and report the total to a progress."""
 

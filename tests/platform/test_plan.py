@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
+from soulsgraph.train import StageSetup
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill

@@ -12,9 +12,8 @@ from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import read_rows
-from soulsgraph.train import Workplace, train_stage
+from soulsgraph.train import StageSetup, Workplace, train_stage
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -15,9 +15,8 @@ from soulsgraph.files import write_json
 from soulsgraph.paper.records import DESCRIPTION
 from soulsgraph.plan import ADAPTATION_BUDGET, BASELINE_BUDGET, BUDGETS, Plan, Stage
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import write_rows
-from soulsgraph.train import trained_artifact
+from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.inference import NETWORK, Weights

@@ -14,10 +14,10 @@ from soulsgraph.evaluate import OnFinished, Setting, evaluation_seeds, load_arti
 from soulsgraph.paper.rows import evaluate_settings, evaluated_settings
 from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED, ReproductionFolder, Unit, evaluation_seed
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Board, Interrupted
+from soulsgraph.progress import Board, Interrupted, Supervisor
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
-from soulsgraph.train import Supervisor, Workplace, train_stages
+from soulsgraph.train import Workplace, train_stages
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import Script, engaging
