@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from soulsgraph.bench.speed import bench_composed, bench_simulation, bench_single_tick
+from soulsgraph.bench.speed import bench_composed, bench_reading, bench_simulation, bench_single_tick
 
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
@@ -19,8 +19,6 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
         yield bench_composed(256, 300, rounds)
         return
     if what == "read":
-        from soulsgraph.bench.speed import bench_reading
-
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
         return
     # Imported here: torch, ray and stable-baselines3 take seconds.
