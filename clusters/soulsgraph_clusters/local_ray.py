@@ -84,10 +84,11 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
                 # Ctrl-C is for the owner, which ends Ray in order.
                 start_new_session=True,
             )
-        try:
-            yield _address(owned, folder / "errors")
-        finally:
-            _end(owned)
+        with owned:
+            try:
+                yield _address(owned, folder / "errors")
+            finally:
+                _end(owned)
 
 
 def _address(owned: subprocess.Popen[bytes], errors: Path) -> str:
@@ -108,10 +109,6 @@ def _end(owned: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         _kill_descendants(psutil.Process(owned.pid))
         owned.kill()
-        owned.wait()
-    for pipe in (owned.stdin, owned.stdout):
-        assert pipe is not None
-        pipe.close()
 
 
 class _Head(Node):

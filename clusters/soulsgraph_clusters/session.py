@@ -249,7 +249,8 @@ def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
         return {"num_env_runners": 0}
     offered = session.resources
     one = _PROCESSOR | ({GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {})
-    count = next((count for count in range(min(wanted, _places(one, offered)), 0, -1) if _answer(one, count)), 0)
+    most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
+    count = next((count for count in range(most, 0, -1) if _answer(one, count)), 0)
     if not count:
         raise ClusterError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
@@ -262,10 +263,6 @@ def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
         "num_cpus_per_env_runner": 1,
         "custom_resources_per_env_runner": {GAME_PC: 1} if GAME_PC in one else {},
     }
-
-
-def _places(one: Mapping[str, float], offered: Mapping[str, float]) -> int:
-    return min(int(offered.get(name, 0.0) // amount) for name, amount in one.items())
 
 
 def _answer(one: Mapping[str, float], count: int) -> bool:

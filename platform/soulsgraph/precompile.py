@@ -30,7 +30,7 @@ from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.sampler import Transitions
@@ -106,13 +106,12 @@ def _fight() -> None:
 def _play() -> None:
     """Observe, and evaluate a network for a skill of several lanes."""
     skill = make_skill("camera")
-    size = skill.observation.size
-    layers = tuple(
-        (np.zeros((outputs, inputs), np.float32), np.zeros(outputs, np.float32))
-        for inputs, outputs in pairwise((size, 2, 2, len(skill.actions)))
-    )
-    observation = skill.observation.bind(load_scenario(_SCENARIO))
-    network = FrozenNetwork(skill.name, observation, np.zeros(size), np.ones(size), 5.0, layers)
+    sizes = (skill.observation.size, 2, 2, len(skill.actions))
+    weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
+    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+        names = layer_names_at(index)
+        weights |= {names[0]: np.zeros((outputs, inputs), np.float32), names[1]: np.zeros(outputs, np.float32)}
+    network = FrozenNetwork.of(skill, load_scenario(_SCENARIO), weights, clip=5.0)
     rows, actions = np.zeros((_LANES, STATE_SIZE), np.float32), np.zeros((_LANES, 1), np.int64)
     network.observation(rows)
     FusedNetworks([network]).act(rows, np.ones((_LANES, 1), np.bool_), actions)

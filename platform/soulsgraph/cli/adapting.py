@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from soulsgraph import domains
-from soulsgraph.cli.options import (
-    DEFAULT_EVALUATION,
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    DEFAULT_TRANSFER,
-    EvaluationOptions,
-    OutputOptions,
-    SessionOptions,
-    workplace,
-)
+from soulsgraph.cli import options
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.paper.study import ADAPTED
@@ -42,7 +33,7 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 def adapt(
     folder: Annotated[Positional[Path], "RUN"],
-    session: SessionOptions = DEFAULT_SESSION,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
     scenario: str = TransferOptions.scenario,
     skills: str = ",".join(ADAPTED),
     budget: int | None = None,
@@ -76,15 +67,15 @@ def adapt(
     cards = []
     if chosen or skills != "auto":
         stages = domains.adaptation_stages(run, scenario, chosen, budget, source, jointly)
-        with workplace(run, session) as place:
+        with options.workplace(run, session) as place:
             cards = train_stages(place, stages, session.console)
     session.show([card.to_dict() for card in cards])
 
 
 def transfer(
     folders: Runs,
-    output: OutputOptions = DEFAULT_OUTPUT,
-    evaluation: TransferOptions = DEFAULT_TRANSFER,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    evaluation: TransferOptions = options.DEFAULT_TRANSFER,
     controls: bool = False,
     out: Path | None = None,
 ) -> None:
@@ -97,9 +88,7 @@ def transfer(
     """
     from soulsgraph.transfer import over_seeds
 
-    runs = over_seeds.open_seeds(folders)
-    if out is not None:
-        check_writable(out)
+    runs = _open(folders, out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
     question = Question(**asdict(evaluation) | {"home": home})
     plain: Any
@@ -126,8 +115,8 @@ def transfer(
 
 def recovery(
     folders: Runs,
-    session: SessionOptions = DEFAULT_SESSION,
-    evaluation: TransferOptions = DEFAULT_TRANSFER,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
+    evaluation: TransferOptions = options.DEFAULT_TRANSFER,
     budget: int = 80_000,
     jointly: str | None = None,
     out: Path | None = None,
@@ -145,9 +134,7 @@ def recovery(
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import check_session, connect
 
-    runs = over_seeds.open_seeds(folders)
-    if out is not None:
-        check_writable(out)
+    runs = _open(folders, out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.Target(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: domains.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
@@ -168,8 +155,8 @@ def recovery(
 
 def retention(
     folders: Runs,
-    output: OutputOptions = DEFAULT_OUTPUT,
-    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     out: Path | None = None,
 ) -> None:
     """Evaluate every scenario a run went through with the versions after each: transfer and forgetting.
@@ -181,9 +168,7 @@ def retention(
     from soulsgraph.transfer import over_seeds
     from soulsgraph.transfer.retention import measure_retention
 
-    runs, console, found = over_seeds.open_seeds(folders), output.console, {}
-    if out is not None:
-        check_writable(out)
+    runs, console, found = _open(folders, out), output.console, {}
     over_seeds.check_chains({seed: domains.domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
@@ -199,8 +184,18 @@ def retention(
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
 
 
+def _open(folders: Sequence[Path], out: Path | None) -> dict[int, RunFolder]:
+    """Open the runs by seed, and check that the folder of the results over all seeds can be written."""
+    from soulsgraph.transfer.over_seeds import open_seeds
+
+    runs = open_seeds(folders)
+    if out is not None:
+        check_writable(out)
+    return runs
+
+
 def _show(
-    output: OutputOptions,
+    output: options.OutputOptions,
     out: Path | None,
     tables: Mapping[str, SeedsTable],
     alone: tuple[Any, Sequence[RenderableType]] | None,
@@ -220,14 +215,16 @@ def _show(
         output.console.print(f"all seeds together in {out}", soft_wrap=True)
 
 
-def _measured(run: RunFolder, question: Question, output: OutputOptions) -> reports.TransferReport:
+def _measured(run: RunFolder, question: Question, output: options.OutputOptions) -> reports.TransferReport:
     with run.locked():
         report = reports.transfer(run, question, output.display)
         reports.save_transfer(run, report)
     return report
 
 
-def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, jointly: str | None) -> tuple[Arm, ...]:
+def _arms(
+    run: RunFolder, home: str, scenario: str, output: options.OutputOptions, jointly: str | None
+) -> tuple[Arm, ...]:
     """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
     from soulsgraph.transfer.recovery import arms_of, joint_arms
 
@@ -238,7 +235,7 @@ def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, joint
     return joint_arms(skills) if skills else ()
 
 
-def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
+def _recommended(run: RunFolder, home: str, scenario: str, output: options.OutputOptions) -> tuple[str, ...]:
     """Return the recommendation saved for the versions in play; measure first if there is none."""
     saved = reports.saved_recommendation(run, home, scenario)
     return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommended

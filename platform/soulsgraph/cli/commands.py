@@ -8,20 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional
 
 from soulsgraph import evaluate as evaluating
-from soulsgraph.cli.options import (
-    BASELINE_GRAPH,
-    DEFAULT_EVALUATION,
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    EvaluationOptions,
-    OutputOptions,
-    PlanOptions,
-    SessionOptions,
-    begin_or_resume,
-    open_run,
-    plan_values,
-    workplace,
-)
+from soulsgraph.cli import options
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.domains import upstream_versions
 from soulsgraph.files import write_json
@@ -37,8 +24,8 @@ from soulsgraph_policies.atomic import check_writable
 
 
 def curriculum(
-    plan: PlanOptions,
-    session: SessionOptions = DEFAULT_SESSION,
+    plan: options.PlanOptions,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
     resume: bool = False,
 ) -> None:
@@ -48,15 +35,15 @@ def curriculum(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    folder = begin_or_resume(run, plan, resume, Plan.graph)
+    folder = options.begin_or_resume(run, plan, resume, Plan.graph)
     watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
     _train_and_evaluate(folder, session, f"run folder {folder.path}; {watch}")
 
 
 def train(
     skill: Positional[str],
-    plan: PlanOptions,
-    session: SessionOptions = DEFAULT_SESSION,
+    plan: options.PlanOptions,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
 ) -> None:
     """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
@@ -68,7 +55,7 @@ def train(
     from soulsgraph.train import train_stages
 
     begun = (run / "plan.json").exists()
-    folder = open_run(run, plan) if begun else RunFolder.planned(run, Plan(**plan_values(plan)))
+    folder = options.open_run(run, plan) if begun else RunFolder.planned(run, Plan(**options.plan_values(plan)))
     stage = folder.plan.stage(skill)
     if begun:
         # Whether they are there is known before Ray starts.
@@ -78,14 +65,14 @@ def train(
             f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
             f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
         )
-    with workplace(folder, session) as place:
+    with options.workplace(folder, session) as place:
         (card,) = train_stages(place, (stage,), session.console)
     session.show(card.to_dict())
 
 
 def baseline(
-    plan: PlanOptions,
-    session: SessionOptions = DEFAULT_SESSION,
+    plan: options.PlanOptions,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/baseline"),
     resume: bool = False,
 ) -> None:
@@ -95,19 +82,19 @@ def baseline(
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
     """
-    _train_and_evaluate(begin_or_resume(run, plan, resume, BASELINE_GRAPH), session)
+    _train_and_evaluate(options.begin_or_resume(run, plan, resume, options.BASELINE_GRAPH), session)
 
 
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
     scenario: str | None = None,
     start: str | None = None,
     trained_on: str | None = None,
     randomize: str = "",
     games: Path | None = None,
     out: Path | None = None,
-    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
+    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
 ) -> None:
     """Evaluate one setting of a run's skills, greedily.
 
@@ -152,8 +139,8 @@ def evaluate(
 
 def table(
     folder: Annotated[Positional[Path], "RUN"],
-    output: OutputOptions = DEFAULT_OUTPUT,
-    evaluation: EvaluationOptions = DEFAULT_EVALUATION,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
 ) -> None:
     """Evaluate every row of the paper's Table 1 that the run's skills allow.
 
@@ -165,7 +152,7 @@ def table(
         _evaluate_and_show(run, evaluation, output)
 
 
-def skills(folder: Annotated[Positional[Path], "RUN"], output: OutputOptions = DEFAULT_OUTPUT) -> None:
+def skills(folder: Annotated[Positional[Path], "RUN"], output: options.OutputOptions = options.DEFAULT_OUTPUT) -> None:
     """Check the run's skill library, weights included, and show every version and its lineage.
 
     Args:
@@ -186,7 +173,7 @@ def _describe(card: SkillCard) -> str:
 
 def bench(
     what: Positional[Literal["train", "sim", "tick", "read"]],
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
     rounds: int = 3,
 ) -> None:
     """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a reading of memory.
@@ -207,18 +194,18 @@ def bench(
     output.show(results)
 
 
-def _train_and_evaluate(run: RunFolder, session: SessionOptions, *notes: str) -> None:
+def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
     from soulsgraph.train import train_stages
 
-    with workplace(run, session) as place:
+    with options.workplace(run, session) as place:
         for note in notes:
             session.console.print(note, soft_wrap=True)
         train_stages(place, run.plan.stages(), session.console)
-        _evaluate_and_show(run, EvaluationOptions(run.plan.episodes), session, place.board)
+        _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place.board)
 
 
 def _evaluate_and_show(
-    run: RunFolder, evaluation: EvaluationOptions, output: OutputOptions, board: Board | None = None
+    run: RunFolder, evaluation: options.EvaluationOptions, output: options.OutputOptions, board: Board | None = None
 ) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it."""
     plan, episodes, seed = run.plan, evaluation.episodes, evaluation.seed

@@ -9,18 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    Flag,
-    Given,
-    OutputOptions,
-    SessionOptions,
-    field_docs,
-    given_options,
-    option,
-    ray_session,
-)
+from soulsgraph.cli import options
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.rows import seed_tables
@@ -33,23 +22,25 @@ from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
-    Given,
+    options.Given,
     arg(
-        constructor=given_options(
+        constructor=options.given_options(
             Study,
-            seeds=option(int, "Training seeds, counted from the first.", len(Study.seeds)),
-            first_seed=option(
+            seeds=options.option(int, "Training seeds, counted from the first.", len(Study.seeds)),
+            first_seed=options.option(
                 int,
                 "First training seed; calibration, choosing and reporting each have a hundred of their own.",
                 Study.seeds[0],
             ),
-            overrides=option(tuple[str, ...], field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."),
+            overrides=options.option(
+                tuple[str, ...], options.field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."
+            ),
         )
     ),
 ]
 
 
-def study_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
+def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
     """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
 
     Raises:
@@ -73,9 +64,9 @@ def study_values(given: Given, seeds: Sequence[int]) -> dict[str, Any]:
 
 def reproduce(
     protocol: StudyOptions,
-    session: SessionOptions = DEFAULT_SESSION,
+    session: options.SessionOptions = options.DEFAULT_SESSION,
     out: Path = Path("runs/reproduction"),
-    resume: Flag = False,
+    resume: options.Flag = False,
 ) -> None:
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
@@ -92,7 +83,7 @@ def reproduce(
     from soulsgraph.paper.work import do_units
 
     silence_advice()
-    with ray_session(folder, session, needed=bool(folder.left)):
+    with options.ray_session(folder, session, needed=bool(folder.left)):
         session.console.print(f"folder {folder.path}", soft_wrap=True)
         do_units(folder, session.console, partial(in_commands, command="reproduce"))
     _write(folder.path / "report", session, (folder.path,))
@@ -100,7 +91,7 @@ def reproduce(
 
 def report(
     folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR ...")],
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: options.OutputOptions = options.DEFAULT_OUTPUT,
     variants: tuple[Path, ...] = (),
     attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
     earlier: Path | None = None,
@@ -121,7 +112,7 @@ def report(
     _write(out or folders[0] / "report", output, folders, variants, attachments, earlier)
 
 
-def _write(out: Path, output: OutputOptions, folders: Sequence[Path], *others: Any) -> None:
+def _write(out: Path, output: options.OutputOptions, folders: Sequence[Path], *others: Any) -> None:
     written, tables = write_report(folders, out, *others), seed_tables(folders)
     plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
     output.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
