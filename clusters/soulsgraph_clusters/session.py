@@ -32,7 +32,6 @@ PROBE_TIMEOUT_S = 5.0
 #: Ray's own wait for a cluster that refuses the token is longer than anyone wants to look at it.
 HEALTH_CHECK_TIMEOUT_S = 30.0
 
-_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _MODES = ("token", "disabled")
 _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
@@ -82,8 +81,23 @@ def connect(
     if chosen == LOCAL and not needed:
         yield Session(local=True)
         return
-    with _local(num_cpus, resources) if chosen == LOCAL else _driver(chosen):
-        yield Session(local=chosen == LOCAL)
+    with ExitStack() as stack:
+        if local := chosen == LOCAL:
+            _make_token()
+            chosen = stack.enter_context(local_ray(num_cpus, resources))
+        stack.callback(ray.shutdown)
+        # `ray.init` would replace the loopback address of a private session by another one of this machine.
+        clusters = ray_constants.ENABLE_RAY_CLUSTER
+        ray_constants.ENABLE_RAY_CLUSTER = clusters and not local
+        try:
+            ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            if not local:
+                raise
+            raise SessionError(str(error).partition("\n")[0].strip(" .") or repr(error)) from error
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = clusters
+        yield Session(local)
 
 
 def chosen_address(address: str | None) -> str:
@@ -104,40 +118,12 @@ def check_session(address: str | None = None) -> None:
         check_cluster(chosen, "`address`" if address else "RAY_ADDRESS")
 
 
-@contextmanager
-def _local(num_cpus: int | None, resources: Mapping[str, float] | None) -> Iterator[None]:
+def _make_token() -> None:
     if not any(os.environ.get(name) for name in _TOKEN):
         # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     if _MODE not in os.environ:
         _enable_token_auth()
-    with local_ray(num_cpus, resources) as started, ExitStack() as driver:
-        try:
-            with _on_loopback():
-                driver.enter_context(_driver(started))
-        except Exception as error:
-            raise SessionError(str(error).partition("\n")[0].strip(" .") or repr(error)) from error
-        yield
-
-
-@contextmanager
-def _driver(address: str) -> Iterator[None]:
-    try:
-        ray.init(address, **_QUIET)
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Keep `ray.init` from replacing the loopback address by another one of this machine."""
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _check_token() -> None:

@@ -84,7 +84,7 @@ class _Shown:
         self._mean_return: float | None = None
         self._line = ""
         columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
-        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
         self._task = self.bar.add_task(name, total=total, text="")
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
@@ -107,11 +107,6 @@ class _Shown:
         self._line = ""
 
 
-class _Silent:
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Print nothing."""
-
-
 @contextmanager
 def stage_progress(
     name: str,
@@ -126,10 +121,8 @@ def stage_progress(
 
     A console that is no terminal gets plain lines.
     """
-    if display == "silent":
-        yield _Silent()
-        return
-    shown = _Shown(console or Console(), name, total, done, unit, clock)
+    console = Console(quiet=True) if display == "silent" else console or Console()
+    shown = _Shown(console, name, total, done, unit, clock)
     # A bar that is disabled prints an empty line as it ends in some releases of rich.
     with nullcontext() if shown.bar.disable else shown.bar:
         try:

@@ -30,17 +30,10 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
+from soulsgraph_policies import artifact as artifacts
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.artifact import (
-    Artifact,
-    NormalizerStatistics,
-    SkillCard,
-    Training,
-    UpstreamArtifact,
-    graph_fields,
-    package_versions,
-)
+from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
@@ -171,12 +164,12 @@ def trained_artifact(
     card = SkillCard(
         skill=skill.name,
         version=0,
-        **graph_fields(graph),
+        **artifacts.graph_fields(graph),
         observation=skill.observation.names,
-        normalizer=NormalizerStatistics.of(normalizer),
+        normalizer=artifacts.NormalizerStatistics.of(normalizer),
         observation_clip=setup.hyperparameters.observation_clip,
         layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
-        training=Training(
+        training=artifacts.Training(
             scenario=stage.scenario,
             start=setup.scenario.start,
             preset=plan.preset,
@@ -184,10 +177,10 @@ def trained_artifact(
             steps=steps,
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            packages=package_versions(),
+            packages=artifacts.package_versions(),
             jointly=jointly_with(setup.stage),
         ),
-        upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
+        upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,
     )
     return Artifact(card, parameters)

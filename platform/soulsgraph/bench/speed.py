@@ -26,17 +26,17 @@ from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 
 HIDDEN = (64, 64)
+_SCENARIO = "iudex-phase1"
 _WARM_UP = 100
 
 
 class RandomFights:
     """Drive a simulator's lanes with random controls; restart a lane where the player or boss is beaten."""
 
-    def __init__(self, lanes: int, scenario: str = "iudex-phase1", seed: int = 0) -> None:
+    def __init__(self, lanes: int) -> None:
         self.lane_ticks = self.resets = 0
-        self._scenario, self._seed = load_scenario(scenario), seed
-        self._game = make_game(lanes=lanes)
-        random = np.random.default_rng(seed)
+        self._scenario, self._game = load_scenario(_SCENARIO), make_game(lanes=lanes)
+        random = np.random.default_rng(0)
         self._controls = random.integers(0, int(ALL_CONTROLS) + 1, (256, lanes), dtype=np.uint32)
         self._reset(np.arange(lanes))
 
@@ -52,7 +52,7 @@ class RandomFights:
         self.lane_ticks += ticks * self._game.lanes
 
     def _reset(self, lanes: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        self._game.reset(lanes, self._scenario, episode_seeds(self._seed, lanes, self.resets))
+        self._game.reset(lanes, self._scenario, episode_seeds(0, lanes, self.resets))
         self.resets += len(lanes)
 
 
@@ -82,8 +82,8 @@ def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Genera
 class ComposedFights:
     """Play the five-skill graph in every lane; restart a lane where its episode ends."""
 
-    def __init__(self, lanes: int, scenario: str = "iudex-phase1") -> None:
-        loaded = load_scenario(scenario)
+    def __init__(self, lanes: int) -> None:
+        loaded = load_scenario(_SCENARIO)
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         random = np.random.default_rng(0)
         networks = {skill.name: untrained_network(skill, loaded, random) for skill in skills}

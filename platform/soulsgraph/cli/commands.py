@@ -13,7 +13,7 @@ from soulsgraph.cli.remedies import command_line
 from soulsgraph.domains import upstream_versions
 from soulsgraph.files import write_json
 from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import Board, Counting, silence_advice, stage_progress
+from soulsgraph.progress import Board, Counting, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -186,7 +186,6 @@ def bench(
     from soulsgraph.bench import describe, run_benchmark
 
     check_range("rounds", rounds, 1, 1000)
-    silence_advice()
     results = []
     for result in run_benchmark(what, rounds):
         output.console.print(describe(result), soft_wrap=True)

@@ -16,7 +16,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
-from soulsgraph.progress import silence_advice
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 from soulsgraph_envs.drivers.memory.linux_reader import find_process
@@ -45,7 +44,6 @@ def doctor(
     # Imported here: no other command needs the drivers of real-time games.
     from soulsgraph_envs.drivers.doctor.examination import examine
 
-    silence_advice()
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
     checks = examine(wanted) + check_training()
     passed = all(check.passed for check in checks)

@@ -206,7 +206,6 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import LOCAL, chosen_address
 
-    silence_advice()
     games = () if session.games is None else load_games(session.games)
     if chosen_address(session.address) == LOCAL:
         check_games(games)
@@ -229,6 +228,7 @@ def ray_session(
     from soulsgraph.precompile import precompile
     from soulsgraph_clusters.session import connect
 
+    silence_advice()
     with ExitStack() as stack:
         if folder.begun:
             stack.enter_context(folder.locked())

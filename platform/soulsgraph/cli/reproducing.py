@@ -15,7 +15,6 @@ from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.rows import seed_tables
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import check_range
-from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import check_given
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
@@ -82,7 +81,6 @@ def reproduce(
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.work import do_units
 
-    silence_advice()
     with options.ray_session(folder, session, needed=bool(folder.left)):
         session.console.print(f"folder {folder.path}", soft_wrap=True)
         do_units(folder, session.console, partial(in_commands, command="reproduce"))
