@@ -47,10 +47,10 @@ _ENVIRONMENT = {
     # By this Ray stays on the loopback, as it does by default on Windows and macOS.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+#: Files in which a node's agents report their ports: without one the raylet gives up after 15 s, a fixed limit.
+AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 _SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, "prestart_worker_first_driver": False}
 _BECOME_SUBREAPER = 36
-#: Files by which a slow agent reports its ports: without one the raylet gives up after 15 s, a fixed limit.
-_AWAITED = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port")
 
 
 class SessionError(SoulsGraphError):
@@ -119,7 +119,7 @@ class _Head(Node):
 
     def start_ray_processes(self) -> None:
         """Start the raylet without agents, which are not needed here."""
-        for name in _AWAITED:
+        for name in AGENT_PORTS:
             Path(self._session_dir, f"{name}_{self._node_id}").write_text("-1", encoding="ascii")
         super().start_ray_processes()
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from soulsgraph_clusters.local_ray import AGENT_PORTS
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until
 
@@ -43,8 +44,6 @@ _PATIENT = {
 }
 #: Ray ends a node that was not up after 30 s; a busy machine may be quick enough the next time.
 _TRIES = 3
-#: Ports of a node's agents, by the names of the files in which they report them.
-AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 
 
 def free_port() -> int:

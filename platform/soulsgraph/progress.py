@@ -60,19 +60,7 @@ class Supervisor(Protocol):
         ...
 
 
-class Counting:
-    """Add up what is finished and report the total to a progress."""
-
-    def __init__(self, progress: StageProgress) -> None:
-        self._progress, self._done = progress, 0
-
-    def __call__(self, count: int) -> None:
-        """Count more as finished."""
-        self._done += count
-        self._progress.update(self._done)
-
-
-class _Shown:
+class ShownProgress:
     """Draw a live bar in a terminal, and print a line from time to time anywhere else.
 
     The rate counts steps a second; steps done before (a resumed stage) do not count.
@@ -82,12 +70,18 @@ class _Shown:
         self._console, self._name, self._total, self._first, self._unit = console, name, total, done, unit
         self._clock, self._began_s, self._next_s = clock, clock(), clock() + LINE_EVERY_S
         self._mean_return: float | None = None
-        self._line = ""
+        self._steps, self._line = 0, ""
         columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
         self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
         self._task = self.bar.add_task(name, total=total, text="")
 
+    def advance(self, steps: int) -> None:
+        """Report that more steps are done."""
+        self.update(self._steps + steps)
+
     def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        self._steps = steps
         elapsed_s = self._clock() - self._began_s
         rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
         left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
@@ -102,6 +96,7 @@ class _Shown:
             self.print_line()
 
     def print_line(self) -> None:
+        """Print the last line if it was not, nor drawn as a bar."""
         if self._line and self.bar.disable:
             self._console.print(self._line, highlight=False, soft_wrap=True)
         self._line = ""
@@ -116,13 +111,13 @@ def stage_progress(
     unit: str = "steps",
     console: Console | None = None,
     clock: Clock = time.monotonic,
-) -> Iterator[StageProgress]:
+) -> Iterator[ShownProgress]:
     """Return the progress of `total` steps (or another unit), `done` of them before.
 
     A console that is no terminal gets plain lines.
     """
     console = Console(quiet=True) if display == "silent" else console or Console()
-    shown = _Shown(console, name, total, done, unit, clock)
+    shown = ShownProgress(console, name, total, done, unit, clock)
     # A bar that is disabled prints an empty line as it ends in some releases of rich.
     with nullcontext() if shown.bar.disable else shown.bar:
         try:

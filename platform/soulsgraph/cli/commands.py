@@ -13,7 +13,7 @@ from soulsgraph.cli.remedies import command_line
 from soulsgraph.domains import upstream_versions
 from soulsgraph.files import write_json
 from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import Board, Counting, stage_progress
+from soulsgraph.progress import Board, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -122,7 +122,7 @@ def evaluate(
     setting, lobby = evaluating.Setting(evaluated, source, start, chance), () if games is None else load_games(games)
     display = output.display if lobby else "silent"
     with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
-        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, lobby, Counting(progress))
+        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, lobby, progress.advance)
     if out is not None:
         found.save(out)
     means = found.means
@@ -211,7 +211,7 @@ def _evaluate_and_show(
     evaluating.check_evaluation(seed, episodes)
     total = episodes * len(evaluating.allowed_rows(run))
     with stage_progress("table", total, output.display, unit="episodes") as progress:
-        played = evaluating.evaluate_rows(run, episodes, seed, Counting(progress))
+        played = evaluating.evaluate_rows(run, episodes, seed, progress.advance)
     rows = tuple(evaluating.win_rate(row, fights, plan) for row, fights in played.items())
     table = WinRateTable(f"Win rates, {plan.scenario}, {episodes} episodes a row", rows)
     terms = make_skill(plan.skill_graph.order[-1], plan.options).reward.names
