@@ -14,8 +14,7 @@ from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import StageSetup, Workplace, train_stage
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import Session, connect
+from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import SkillCard

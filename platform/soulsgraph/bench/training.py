@@ -15,8 +15,7 @@ from ray.tune.registry import register_env
 
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.session import SkillGraphEnvRunner, connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of

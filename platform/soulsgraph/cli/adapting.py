@@ -90,15 +90,14 @@ def transfer(
     runs = _open(folders, out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
     question = Question(**asdict(evaluation) | {"home": home})
-    plain: Any
-    shown: list[RenderableType]
+    alone: tuple[Any, list[RenderableType]]
     if controls:
         checked = {}
         for seed, run in runs.items():
             with run.locked():
                 checked[seed] = first = reports.run_controls(run, question, display=output.display)
         tables = {"transfer-controls": over_seeds.controls_over_seeds(checked)}
-        plain, shown = [result.row() for result in first], [reports.controls_table(first)]
+        alone = [result.row() for result in first], [reports.controls_table(first)]
     else:
         measured = {seed: _measured(run, question, output) for seed, run in runs.items()}
         name, report = f"transfer-{slug(question.scenario)}", next(iter(measured.values()))
@@ -106,8 +105,8 @@ def transfer(
             name: over_seeds.recommendations_over_seeds(measured),
             f"{name}-win-rates": over_seeds.win_rates_over_seeds(measured),
         }
-        plain, shown = report.to_dict(), [*report.to_rich(), "\n".join(report.lines())]
-    _show(output, out, tables, (plain, shown) if len(runs) == 1 else None)
+        alone = report.to_dict(), [*report.to_rich(), "\n".join(report.lines())]
+    _show(output, out, tables, alone if len(runs) == 1 else None)
     for run in runs.values():
         output.console.print(f"results in {run.path / 'results'}", soft_wrap=True)
 

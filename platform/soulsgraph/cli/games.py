@@ -71,16 +71,8 @@ def show(checks: list[Check], console: Console) -> None:
     """Print one table for each topic, remedies below what failed, and the verdict."""
     for topic in dict.fromkeys(check.topic for check in checks):
         # The last column is folded, not cut: a remedy may end with a path.
-        table = Table(
-            "",
-            "",
-            Column(overflow="fold"),
-            title=topic,
-            title_justify="left",
-            box=None,
-            show_header=False,
-            pad_edge=False,
-        )
+        columns = "", "", Column(overflow="fold")
+        table = Table(*columns, title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
         for check in checks:
             if check.topic == topic:
                 # As text, in which brackets are not markup.
