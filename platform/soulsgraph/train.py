@@ -194,9 +194,8 @@ class StageRecords:
     def __init__(self, setup: StageSetup, board: Board, reached: int, worker: WorkerProcess | None = None) -> None:
         self._setup, self._board = setup, board
         # Curves go on where those of the versions that the last skill continues ended.
-        lineage = (
-            [] if setup.parent is None else setup.run.library.lineage(setup.stage.skill, setup.parent.card.version)
-        )
+        parent, library = setup.parent, setup.run.library
+        lineage = [] if parent is None else library.lineage(parent.card.skill, parent.card.version)
         self._offset = sum(card.training.steps for card in lineage)
         self._training, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         for table in (self._training, self._curve):

@@ -27,9 +27,9 @@ _BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
 #: The module of this package in which every command is a function, in the order of the help.
 COMMANDS = {
     **dict.fromkeys(("adapt", "transfer", "recovery", "retention"), "adapting"),
-    "report": "reproducing",
+    "report": "commands",
     **dict.fromkeys(("standin", "doctor", "serve-siphon"), "games"),
-    "reproduce": "reproducing",
+    "reproduce": "commands",
     **dict.fromkeys(("curriculum", "train", "baseline", "evaluate", "table", "skills", "bench"), "commands"),
 }
 
