@@ -26,7 +26,7 @@ from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, place_env_runners
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies import artifact as artifacts
@@ -46,41 +46,26 @@ SAVE_INTERVAL = 10_000
 _KEPT = 2
 
 
-@dataclass(frozen=True)
 class StageSetup:
     """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
 
     `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
+
+    Raises:
+        LibraryError: if an upstream skill or the parent is missing or damaged.
     """
 
-    run: RunFolder
-    stage: Stage
-    scenario: Scenario
-    skills: tuple[Skill, ...]
-    upstream: Mapping[str, Artifact]
-    parents: Mapping[str, Artifact]
-
-    @classmethod
-    def of(cls, run: RunFolder, stage: Stage) -> StageSetup:
-        """Load what the stage builds on.
-
-        Raises:
-            LibraryError: if an upstream skill or the parent is missing or damaged.
-        """
+    def __init__(self, run: RunFolder, stage: Stage) -> None:
+        self.run, self.stage = run, stage
         plan, library = run.plan, run.library
         taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
-        skills = tuple(make_skill(name, plan.options) for name in plan.skill_graph.order if name in taking_part)
-        upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
-        for artifact in upstream.values():
+        order = [name for name in plan.skill_graph.order if name in taking_part]
+        self.skills = tuple(make_skill(name, plan.options) for name in order)
+        self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
+        self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
+        for artifact in self.upstream.values():
             library.check_upstream(artifact.card)
-        return cls(
-            run=run,
-            stage=stage,
-            scenario=practice_ground(load_scenario(stage.scenario), skills[-1]),
-            skills=skills,
-            upstream=upstream,
-            parents={p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None},
-        )
+        self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
 
     @property
     def parent(self) -> Artifact | None:
@@ -310,7 +295,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         Interrupted: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
-    setup = StageSetup.of(place.run, stage)
+    setup = StageSetup(place.run, stage)
     latest = next(reversed(_checkpoints(place.run, stage)), None)
     if latest is not None:
         read_training_state(latest)  # A checkpoint that cannot be used is refused before anything starts.

@@ -31,19 +31,17 @@ from soulsgraph_policies.atomic import check_writable
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
     options.Given,
-    arg(
-        constructor=options.given_options(
-            Study,
-            seeds=options.option(int, "Training seeds, counted from the first.", len(Study.seeds)),
-            first_seed=options.option(
-                int,
-                "First training seed; calibration, choosing and reporting each have a hundred of their own.",
-                Study.seeds[0],
-            ),
-            overrides=options.option(
-                tuple[str, ...], options.field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."
-            ),
-        )
+    options.given_options(
+        Study,
+        seeds=options.option(int, "Training seeds, counted from the first.", len(Study.seeds)),
+        first_seed=options.option(
+            int,
+            "First training seed; calibration, choosing and reporting each have a hundred of their own.",
+            Study.seeds[0],
+        ),
+        overrides=options.option(
+            tuple[str, ...], options.field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."
+        ),
     ),
 ]
 

@@ -45,7 +45,7 @@ def option(kind: Any, help: str, default: object = None, **shown: Any) -> Any:
 
 
 def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Any) -> Any:
-    """Turn a dataclass's fields into a command's options, passed as a mapping of those that were given.
+    """Return what makes a dataclass's fields a command's options, passed as a mapping of those that were given.
 
     A field's docstring is the option's help. `others` (made by `option`) take the place of the fields of their
     names, or are added.
@@ -59,7 +59,7 @@ def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Any
     make: Any = TypedDict  # Its fields are no literal.
     made = make(cls.__name__, {**options, **others}, total=False)
     made.__doc__ = (cls.__doc__ or "").splitlines()[0]
-    return made
+    return arg(constructor=made)
 
 
 def _required(hint: Any) -> Any:
@@ -83,12 +83,10 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
 #: The options of a plan: what a new run trains and how.
 PlanOptions = Annotated[
     Given,
-    arg(
-        constructor=given_options(
-            Plan,
-            ("graph", "overrides"),
-            skill_options=option(Path, "TOML file of reward weights and options, one table a skill."),
-        )
+    given_options(
+        Plan,
+        ("graph", "overrides"),
+        skill_options=option(Path, "TOML file of reward weights and options, one table a skill."),
     ),
 ]
 

@@ -130,7 +130,7 @@ def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lamb
         WriteError: if the run folder cannot be written.
     """
     check_stable_baselines(run.plan.method)
-    setup = StageSetup.of(run, stage)
+    setup = StageSetup(run, stage)
     model = build_model(setup)
     try:
         model.learn(stage.budget, callback=_Watch(setup, go_on), log_interval=None)

@@ -165,7 +165,7 @@ def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]
 
 def _pretend(run: RunFolder, stage: Stage) -> list[SkillCard]:
     cards: list[SkillCard] = []
-    setup = StageSetup.of(run, stage)
+    setup = StageSetup(run, stage)
     for part in stage.parts:
         skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
         sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
