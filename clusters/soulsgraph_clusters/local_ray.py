@@ -47,10 +47,10 @@ _ENVIRONMENT = {
     # By this Ray stays on the loopback, as it does by default on Windows and macOS.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+#: Files in which a node's agents report their ports: without one the raylet gives up after 15 s, a fixed limit.
+AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 _SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, "prestart_worker_first_driver": False}
 _BECOME_SUBREAPER = 36
-#: Files by which a slow agent reports its ports: without one the raylet gives up after 15 s, a fixed limit.
-_AWAITED = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port")
 
 
 class SessionError(SoulsGraphError):
@@ -84,10 +84,11 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
                 # Ctrl-C is for the owner, which ends Ray in order.
                 start_new_session=True,
             )
-        try:
-            yield _address(owned, folder / "errors")
-        finally:
-            _end(owned)
+        with owned:
+            try:
+                yield _address(owned, folder / "errors")
+            finally:
+                _end(owned)
 
 
 def _address(owned: subprocess.Popen[bytes], errors: Path) -> str:
@@ -108,10 +109,6 @@ def _end(owned: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         _kill_descendants(psutil.Process(owned.pid))
         owned.kill()
-        owned.wait()
-    for pipe in (owned.stdin, owned.stdout):
-        assert pipe is not None
-        pipe.close()
 
 
 class _Head(Node):
@@ -122,7 +119,7 @@ class _Head(Node):
 
     def start_ray_processes(self) -> None:
         """Start the raylet without agents, which are not needed here."""
-        for name in _AWAITED:
+        for name in AGENT_PORTS:
             Path(self._session_dir, f"{name}_{self._node_id}").write_text("-1", encoding="ascii")
         super().start_ray_processes()
 

@@ -16,15 +16,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
 
 import psutil
 
+from soulsgraph_clusters.local_ray import AGENT_PORTS
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until
 
@@ -46,8 +44,6 @@ _PATIENT = {
 }
 #: Ray ends a node that was not up after 30 s; a busy machine may be quick enough the next time.
 _TRIES = 3
-#: Ports of a node's agents, by the names of the files in which they report them.
-AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 
 
 def free_port() -> int:
@@ -85,12 +81,15 @@ def reported_ports(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
         reporter.join()
 
 
-class _Program:
-    """One command with its output in a file; it is stopped with everything it started."""
+class Program:
+    """A command with its output in a file: a node, or a job whose exit code is 0 if it succeeded.
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._log = log
-        with log.open("wb") as output:
+    It is stopped with everything it started.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+        self.name, self._log = name, folder / f"{name}.log"
+        with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -127,13 +126,11 @@ class _Program:
         return self._process.wait(timeout_s)
 
     def kill(self) -> None:
-        """Kill it and all it started, by process id and without notice."""
+        """Kill it and all it started, by process id and without notice, as a power cut would."""
         victims = [psutil.Process(pid) for pid in self.pids if psutil.pid_exists(pid)]
         for victim in victims:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 victim.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(victims, timeout=PATIENCE_S)
         self._process.wait()
 
@@ -145,45 +142,26 @@ def _session_of(pid: int) -> int:
         return 0
 
 
-class Node(_Program):
-    """One node of the cluster."""
-
-
-class Job(_Program):
-    """A `ray job submit` that waits for its job: its exit code is 0 if the job succeeded."""
-
-    submission_id = ""
-
-
-@dataclass(frozen=True)
-class _Ports:
-    gcs: int
-    dashboard: int
-
-
-_P = TypeVar("_P", bound=_Program)
-
-
 class LocalCluster:
     """Start a head and `workers` nodes with the resource `game_pc`, and stop them all on leaving.
 
     `address` is what `--address` takes, `environment` what a client of the cluster needs.
     """
 
-    def __init__(self, workers: int = 2, worker_cpus: int = 1, head_cpus: int = 2) -> None:
+    def __init__(self, workers: int = 2) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="soulsgraph-"))
-        self._ports = _Ports(free_port(), free_port())
-        self._first_workers, self._worker_cpus, self._head_cpus = workers, worker_cpus, head_cpus
-        self._programs: list[_Program] = []
-        self.workers: list[Node] = []
+        gcs, dashboard = free_port(), free_port()
+        self._head = [
+            *("--head", f"--port={gcs}", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"),
+            *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}", "--num-cpus=2"),
+        ]
+        self.address, self._jobs_address = f"127.0.0.1:{gcs}", f"--address=http://127.0.0.1:{dashboard}"
+        self._first_workers = workers
+        self._programs: list[Program] = []
+        self.workers: list[Program] = []
         self.token_file = self._folder / "token"
         self.token_file.touch(mode=0o600)
         self.token_file.write_text(secrets.token_hex(32))
-
-    @property
-    def address(self) -> str:
-        """Address of the cluster, host:port."""
-        return f"127.0.0.1:{self._ports.gcs}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -199,7 +177,7 @@ class LocalCluster:
 
     def __enter__(self) -> LocalCluster:
         try:
-            self._start_head()
+            self._start_node("head", self._head, _HEALTH_CHECK)
             # One after another: two nodes that start at once on one machine take each other's files.
             for _ in range(self._first_workers):
                 self.add_worker()
@@ -208,28 +186,13 @@ class LocalCluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start_head(self) -> None:
-        command = [
-            *("--head", f"--port={self._ports.gcs}", "--node-ip-address=127.0.0.1"),
-            *("--dashboard-host=127.0.0.1", f"--dashboard-port={self._ports.dashboard}"),
-            *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}"),
-            f"--num-cpus={self._head_cpus}",
-        ]
-        self._start_node("head", command, _HEALTH_CHECK)
-
-    def add_worker(self, resources: Mapping[str, float] | None = None) -> Node:
+    def add_worker(self, resources: Mapping[str, float] | None = None) -> Program:
         """Join one more node and wait until it has joined; by default it offers one `game_pc`."""
-        command = [
-            f"--address={self.address}",
-            "--node-ip-address=127.0.0.1",
-            f"--num-cpus={self._worker_cpus}",
-            f"--resources={json.dumps(dict(resources or {'game_pc': 1}))}",
-        ]
+        offered = json.dumps(dict(resources or {"game_pc": 1}))
+        command = [f"--address={self.address}", "--num-cpus=1", f"--resources={offered}"]
         self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, {}))
         return self.workers[-1]
 
@@ -237,22 +200,15 @@ class LocalCluster:
         """Kill every process of a worker at once, as a power cut would."""
         self.workers[index].kill()
 
-    def job_submit(self, command: Sequence[str]) -> Job:
+    def job_submit(self, command: Sequence[str]) -> Program:
         """Run a command as a job of the cluster; its first word is a program on the head's PATH."""
         name = f"job-{len(self._programs)}"
         submit = ["job", "submit", self._jobs_address, f"--submission-id={name}", "--", *command]
-        job = self._start(Job, name, submit, {"RAY_DEDUP_LOGS": "0"})
-        job.submission_id = name
-        return job
+        return self._start(name, submit, {"RAY_DEDUP_LOGS": "0"})
 
-    def stop_job(self, job: Job) -> None:
+    def stop_job(self, job: Program) -> None:
         """Ask a job to stop; `job.wait()` waits until it has."""
-        stop = ["job", "stop", "--no-wait", self._jobs_address, job.submission_id]
-        self._start(_Program, f"{job.submission_id}-stop", stop, {}).wait()
-
-    @property
-    def _jobs_address(self) -> str:
-        return f"--address=http://127.0.0.1:{self._ports.dashboard}"
+        self._start(f"{job.name}-stop", ["job", "stop", "--no-wait", self._jobs_address, job.name], {}).wait()
 
     def close(self) -> None:
         """Stop jobs, workers and the head by process id and remove their files."""
@@ -260,28 +216,24 @@ class LocalCluster:
             program.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _node(self, command: Sequence[str], ports: Mapping[str, int]) -> list[str]:
-        listening, grpc, metrics = (ports[name] for name in AGENT_PORTS)
-        return [
-            *("start", "--block", "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
-            *("--min-worker-port=0", "--max-worker-port=0", f"--runtime-env-agent-port={free_port()}"),
-            *(f"--dashboard-agent-listen-port={listening}", f"--dashboard-agent-grpc-port={grpc}"),
-            f"--metrics-export-port={metrics}",
-            *command,
-        ]
-
-    def _start(self, kind: type[_P], name: str, command: Sequence[str], extra: Mapping[str, str]) -> _P:
-        program = kind([str(_RAY), *command], self.environment | dict(extra), self._folder / f"{name}.log")
+    def _start(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Program:
+        program = Program(name, [str(_RAY), *command], self.environment | dict(extra), self._folder)
         self._programs.append(program)
         return program
 
-    def _start_node(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Node:
+    def _start_node(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Program:
         for _ in range(_TRIES):
             # The agents' default ports are fixed numbers: a second node of one machine needs others.
             ports = {port: free_port() for port in AGENT_PORTS}
+            listening, grpc, metrics = ports.values()
+            start = [
+                *("start", "--block", "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
+                *("--node-ip-address=127.0.0.1", "--min-worker-port=0", "--max-worker-port=0"),
+                *(f"--runtime-env-agent-port={free_port()}", f"--dashboard-agent-listen-port={listening}"),
+                *(f"--dashboard-agent-grpc-port={grpc}", f"--metrics-export-port={metrics}", *command),
+            ]
             with reported_ports(self._folder, ports) as node_id:
-                environment = {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id}
-                node = self._start(Node, name, self._node(command, ports), environment)
+                node = self._start(name, start, {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id})
                 until(partial(_started_or_ended, node), "a Ray node to start")
             if node.running:
                 return node
@@ -290,5 +242,5 @@ class LocalCluster:
         raise SoulsGraphError(f"expected a Ray node, found {_TRIES} times that it ended: {node.logs()[-500:]!r}")
 
 
-def _started_or_ended(node: Node) -> bool:
+def _started_or_ended(node: Program) -> bool:
     return "Ray runtime started" in node.logs() or not node.running

@@ -16,15 +16,8 @@ from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameE
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
+from soulsgraph_policies import hyperparameters as dqn
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
-from soulsgraph_policies.hyperparameters import (
-    PRESETS,
-    DQNHyperparameters,
-    Preset,
-    baseline_hyperparameters,
-    preset_with,
-    skill_hyperparameters,
-)
 
 #: Decisions each skill trains for. The paper gives their total only, about 230k.
 BUDGETS = {"camera": 20_000, "lock_on": 20_000, "movement": 20_000, "dodge": 80_000, "heal_attack": 90_000}
@@ -124,7 +117,7 @@ class Plan:
         check_fields(self)
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
-        for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, PRESETS)):
+        for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, dqn.PRESETS)):
             if name not in known:
                 raise UnknownNameError(kind, name, known)
         method = self.method
@@ -132,9 +125,9 @@ class Plan:
             check_range("lanes", self.lanes, 1, method.decisions_per_round)
 
     @property
-    def method(self) -> Preset:
+    def method(self) -> dqn.Preset:
         """Return the preset with the plan's overrides: how the run learns."""
-        preset = preset_with(PRESETS[self.preset], self.overrides)
+        preset = dqn.preset_with(dqn.PRESETS[self.preset], self.overrides)
         return preset.vanilla if END_TO_END in self.skill_graph.skills else preset
 
     @property
@@ -170,9 +163,9 @@ class Plan:
         """Return the curriculum, one stage a skill in training order."""
         return tuple(self.stage(skill) for skill in self.skill_graph.order)
 
-    def hyperparameters(self, stage: Stage) -> DQNHyperparameters:
+    def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
         """Return the paper's hyperparameters for a stage's budget, with the options of the preset."""
-        papers = baseline_hyperparameters if stage.skill == END_TO_END else skill_hyperparameters
+        papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
         numbers = self.method.hyperparameters(papers(stage.budget))
         return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
 

@@ -65,10 +65,9 @@ def _stamp() -> Path:
 
 def _key() -> str:
     """Return what compiled code depends on: the processor, numba, and the sources that numba compiles."""
-    found = hashlib.sha256(f"{numba.__version__} {binding.get_host_cpu_name()}".encode())
-    found.update(
-        f"{binding.get_host_cpu_features().flatten()} {numba.config.CPU_NAME} {numba.config.CPU_FEATURES}".encode()
-    )
+    processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    chosen = numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    found = hashlib.sha256(f"{numba.__version__} {processor} {chosen}".encode())
     for package in (soulsgraph_envs, soulsgraph_policies):
         for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             # An editor's lock may be a link to nothing.

@@ -8,16 +8,16 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import writing
@@ -37,6 +37,7 @@ def silence_advice() -> None:
 LINE_EVERY_S = 10.0
 
 Display = Literal["auto", "silent"]
+Clock = Callable[[], float]
 
 
 class StageProgress(Protocol):
@@ -47,64 +48,58 @@ class StageProgress(Protocol):
         ...
 
 
-class Counting:
-    """Add up what is finished and report the total to a progress."""
+class Supervisor(Protocol):
+    """Receives the reports of a stage that is one of many, in place of a terminal."""
 
-    def __init__(self, progress: StageProgress) -> None:
-        self._progress, self._done = progress, 0
+    def follow(self, name: str, total: int) -> StageProgress:
+        """Return the progress of the stage that begins now."""
+        ...
 
-    def __call__(self, count: int) -> None:
-        """Count more as finished."""
-        self._done += count
-        self._progress.update(self._done)
+    def stop_requested(self) -> bool:
+        """Return whether the stage is to save a checkpoint and stop."""
+        ...
 
 
-class _Rate:
-    """Count steps a second; steps done before (a resumed stage) do not count."""
+class ShownProgress:
+    """Draw a live bar in a terminal, and print a line from time to time anywhere else.
 
-    def __init__(self, total: int, done: int, unit: str, clock: Callable[[], float]) -> None:
-        self._total, self._first, self._unit, self._clock = total, done, unit, clock
+    The rate counts steps a second; steps done before (a resumed stage) do not count.
+    """
+
+    def __init__(self, console: Console, name: str, total: int, done: int, unit: str, clock: Clock) -> None:
+        self._console, self._name, self._total, self._first, self._unit = console, name, total, done, unit
+        self._clock, self._began_s, self._next_s = clock, clock(), clock() + LINE_EVERY_S
         self._mean_return: float | None = None
-        self._began_s = clock()
+        self._steps, self._line = 0, ""
+        columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
+        self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
+        self._task = self.bar.add_task(name, total=total, text="")
 
-    def describe(self, steps: int, mean_return: float | None) -> str:
+    def advance(self, steps: int) -> None:
+        """Report that more steps are done."""
+        self.update(self._steps + steps)
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        self._steps = steps
         elapsed_s = self._clock() - self._began_s
         rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
         left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
         # An iteration in which no episode ended has no return of its own: the last one stands.
         self._mean_return = self._mean_return if mean_return is None else mean_return
         shown = "" if self._mean_return is None else f"  return {self._mean_return:.2f}"
-        return f"{steps:,}/{self._total:,} {self._unit}  {rate:,.0f} {self._unit}/s{shown}  left {left}"
-
-
-class _Bar:
-    def __init__(self, progress: Progress, task: TaskID, rate: _Rate) -> None:
-        self._progress, self._task, self._rate = progress, task, rate
-
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        self._progress.update(self._task, completed=steps, text=self._rate.describe(steps, mean_return))
-
-
-class _Lines:
-    def __init__(self, console: Console, name: str, rate: _Rate, clock: Callable[[], float]) -> None:
-        self._console, self._name, self._rate, self._clock = console, name, rate, clock
-        self._next_s, self._last = clock() + LINE_EVERY_S, ""
-
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        self._last = f"{self._name}: {self._rate.describe(steps, mean_return)}"
+        text = f"{steps:,}/{self._total:,} {self._unit}  {rate:,.0f} {self._unit}/s{shown}  left {left}"
+        self.bar.update(self._task, completed=steps, text=text)
+        self._line = f"{self._name}: {text}"
         if self._clock() >= self._next_s:
             self._next_s = self._clock() + LINE_EVERY_S
-            self.print_last()
+            self.print_line()
 
-    def print_last(self) -> None:
-        if self._last:
-            self._console.print(self._last, highlight=False, soft_wrap=True)
-        self._last = ""
-
-
-class _Silent:
-    def update(self, steps: int, mean_return: float | None = None) -> None:
-        """Print nothing."""
+    def print_line(self) -> None:
+        """Print the last line if it was not, nor drawn as a bar."""
+        if self._line and self.bar.disable:
+            self._console.print(self._line, highlight=False, soft_wrap=True)
+        self._line = ""
 
 
 @contextmanager
@@ -115,36 +110,34 @@ def stage_progress(
     done: int = 0,
     unit: str = "steps",
     console: Console | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[StageProgress]:
+    clock: Clock = time.monotonic,
+) -> Iterator[ShownProgress]:
     """Return the progress of `total` steps (or another unit), `done` of them before.
 
     A console that is no terminal gets plain lines.
     """
-    if display == "silent":
-        yield _Silent()
-        return
-    console = console or Console()
-    rate = _Rate(total, done, unit, clock)
-    if console.is_terminal:
-        columns = (
-            TextColumn("{task.description:<12}"),
-            BarColumn(24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[text]}"),
-        )
-        with Progress(*columns, console=console) as progress:
-            yield _Bar(progress, progress.add_task(name, total=total, text=""), rate)
-        return
-    lines = _Lines(console, name, rate, clock)
-    try:
-        yield lines
-    finally:
-        lines.print_last()
+    console = Console(quiet=True) if display == "silent" else console or Console()
+    shown = ShownProgress(console, name, total, done, unit, clock)
+    # A bar that is disabled prints an empty line as it ends in some releases of rich.
+    with nullcontext() if shown.bar.disable else shown.bar:
+        try:
+            yield shown
+        finally:
+            shown.print_line()
 
 
 class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -154,11 +147,8 @@ def terminable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted("terminated")
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
+    with _handled_by(stop, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -172,12 +162,8 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handled_by(ask, signal.SIGINT, signal.SIGTERM):
         yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 #: What is logged of each skill, in the order of the side-by-side page; `reward/<term>` comes on top.
@@ -205,9 +191,7 @@ class Board:
     def __enter__(self) -> Board:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def log(self, skill: str, step: int, values: Mapping[str, float]) -> None:

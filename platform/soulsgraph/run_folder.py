@@ -6,7 +6,7 @@ import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,14 +112,22 @@ class PlannedFolder(ABC, Generic[P]):
     def description(self) -> object:
         """Return the dataclass that the plan's file holds when the folder is begun."""
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Keep every other process from writing this folder; the lock dies with its process.
 
         Raises:
             RunFolderError: if another process holds it.
             WriteError: if the folder cannot be written.
         """
-        return _locked(self.path)
+        with writing(self.path):
+            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            with writing(self.path):
+                _take(handle, self.path)
+            yield
+        finally:
+            os.close(handle)
 
     def _require_empty(self) -> None:
         path = self.path
@@ -164,7 +172,12 @@ class RunFolder(PlannedFolder[Plan]):
             SoulsGraphError: if its plan does not hold.
         """
         file = path / cls.plan_file
-        _require_plan(file)
+        with reading(path):
+            begun, there = file.is_file(), path.exists()
+        if not begun:
+            found = "no plan.json in it" if there else "no such folder"
+            begin = f"begin one with: {api_call('RunFolder.create', path=path)}"
+            raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
         where = Where(file, remedy=_REMEDY, saved=True)
         values = read_file(where)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
@@ -173,15 +186,15 @@ class RunFolder(PlannedFolder[Plan]):
         if type(version) is not int or version not in _READ_VERSIONS:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
-        begun = read_table(_Begun, values, where)
-        plan, graph = begun.plan, begun.graph
+        read = read_table(_Begun, values, where)
+        plan, graph = read.plan, read.graph
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
             raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
         # A shipped scenario goes with the version of the package; a file of one's own may be edited. Version 1 had
         # digests of another rule, which say nothing any more.
         own = plan.scenario.endswith(".toml") and version > 1
-        if own and begun.scenario_digest != scenario_digest(plan.scenario):
+        if own and read.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
             raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
         return cls(path, plan)
@@ -195,16 +208,6 @@ class RunFolder(PlannedFolder[Plan]):
         return self.path / "results" / f"{name}.parquet"
 
 
-def _require_plan(file: Path) -> None:
-    path = file.parent
-    with reading(path):
-        begun, there = file.is_file(), path.exists()
-    if not begun:
-        found = "no plan.json in it" if there else "no such folder"
-        begin = f"begin one with: {api_call('RunFolder.create', path=path)}"
-        raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
-
-
 def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
     """Refuse a value that contradicts the plan in a folder.
 
@@ -214,30 +217,15 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
         SoulsGraphError: naming the field, the folder's value and the value given.
     """
     for name, value in given.items():
-        if value != (kept := _in_force(plan, name)):
+        kept = getattr(plan, name)
+        if kept is None:
+            # What the plan's preset has in its place.
+            kept = getattr(getattr(plan, "method", None), name, None)
+        if value != kept:
             kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
             raise SoulsGraphError(
                 f"{folder}: its plan has {name} = {kept}, found {value}; leave the option out or {another}."
             )
-
-
-def _in_force(plan: object, name: str) -> Any:
-    """Return a field's value, or what the plan's preset has in its place where it is None."""
-    kept = getattr(plan, name)
-    return getattr(getattr(plan, "method", None), name, None) if kept is None else kept
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep every other process from writing a folder; raises as `PlannedFolder.locked` does."""
-    with writing(folder):
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        with writing(folder):
-            _take(handle, folder)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _take(handle: int, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Train stages: the loop, checkpoints and metrics of one stage, and the whole curriculum."""
+"""Train stages: the setup, the loop, checkpoints and metrics of one stage, and the whole curriculum."""
 
 from __future__ import annotations
 
@@ -9,44 +9,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
-from soulsgraph.domains import finished_versions, half_saved, jointly_with, save_version
-from soulsgraph.evaluate import (
-    EVALUATION_SEED,
-    allowed_rows,
-    check_evaluation,
-    evaluate_rows,
-    evaluation_seeds,
-    win_rate,
-)
-from soulsgraph.files import write_json
+from soulsgraph.domains import finished_versions, frozen_versions, half_saved, jointly_with, save_version
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Board, Counting, Display, Interrupted, StageProgress, interruptible, stage_progress
+from soulsgraph.progress import Board, Display, Interrupted, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
-from soulsgraph.tables import GrowingTable, WinRateTable, write_episodes, write_rows
+from soulsgraph.tables import GrowingTable, Row
 from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session
+from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, place_env_runners
 from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
+from soulsgraph_policies import artifact as artifacts
+from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.artifact import (
-    Artifact,
-    NormalizerStatistics,
-    SkillCard,
-    Training,
-    UpstreamArtifact,
-    graph_fields,
-    package_versions,
-)
+from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.training_state import read_training_state
@@ -56,36 +44,130 @@ SAVE_INTERVAL = 10_000
 
 #: Checkpoints kept: where the latest is damaged, the stage goes on from the one before.
 _KEPT = 2
-_PREFIX = "step-"
 
 
-class StageCheckpoints:
-    """Save and find the checkpoints of one stage."""
+class StageSetup:
+    """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
 
-    def latest(self) -> Path | None:
-        """Return the newest checkpoint, or None."""
-        return next(reversed(self._all()), None)
+    Raises:
+        LibraryError: if an upstream skill or the parent is missing or damaged.
+    """
 
-    def save(self, algorithm: SkillDQN) -> None:
-        """Write a checkpoint at the algorithm's count of decisions, then remove all but the latest two.
+    def __init__(self, run: RunFolder, stage: Stage) -> None:
+        self.run, self.stage = run, stage
+        plan, library = run.plan, run.library
+        taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
+        order = [name for name in plan.skill_graph.order if name in taking_part]
+        self.skills = tuple(make_skill(name, plan.options) for name in order)
+        self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
+        self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
+        for artifact in self.upstream.values():
+            library.check_upstream(artifact.card)
+        self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
+
+    @property
+    def parent(self) -> Artifact | None:
+        """The version that the last skill continues."""
+        return self.parents.get(self.stage.skill)
+
+    @property
+    def hyperparameters(self) -> DQNHyperparameters:
+        """The last skill's as the run's plan has them."""
+        return self.run.plan.hyperparameters(self.stage)
+
+    @property
+    def agent(self) -> Agent:
+        """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
+        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
+        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
+
+    def skill(self, name: str) -> Skill:
+        """Return a skill that takes part."""
+        return next(skill for skill in self.skills if skill.name == name)
+
+    def build(self, session: Session, games: Sequence[GameSettings] = ()) -> SkillDQN:
+        """Build the algorithm; remote env runners need a Ray session, and play real-time `games` if there are any.
 
         Raises:
-            WriteError: if the folder cannot be written; the older checkpoints stay.
+            ClusterError: if the plan has remote env runners and the session no place for one.
         """
-        target = self._folder / f"{_PREFIX}{algorithm.decisions:09d}"
-        if target.exists():
-            return
-        with whole_folder(target) as temporary:
-            # RLlib takes a relative path for the address of a remote store.
-            algorithm.save_checkpoint(str(temporary.absolute()))
-        for path in self._all()[:-_KEPT]:
-            shutil.rmtree(path)
+        plan = self.run.plan
+        preset = plan.method
+        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
+        mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
+        numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
+        # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
+        config = config.stage(self.skills, numbers, preset.decisions_per_round, mirror=mirrors, seed=self.stage.seed)
+        runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
+        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
+        lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
+        sampled = {"scenario": self.scenario, "lanes": lanes, "games": tuple(games)}
+        algorithm: SkillDQN = config.environment(env_config=sampled).build_algo()
+        algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
+        for name, parent in self.parents.items():
+            algorithm.load_weights({name: parent.weights})
+            algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
+        return algorithm
 
-    def _all(self) -> list[Path]:
-        return sorted(self._folder.glob(f"{_PREFIX}*"))
+    def verify_frozen(self, algorithm: SkillDQN) -> None:
+        """Check that every copy of an upstream weight is bit for bit what the library holds.
+
+        Raises:
+            SoulsGraphError: naming the skill that changed.
+        """
+        for name, artifact in self.upstream.items():
+            copies = algorithm.copies(name)
+            for key, kept in artifact.playing.items():
+                if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
+                    raise SoulsGraphError(
+                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
+                        "changed; this is a defect: report it with the run's plan.json."
+                    )
+
+
+def trained_artifact(
+    setup: StageSetup,
+    weights: Weights,
+    normalizer: RunningNormalizer,
+    steps: int,
+    part: Stage | None = None,
+    beside: Sequence[SkillCard] = (),
+) -> Artifact:
+    """Make the artifact of a stage's skill from its module's weights, head included.
+
+    `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
+    those that learned in the same fights and are already saved.
+    """
+    stage, plan = part or setup.stage, setup.run.plan
+    skill, graph = setup.skill(stage.skill), plan.skill_graph
+    parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
+    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
+    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
+    card = SkillCard(
+        skill=skill.name,
+        version=0,
+        **artifacts.graph_fields(graph),
+        observation=skill.observation.names,
+        normalizer=artifacts.NormalizerStatistics.of(normalizer),
+        observation_clip=setup.hyperparameters.observation_clip,
+        layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
+        training=artifacts.Training(
+            scenario=stage.scenario,
+            start=setup.scenario.start,
+            preset=plan.preset,
+            budget=stage.budget,
+            steps=steps,
+            seed=stage.seed,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            packages=artifacts.package_versions(),
+            jointly=jointly_with(setup.stage),
+        ),
+        upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
+        parent=stage.parent,
+    )
+    return Artifact(card, parameters)
 
 
 class StageRecords:
@@ -96,35 +178,40 @@ class StageRecords:
 
     def __init__(self, setup: StageSetup, board: Board, reached: int, worker: WorkerProcess | None = None) -> None:
         self._setup, self._board = setup, board
-        self._offset = setup.steps_before
-        self._training = GrowingTable(setup.run.results("training"))
-        self._curve = GrowingTable(setup.run.results("curves"))
+        # Curves go on where those of the versions that the last skill continues ended.
+        parent, library = setup.parent, setup.run.library
+        lineage = [] if parent is None else library.lineage(parent.card.skill, parent.card.version)
+        self._offset = sum(card.training.steps for card in lineage)
+        self._training, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         for table in (self._training, self._curve):
             table.forget(setup.stage.name, reached)
-        known = {int(row["step"] or 0) for row in self._curve.rows if row["stage"] == setup.stage.name}
-        folder: Path = setup.run.path / "curves" / setup.stage.name
+        folder = setup.run.path / "curves" / setup.stage.name
         self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
-        self._evaluator.take_up(known, reached)
-        self._last_checkpoint = reached
-        self._clock = (time.monotonic(), reached)
+        self._evaluator.take_up({int(row["step"] or 0) for row in self._points()}, reached)
+        #: When the last iteration ended, and with how many decisions.
+        self._last = time.monotonic(), reached
 
     def add(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> float | None:
         """Record one iteration, a row for each skill that learns; return the last one's mean return, if there is one.
 
         Steps are decisions of all skills that learn.
         """
-        drained, pace, skills = algorithm.drain_episodes(), self._pace(algorithm), self._setup.stage.skills
+        drained, skills, done = algorithm.drain_episodes(), self._setup.stage.skills, algorithm.decisions
+        (since, before), self._last = self._last, (time.monotonic(), done)
+        pace: dict[str, float] = {"steps_per_s": (done - before) / max(self._last[0] - since, 1e-9)}
+        if algorithm.config.num_env_runners:
+            pace["env_runners"] = algorithm.live_runners
         figures: dict[str, float] = {}
         for skill in skills:
-            episodes = drained.get(skill)
-            explored = {"exploration": algorithm.training[skill].exploration_rate}
-            figures = explored | pace | self._learning(skill, result) | self._play(skill, episodes)
+            episodes, learner = drained.get(skill), result.get(LEARNER_RESULTS, {}).get(skill, {})
+            figures = {"exploration": algorithm.training[skill].exploration_rate, **pace}
+            names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
+            figures |= {name: float(learner[key]) for name, key in names.items() if key in learner}
+            figures |= {} if episodes is None else self._play(skill, episodes)
             count = 0 if episodes is None else len(episodes)
-            self._write(self._training, skill, algorithm.decisions, figures, episodes=count)
-        if algorithm.decisions // CHECKPOINT_INTERVAL > self._last_checkpoint // CHECKPOINT_INTERVAL:
-            self._last_checkpoint = algorithm.decisions
-            weights = {skill: algorithm.weights(skill) for skill in skills}
-            self._evaluator.add(algorithm.decisions, checkpoint_weights(weights))
+            self._write(self._training, skill, done, figures, episodes=count)
+        if done // CHECKPOINT_INTERVAL > before // CHECKPOINT_INTERVAL:
+            self._evaluator.add(done, checkpoint_weights({skill: algorithm.weights(skill) for skill in skills}))
         self._draw(self._evaluator.collect())
         return figures.get("return")
 
@@ -137,8 +224,7 @@ class StageRecords:
     @property
     def results(self) -> dict[str, float]:
         """Figures of the last checkpoint on the stage's learning curve; none where it was too short for one."""
-        points = [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
-        last = max(points, key=lambda row: int(row["step"] or 0), default=None)
+        last = max(self._points(), key=lambda row: int(row["step"] or 0), default=None)
         names = ("step", "return", "low", "high", "length", "seconds", "win_rate")
         return {} if last is None else {"episodes": EPISODES, **{name: float(last[name] or 0.0) for name in names}}
 
@@ -147,20 +233,10 @@ class StageRecords:
         self._draw(self._evaluator.finish())
         self.flush()
 
-    def _pace(self, algorithm: SkillDQN) -> dict[str, float]:
-        since, before = self._clock
-        self._clock = (time.monotonic(), algorithm.decisions)
-        figures = {"steps_per_s": (algorithm.decisions - before) / max(self._clock[0] - since, 1e-9)}
-        return figures | ({"env_runners": algorithm.live_runners} if algorithm.config.num_env_runners else {})
+    def _points(self) -> list[Row]:
+        return [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
 
-    def _learning(self, skill: str, result: Mapping[str, Any]) -> dict[str, float]:
-        learner = result.get(LEARNER_RESULTS, {}).get(skill, {})
-        names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
-        return {name: float(learner[key]) for name, key in names.items() if key in learner}
-
-    def _play(self, skill: str, episodes: Episodes | None) -> dict[str, float]:
-        if episodes is None:
-            return {}
+    def _play(self, skill: str, episodes: Episodes) -> dict[str, float]:
         terms = zip(self._setup.skill(skill).reward.names, episodes.terms.mean(axis=0), strict=True)
         return {
             "return": float(episodes.returns.mean()),
@@ -180,18 +256,6 @@ class StageRecords:
         table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **figures})
         values = {f"{prefix}{name}": value for name, value in figures.items()}
         self._board.log(skill, step + self._offset, values)
-
-
-class Supervisor(Protocol):
-    """Receives the reports of a stage that is one of many, in place of a terminal."""
-
-    def follow(self, name: str, total: int) -> StageProgress:
-        """Return the progress of the stage that begins now."""
-        ...
-
-    def stop_requested(self) -> bool:
-        """Return whether the stage is to save a checkpoint and stop."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -231,9 +295,8 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         Interrupted: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
-    setup = StageSetup.of(place.run, stage)
-    checkpoints = StageCheckpoints(place.run.checkpoints(stage.checkpoint_name))
-    latest = checkpoints.latest()
+    setup = StageSetup(place.run, stage)
+    latest = next(reversed(_checkpoints(place.run, stage)), None)
     if latest is not None:
         read_training_state(latest)  # A checkpoint that cannot be used is refused before anything starts.
     algorithm = setup.build(place.session, place.games)
@@ -250,7 +313,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
                 due = algorithm.decisions // SAVE_INTERVAL > before // SAVE_INTERVAL
                 if due or algorithm.finished or interrupted():
                     records.flush()
-                    checkpoints.save(algorithm)
+                    _save_checkpoint(place.run, stage, algorithm)
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
                     raise Interrupted(f"stopped in stage {stage.name} {done}")
@@ -259,9 +322,11 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         setup.verify_frozen(algorithm)
         saved = half_saved(place.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
-            artifact = _trained_part(setup, part, algorithm, tuple(saved.values()))
-            artifact = replace(artifact, card=replace(artifact.card, results=records.results))
-            saved[part.skill] = save_version(place.run, part, artifact)
+            weights = algorithm.weights(part.skill) | algorithm.head_weights(part.skill)
+            learned, beside = algorithm.training[part.skill], tuple(saved.values())
+            artifact = trained_artifact(setup, weights, learned.normalizer, learned.decisions, part, beside)
+            card = replace(artifact.card, results=records.results)
+            saved[part.skill] = save_version(place.run, part, replace(artifact, card=card))
         if stopped:
             raise Interrupted(f"stopped after stage {stage.name}")
         return [saved[skill] for skill in stage.skills]
@@ -269,54 +334,21 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         algorithm.stop()
 
 
-def _trained_part(setup: StageSetup, part: Stage, algorithm: SkillDQN, cards: Sequence[SkillCard]) -> Artifact:
-    """Make the artifact of one of the skills that learned; `cards` are those of the ones before it."""
-    weights = algorithm.weights(part.skill) | algorithm.head_weights(part.skill)
-    training = algorithm.training[part.skill]
-    return trained_artifact(setup, weights, training.normalizer, training.decisions, part, cards)
+def _checkpoints(run: RunFolder, stage: Stage) -> list[Path]:
+    """Return a stage's checkpoints to resume from, the newest last."""
+    return sorted(run.checkpoints(stage.checkpoint_name).glob("step-*"))
 
 
-def trained_artifact(
-    setup: StageSetup,
-    weights: Weights,
-    normalizer: RunningNormalizer,
-    steps: int,
-    part: Stage | None = None,
-    beside: Sequence[SkillCard] = (),
-) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included.
-
-    `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
-    those that learned in the same fights and are already saved.
-    """
-    stage, plan = part or setup.stage, setup.run.plan
-    skill, graph = setup.skill(stage.skill), plan.skill_graph
-    parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
-    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
-    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
-    card = SkillCard(
-        skill=skill.name,
-        version=0,
-        **graph_fields(graph),
-        observation=skill.observation.names,
-        normalizer=NormalizerStatistics.of(normalizer),
-        observation_clip=setup.hyperparameters.observation_clip,
-        layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
-        training=Training(
-            scenario=stage.scenario,
-            start=setup.scenario.start,
-            preset=plan.preset,
-            budget=stage.budget,
-            steps=steps,
-            seed=stage.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            packages=package_versions(),
-            jointly=jointly_with(setup.stage),
-        ),
-        upstream=tuple(UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
-        parent=stage.parent,
-    )
-    return Artifact(card, parameters)
+def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN) -> None:
+    """Write a checkpoint at the algorithm's count of decisions, then remove all but the latest; raises WriteError."""
+    target = run.checkpoints(stage.checkpoint_name) / f"step-{algorithm.decisions:09d}"
+    if target.exists():
+        return
+    with whole_folder(target) as temporary:
+        # RLlib takes a relative path for the address of a remote store.
+        algorithm.save_checkpoint(str(temporary.absolute()))
+    for path in _checkpoints(run, stage)[:-_KEPT]:
+        shutil.rmtree(path)
 
 
 def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
@@ -340,35 +372,3 @@ def _closing_line(card: SkillCard, wall_s: float) -> str:
     frozen = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream if one.skill not in together)
     verified = f"; frozen skills bit-identical: {frozen}" if frozen else ""
     return f"{card.skill} v{card.version}: {card.training.steps:,} steps in {wall_s:.0f} s{verified}"
-
-
-def evaluate_run(run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, display: Display = "auto") -> WinRateTable:
-    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON."""
-    check_evaluation(seed, episodes)
-    with stage_progress("table", episodes * len(allowed_rows(run)), display, unit="episodes") as progress:
-        evaluated = evaluate_rows(run, episodes, seed, Counting(progress))
-    table = WinRateTable(
-        f"Win rates, {run.plan.scenario}, {episodes} episodes a row",
-        tuple(win_rate(row, played, run.plan) for row, played in evaluated.items()),
-    )
-    terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
-    settings = {row.label: played for row, played in evaluated.items()}
-    write_episodes(run.results("episodes"), settings, terms, evaluation_seeds(seed, episodes))
-    write_rows(run.results("table"), [row.to_dict() for row in table.rows])
-    write_json(run.path / "results" / "table.json", table.to_dict())
-    return table
-
-
-def show_on_board(board: Board, run: RunFolder, table: WinRateTable) -> None:
-    """Put the table and what the run was trained with on the TensorBoard."""
-    plan = run.plan
-    board.text("win rates", table.to_markdown())
-    values: dict[str, str | int | float | bool] = {
-        "scenario": plan.scenario,
-        "preset": plan.preset,
-        "seed": plan.seed,
-        "scale": plan.scale,
-        "lanes": plan.lanes or 0,
-        "env_runners": plan.env_runners,
-    }
-    board.hyperparameters(values, {f"win rate/{row.setting}": row.rate for row in table.rows})

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any
 
 import cloudpickle
@@ -33,41 +32,34 @@ class WorkerProcess:
     def __enter__(self) -> WorkerProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:
         """Start the process if it does not run: it takes seconds to load, which a first call need not wait for."""
         if self._connection is not None:
             return
-        ours, theirs = Pipe()
-        with theirs:
+        self._connection, theirs = Pipe()
+        with theirs, suppress(OSError):  # Where there is no memory for it, `result` says that it is lost.
             number = theirs.fileno()
             # -P: what lies in the present folder is none of our modules.
             command = [sys.executable, "-P", "-c", _SERVE.format(number)]
-            try:
-                # A session of its own: an interrupt from the keyboard is for the process that trains.
-                self._process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
-            except OSError:  # There is no memory for it: `result` says that it is lost.
-                ours.close()
-                return
-        self._connection = ours
+            # A session of its own: an interrupt from the keyboard is for the process that trains.
+            self._process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function of a module; `result` returns the answers in this order."""
         self.start()
+        assert self._connection is not None
         self._open += 1
-        if self._connection is not None:
-            # It may have died: so says `result`. Skills hold functions made at run time, which plain pickle refuses.
-            with suppress(OSError):
-                self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
+        # It may have died: so says `result`. Skills hold functions made at run time, which plain pickle refuses.
+        with suppress(OSError):
+            self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
 
     @property
     def answered(self) -> bool:
         """Whether `result` returns at once."""
-        return self._open > 0 and (self._connection is None or self._connection.poll())
+        return self._open > 0 and self._connection is not None and self._connection.poll()
 
     def result(self) -> Any:
         """Wait for the next answer and return it, or raise what the function raised.
@@ -75,9 +67,8 @@ class WorkerProcess:
         Raises:
             WorkerLostError: if the process ended; what was submitted is lost, and the next call starts another.
         """
+        assert self._connection is not None, "`submit` comes before `result`"
         try:
-            if self._connection is None:
-                raise EOFError
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self.close()
@@ -94,8 +85,9 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process, whatever it does."""
-        if self._connection is not None and self._process is not None:
+        if self._connection is not None:
             self._connection.close()
+        if self._process is not None:
             self._process.kill()
             self._process.wait()
         self._connection, self._process, self._open = None, None, 0

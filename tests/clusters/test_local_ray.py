@@ -17,8 +17,7 @@ import psutil
 import pytest
 import ray
 
-from soulsgraph.cli.commands import baseline, curriculum, train
-from soulsgraph.cli.reproducing import reproduce
+from soulsgraph.cli.commands import baseline, curriculum, reproduce, train
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph_clusters import local_ray as module

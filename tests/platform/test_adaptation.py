@@ -156,7 +156,7 @@ def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkey
         raise Interrupted("stopped")
 
     monkeypatch.setattr("soulsgraph.train.train_stages", abort)
-    monkeypatch.setattr("soulsgraph.cli.adapting.workplace", lambda run, session: nullcontext())
+    monkeypatch.setattr("soulsgraph.cli.options.workplace", lambda run, session: nullcontext())
     monkeypatch.setattr("sys.argv", ["soulsgraph", "adapt", str(run.path), "--scenario", SECOND])
     with pytest.raises(SystemExit):
         main()

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
-from soulsgraph_clusters.testing import Job, LocalCluster, Node
+from soulsgraph_clusters.testing import LocalCluster, Program
 from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
@@ -29,11 +29,11 @@ class Story:
     runners_after_return: list[int]
     steps_when_lost: int
     steps_when_stopped: int
-    stopped: Job
-    resumed: Job
+    stopped: Program
+    resumed: Program
 
 
-def env_runners(node: Node) -> int:
+def env_runners(node: Program) -> int:
     """Count the env runners among a node's processes."""
     processes = [psutil.Process(pid) for pid in node.pids if psutil.pid_exists(pid)]
     return sum("SkillGraphEnvRunner" in word for process in processes for word in command_of(process)[:1])
@@ -63,7 +63,7 @@ def paused(command: list[str]):
         trainer.resume()
 
 
-def wait_for_log(job: Job, words: str) -> None:
+def wait_for_log(job: Program, words: str) -> None:
     until(lambda: words in job.logs() or not job.running, f"{words!r} in the log")
     assert words in job.logs(), job.logs()
 

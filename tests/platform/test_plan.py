@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from soulsgraph.plan import BUDGETS, Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
+from soulsgraph.train import StageSetup
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
@@ -47,7 +47,7 @@ def test_another_preset_observes_in_its_own_way():
 def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
     plan = Plan(preset=preset, graph="end-to-end", overrides={"n_step": 3, "animations": "one_hot", "lanes": 2})
     run = RunFolder.create(tmp_path / "run", plan)
-    setup = StageSetup.of(run, plan.stages()[0])
+    setup = StageSetup(run, plan.stages()[0])
     assert setup.hyperparameters == baseline_hyperparameters(250_000)
     assert setup.skills[-1].observation == make_skill(END_TO_END).observation
     assert (plan.method.lanes, plan.method.decisions_per_round) == (2, PRESETS[preset].decisions_per_round)

@@ -12,11 +12,9 @@ from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import read_rows
-from soulsgraph.train import Workplace, train_stage
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import Session, connect
+from soulsgraph.train import StageSetup, Workplace, train_stage
+from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import SkillCard
@@ -56,7 +54,7 @@ def in_what_is_played(algorithm: SkillDQN) -> np.ndarray:
 
 @pytest.mark.parametrize("place", [in_the_learner, in_what_is_played])
 def test_a_changed_weight_of_a_frozen_skill_is_found_out_wherever_it_is(place, run, session):
-    setup = StageSetup.of(run, PLAN.stage("lock_on"))
+    setup = StageSetup(run, PLAN.stage("lock_on"))
     algorithm = setup.build(session)
     try:
         algorithm.training_step()
@@ -82,7 +80,7 @@ def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
 def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out(packed, tmp_path, session):
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=1))
     pretend_training(run, [PLAN.stage("camera")])
-    setup = StageSetup.of(run, PLAN.stage("lock_on"))
+    setup = StageSetup(run, PLAN.stage("lock_on"))
     algorithm = setup.build(session)
     try:
         algorithm.training_step()

@@ -14,7 +14,7 @@ from soulsgraph.curves import CurveEvaluator
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
+from soulsgraph.train import StageSetup
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.testing import until
 
@@ -103,7 +103,7 @@ def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tm
     stage = run.plan.stage("camera")
     pretend_training(run, [replace(stage, budget=budget) for budget in (1, 2, 3)])
     checkpoints = {1_000 * version: run.library.load("camera", version).playing for version in (1, 2, 3)}
-    agent = StageSetup.of(run, stage).agent
+    agent = StageSetup(run, stage).agent
     with WorkerProcess() as worker:
         points = []
         for beside in (None, worker):

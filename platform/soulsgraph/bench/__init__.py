@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
-from soulsgraph.bench.speed import bench_composed, bench_simulation, bench_single_tick
+from soulsgraph.bench.speed import bench_composed, bench_reading, bench_simulation, bench_single_tick
 
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
     """Run one benchmark, `train`, `sim`, `tick` or `read`, and return its results as they come."""
     if what == "sim":
-        yield bench_simulation(256, 2_000, rounds)
-        yield bench_simulation(1, 20_000, rounds)
-        return
-    if what == "tick":
+        yield from (bench_simulation(lanes, ticks, rounds) for lanes, ticks in ((256, 2_000), (1, 20_000)))
+    elif what == "tick":
         yield bench_single_tick(10_000)
         yield bench_composed(256, 300, rounds)
-        return
-    if what == "read":
-        from soulsgraph.bench.speed import bench_reading
-
+    elif what == "read":
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
-        return
-    # Imported here: torch, ray and stable-baselines3 take seconds.
-    from soulsgraph.bench.training import bench_training
+    else:
+        # Imported here: torch, ray and stable-baselines3 take seconds.
+        from soulsgraph.bench.training import bench_training
 
-    for skill in ("dodge", "heal_attack"):
-        for lanes, steps in ((1, 3_000), (32, 10_000)):
+        for skill, (lanes, steps) in product(("dodge", "heal_attack"), ((1, 3_000), (32, 10_000))):
             yield from bench_training(skill, lanes, steps, rounds)
 
 

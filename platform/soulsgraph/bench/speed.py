@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -26,17 +26,17 @@ from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 
 HIDDEN = (64, 64)
+_SCENARIO = "iudex-phase1"
 _WARM_UP = 100
 
 
 class RandomFights:
     """Drive a simulator's lanes with random controls; restart a lane where the player or boss is beaten."""
 
-    def __init__(self, lanes: int, scenario: str = "iudex-phase1", seed: int = 0) -> None:
+    def __init__(self, lanes: int) -> None:
         self.lane_ticks = self.resets = 0
-        self._scenario, self._seed = load_scenario(scenario), seed
-        self._game = make_game(lanes=lanes)
-        random = np.random.default_rng(seed)
+        self._scenario, self._game = load_scenario(_SCENARIO), make_game(lanes=lanes)
+        random = np.random.default_rng(0)
         self._controls = random.integers(0, int(ALL_CONTROLS) + 1, (256, lanes), dtype=np.uint32)
         self._reset(np.arange(lanes))
 
@@ -52,7 +52,7 @@ class RandomFights:
         self.lane_ticks += ticks * self._game.lanes
 
     def _reset(self, lanes: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        self._game.reset(lanes, self._scenario, episode_seeds(self._seed, lanes, self.resets))
+        self._game.reset(lanes, self._scenario, episode_seeds(0, lanes, self.resets))
         self.resets += len(lanes)
 
 
@@ -60,15 +60,11 @@ def bench_simulation(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     """Measure lane ticks (0.1 s of fight) per CPU second."""
     fights = RandomFights(lanes)
     fights.run(50)
-    measurement = Measurement(f"simulator, {lanes} lanes", "lane ticks")
-
-    def contender() -> None:
-        with measurement.round(lambda: fights.lane_ticks):
-            fights.run(ticks)
-
+    contender = Contender(
+        f"simulator, {lanes} lanes", "lane ticks", lambda: fights.run(ticks), lambda: fights.lane_ticks
+    )
     interleave(rounds, [contender])
-    measurement.notes["resets"] = fights.resets
-    return measurement.to_dict()
+    return contender.to_dict() | {"resets": fights.resets}
 
 
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:
@@ -86,8 +82,8 @@ def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Genera
 class ComposedFights:
     """Play the five-skill graph in every lane; restart a lane where its episode ends."""
 
-    def __init__(self, lanes: int, scenario: str = "iudex-phase1") -> None:
-        loaded = load_scenario(scenario)
+    def __init__(self, lanes: int) -> None:
+        loaded = load_scenario(_SCENARIO)
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         random = np.random.default_rng(0)
         networks = {skill.name: untrained_network(skill, loaded, random) for skill in skills}
@@ -99,6 +95,12 @@ class ComposedFights:
     def lane_ticks(self) -> int:
         """Control ticks so far, summed over the lanes."""
         return self.rollout.ticks * self.rollout.combat.lanes
+
+    def run(self, ticks: int) -> None:
+        """Advance every lane by a number of control ticks."""
+        for _ in range(ticks):
+            self.rollout.tick()
+            self.begin_ended()
 
     def begin_ended(self) -> None:
         """Begin new episodes where one ended with the last tick."""
@@ -114,35 +116,18 @@ class ComposedFights:
 def bench_single_tick(ticks: int) -> dict[str, Any]:
     """Measure single ticks at one lane, in milliseconds of CPU time and of wall time."""
     fights = ComposedFights(1)
-    cpu_ms, wall_ms = [], []
-    for _ in range(ticks + 100):
-        cpu, wall = time.process_time_ns(), time.perf_counter_ns()
-        fights.rollout.tick()
-        cpu_ms.append((time.process_time_ns() - cpu) / 1e6)
-        wall_ms.append((time.perf_counter_ns() - wall) / 1e6)
-        fights.begin_ended()
-    return {
-        "name": "composed agent, 1 lane, one tick",
-        "ticks": ticks,
-        "cpu_ms": quantiles(cpu_ms[100:]),
-        "wall_ms": quantiles(wall_ms[100:]),
-    }
+    times = _times_ms(fights.rollout.tick, ticks, fights.begin_ended)
+    return {"name": "composed agent, 1 lane, one tick", "ticks": ticks, **times}
 
 
 def bench_composed(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     """Measure lane ticks of composed evaluation per CPU second, resets included."""
     fights = ComposedFights(lanes)
-    measurement = Measurement(f"composed agent, {lanes} lanes", "lane ticks")
-
-    def contender() -> None:
-        with measurement.round(lambda: fights.lane_ticks):
-            for _ in range(ticks):
-                fights.rollout.tick()
-                fights.begin_ended()
-
+    name, run = f"composed agent, {lanes} lanes", partial(fights.run, ticks)
+    contender = Contender(name, "lane ticks", run, lambda: fights.lane_ticks)
     fights.rollout.tick()
     interleave(rounds, [contender])
-    return measurement.to_dict()
+    return contender.to_dict()
 
 
 def bench_reading(map_name: str, readings: int) -> dict[str, Any]:
@@ -150,74 +135,73 @@ def bench_reading(map_name: str, readings: int) -> dict[str, Any]:
     address_map = load_address_map(map_name)
     with still_game(map_name) as process:
         game = attach_game(GameSettings(pid=process.pid), address_map)
-        cpu_ms, wall_ms = [], []
-        for _ in range(readings + _WARM_UP):
-            cpu, wall = time.process_time_ns(), time.perf_counter_ns()
-            game.memory.read()
-            cpu_ms.append((time.process_time_ns() - cpu) / 1e6)
-            wall_ms.append((time.perf_counter_ns() - wall) / 1e6)
+        times = _times_ms(game.memory.read, readings)
         game.reader.close()
-    return {
-        "name": f"one reading of {len(address_map.readable())} fields, {map_name}",
-        "readings": readings,
-        "cpu_ms": quantiles(cpu_ms[_WARM_UP:]),
-        "wall_ms": quantiles(wall_ms[_WARM_UP:]),
-    }
+    name = f"one reading of {len(address_map.readable())} fields, {map_name}"
+    return {"name": name, "readings": readings, **times}
+
+
+def _times_ms(call: Callable[[], object], count: int, afterwards: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Return quantiles of the times that a call takes, without those of `afterwards`, which follows each."""
+    times_ms = []
+    for _ in range(count + _WARM_UP):
+        cpu, wall = time.process_time_ns(), time.perf_counter_ns()
+        call()
+        times_ms.append(((time.process_time_ns() - cpu) / 1e6, (time.perf_counter_ns() - wall) / 1e6))
+        afterwards()
+    cpu_ms, wall_ms = zip(*times_ms[_WARM_UP:], strict=True)
+    return {"cpu_ms": quantiles(cpu_ms), "wall_ms": quantiles(wall_ms)}
 
 
 @dataclass
-class Measurement:
-    """Rates of one contender over several rounds, in units per CPU second and per wall second."""
+class Contender:
+    """What is measured: `run` does one round of it, `units` and `updates` return how many were done so far in all.
+
+    Rates are in units per CPU second and per wall second.
+    """
 
     name: str
     unit: str
+    run: Callable[[], None]
+    units: Callable[[], int]
+    updates: Callable[[], int] = lambda: 0
     per_cpu_s: list[float] = field(default_factory=list)
     per_wall_s: list[float] = field(default_factory=list)
-    notes: dict[str, float] = field(default_factory=dict)
+    measured_units: int = 0
+    measured_updates: int = 0
 
-    @contextmanager
-    def round(self, units: Callable[[], float]) -> Iterator[None]:
-        """Time one round; `units`, called after it, returns the number of units done so far in all."""
-        before, cpu, wall = units(), time.process_time(), time.perf_counter()
-        yield
-        done = units() - before
-        self.per_cpu_s.append(done / (time.process_time() - cpu))
-        self.per_wall_s.append(done / (time.perf_counter() - wall))
+    def measure(self) -> None:
+        """Time one round."""
+        units, updates = self.units(), self.updates()
+        cpu, wall = time.process_time(), time.perf_counter()
+        self.run()
+        done, cpu_s, wall_s = self.units() - units, time.process_time() - cpu, time.perf_counter() - wall
+        self.per_cpu_s.append(done / cpu_s)
+        self.per_wall_s.append(done / wall_s)
+        self.measured_units += done
+        self.measured_updates += self.updates() - updates
 
     def to_dict(self) -> dict[str, Any]:
-        """Return medians and spread as plain values."""
+        """Return medians and spread as plain values, with the units an update where there were updates."""
+        rates, updates = self.per_cpu_s, self.measured_updates
         return {
             "name": self.name,
             "unit": self.unit,
-            "rounds": len(self.per_cpu_s),
-            "per_cpu_s": {
-                "median": median(self.per_cpu_s),
-                "lowest": min(self.per_cpu_s),
-                "highest": max(self.per_cpu_s),
-            },
+            "rounds": len(rates),
+            "per_cpu_s": {"median": median(rates), "lowest": min(rates), "highest": max(rates)},
             "per_wall_s": {"median": median(self.per_wall_s)},
-            **self.notes,
+            **({"steps_per_update": self.measured_units / updates} if updates else {}),
         }
 
 
-def interleave(rounds: int, contenders: Sequence[Callable[[], None]]) -> None:
-    """Run every contender once a round, so that a slow phase of the machine affects all of them."""
+def interleave(rounds: int, contenders: Sequence[Contender]) -> None:
+    """Measure every contender once a round, so that a slow phase of the machine affects all of them."""
     for _ in range(rounds):
         for contender in contenders:
-            contender()
-
-
-def quantile(sorted_values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the sorted values lie."""
-    return sorted_values[min(len(sorted_values) - 1, int(share * len(sorted_values)))]
+            contender.measure()
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
     """Return median, 99th and 99.9th percentile and the highest of some values."""
-    ordered = sorted(values)
-    return {
-        "median": median(ordered),
-        "p99": quantile(ordered, 0.99),
-        "p99.9": quantile(ordered, 0.999),
-        "highest": ordered[-1],
-    }
+    p99, p999 = np.quantile(values, (0.99, 0.999), method="higher")
+    return {"median": median(values), "p99": float(p99), "p99.9": float(p999), "highest": max(values)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,12 +12,10 @@ from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
-from stable_baselines3 import DQN
 
-from soulsgraph.bench.speed import Measurement, interleave
+from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.session import SkillGraphEnvRunner, connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
@@ -109,7 +107,7 @@ class StockDQN:
 
 
 _BUDGET, _EXPLORATION = 1_000_000, 0.05
-_SCENARIO = "iudex-phase1"
+_SCENARIO, _UNIT = "iudex-phase1", "skill steps"
 #: Decisions before the clocks start: past the learning start, with everything compiled.
 _WARM_UP = 2_000
 #: Its training steps in a round: it is some hundred times slower.
@@ -122,20 +120,18 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     # The share of random actions changes how long decisions take: it is the same on both sides.
     numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
     with connect():
-        ours, theirs = _ours(skill, lanes, numbers), _theirs_like(skill, lanes, numbers)
-        algorithm, model = ours, theirs(ours)
-        contenders = [
-            _contender(Measurement("soulsgraph", "skill steps"), *_train_ours(algorithm, steps)),
-            _contender(Measurement("stable-baselines3", "skill steps"), *_train_theirs(model, steps)),
-        ]
-        stock = StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
+        ours, stock = _ours(skill, lanes, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
+        contenders = [_contender(ours, steps), _theirs(ours, skill, lanes, numbers, steps)]
         if stock:
-            contenders.append(_contender(Measurement("stock RLlib DQN", "skill steps"), *_train_stock(stock)))
-        interleave(rounds, [run for run, _ in contenders])
-        algorithm.stop()
+            stock.warm_up()
+            train = partial(stock.train, _STOCK_STEPS)
+            name = "stock RLlib DQN"
+            contenders.append(Contender(name, _UNIT, train, lambda: stock.decisions, lambda: stock.updates))
+        interleave(rounds, contenders)
+        ours.stop()
         if stock:
             stock.close()
-    return [finish() | {"skill": skill, "lanes": lanes} for _, finish in contenders]
+    return [contender.to_dict() | {"skill": skill, "lanes": lanes} for contender in contenders]
 
 
 def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
@@ -148,59 +144,29 @@ def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
     return algorithm
 
 
-def _theirs_like(skill: str, lanes: int, numbers: DQNHyperparameters) -> Callable[[SkillDQN], DQN]:
-    def make(algorithm: SkillDQN) -> DQN:
-        scenario = practice_ground(load_scenario(_SCENARIO), make_skill(skill))
-        chain = [
-            FrozenNetwork.of(make_skill(name), scenario, algorithm.weights(name), numbers.observation_clip)
-            for name in upstream_of(skill)
-        ]
-        plays = [*range(len(chain)), -1]
-        env = SkillVectorEnv(lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)))
-        return make_dqn(env, numbers, seed=0, gradient_steps=lanes)
-
-    return make
-
-
-Trainer = tuple[Callable[[], None], Callable[[], int], Callable[[], int]]
-
-
-def _train_ours(algorithm: SkillDQN, steps: int) -> Trainer:
-    def train() -> None:
-        goal = algorithm.decisions + steps
+def _contender(algorithm: SkillDQN, steps: int) -> Contender:
+    def train(more: int) -> None:
+        goal = algorithm.decisions + more
         while algorithm.decisions < goal:
             algorithm.train()
 
-    while algorithm.decisions < _WARM_UP:
-        algorithm.train()
-    return train, lambda: algorithm.decisions, lambda: algorithm.updates
+    train(_WARM_UP)
+    return Contender("soulsgraph", _UNIT, partial(train, steps), lambda: algorithm.decisions, lambda: algorithm.updates)
 
 
-def _train_theirs(model: DQN, steps: int) -> Trainer:
+def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters, steps: int) -> Contender:
+    """Return stable-baselines3's DQN on top of the same upstream networks."""
+    scenario = practice_ground(load_scenario(_SCENARIO), make_skill(skill))
+    chain = [
+        FrozenNetwork.of(make_skill(name), scenario, ours.weights(name), numbers.observation_clip)
+        for name in upstream_of(skill)
+    ]
+    plays = [*range(len(chain)), -1]
+    env = SkillVectorEnv(lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)))
+    model = make_dqn(env, numbers, seed=0, gradient_steps=lanes)
     model.learn(_WARM_UP, log_interval=None)
 
     def train() -> None:
         model.learn(steps, log_interval=None, reset_num_timesteps=False)
 
-    return train, lambda: int(model.num_timesteps), lambda: int(model._n_updates)
-
-
-def _train_stock(stock: StockDQN) -> Trainer:
-    stock.warm_up()
-    return lambda: stock.train(_STOCK_STEPS), lambda: stock.decisions, lambda: stock.updates
-
-
-def _contender(
-    measurement: Measurement, train: Callable[[], None], steps: Callable[[], int], updates: Callable[[], int]
-) -> tuple[Callable[[], None], Callable[[], dict[str, Any]]]:
-    first_step, first_update = steps(), updates()
-
-    def run() -> None:
-        with measurement.round(steps):
-            train()
-
-    def finish() -> dict[str, Any]:
-        measurement.notes["steps_per_update"] = (steps() - first_step) / (updates() - first_update)
-        return measurement.to_dict()
-
-    return run, finish
+    return Contender("stable-baselines3", _UNIT, train, lambda: int(model.num_timesteps), lambda: int(model._n_updates))

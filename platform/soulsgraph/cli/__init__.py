@@ -17,7 +17,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, configure
 from tyro.extras import SubcommandApp
 
 from soulsgraph.cli.remedies import in_commands, stopped
-from soulsgraph.progress import Interrupted, terminable
+from soulsgraph.progress import Interrupted, silence_advice, terminable
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import AccessError, WriteError
 
@@ -27,9 +27,9 @@ _BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
 #: The module of this package in which every command is a function, in the order of the help.
 COMMANDS = {
     **dict.fromkeys(("adapt", "transfer", "recovery", "retention"), "adapting"),
-    "report": "reproducing",
+    "report": "commands",
     **dict.fromkeys(("standin", "doctor", "serve-siphon"), "games"),
-    "reproduce": "reproducing",
+    "reproduce": "commands",
     **dict.fromkeys(("curriculum", "train", "baseline", "evaluate", "table", "skills", "bench"), "commands"),
 }
 
@@ -39,6 +39,7 @@ def main() -> None:
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    silence_advice()
     threading.excepthook = _forget_refused_write
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:

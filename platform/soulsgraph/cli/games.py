@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from importlib import import_module
 from json import dumps
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions, make_console, print_json
-from soulsgraph.progress import silence_advice
+from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
+from soulsgraph_envs.drivers.memory.reader import find_process
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess, ended_by_signals
@@ -44,14 +44,12 @@ def doctor(
     # Imported here: no other command needs the drivers of real-time games.
     from soulsgraph_envs.drivers.doctor.examination import examine
 
-    silence_advice()
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
     checks = examine(wanted) + check_training()
-    if output.json:
-        print_json({"passed": _passed(checks), "checks": [asdict(check) for check in checks]})
-    else:
-        show(checks, make_console(output))
-    if not _passed(checks):
+    passed = all(check.passed for check in checks)
+    show(checks, output.console)
+    output.show({"passed": passed, "checks": [asdict(check) for check in checks]})
+    if not passed:
         sys.exit(1)
 
 
@@ -72,28 +70,19 @@ def check_training() -> list[Check]:
 def show(checks: list[Check], console: Console) -> None:
     """Print one table for each topic, remedies below what failed, and the verdict."""
     for topic in dict.fromkeys(check.topic for check in checks):
-        table = Table(title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
-        table.add_column()
-        table.add_column()
-        # Folded, not cut: a remedy may end with a path.
-        table.add_column(overflow="fold")
+        # The last column is folded, not cut: a remedy may end with a path.
+        columns = "", "", Column(overflow="fold")
+        table = Table(*columns, title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
         for check in checks:
             if check.topic == topic:
-                table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), _lines(check))
+                # As text, in which brackets are not markup.
+                found = Text("\n-> ".join(filter(None, (check.found, check.remedy))))
+                table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), found)
         console.print(table, highlight=False)
         console.print()
-    verdict = "everything needed is there" if _passed(checks) else "something needed is missing"
+    verdict = "everything needed is there" if all(check.passed for check in checks) else "something needed is missing"
     counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in _COLOURS)
     console.print(f"{verdict}: {counts}", highlight=False)
-
-
-def _lines(check: Check) -> Text:
-    """Return the finding and the remedy below it, as text in which brackets are not markup."""
-    return Text("\n-> ".join(filter(None, (check.found, check.remedy))))
-
-
-def _passed(checks: list[Check]) -> bool:
-    return all(check.passed for check in checks)
 
 
 def serve_siphon(
@@ -122,37 +111,29 @@ def serve_siphon(
     serving.check()
     from soulsgraph_envs.standin.siphon.server import SiphonServer
 
-    game = _running(pid, process) if pid or process else _stand_in(map, speed, serving.display)
+    running = bool(pid or process)
+    game: AbstractContextManager[Callable[[], int]] = _stand_in(map, speed, serving.display)
+    if running:
+        game = nullcontext(lambda: pid or find_process(process))
     with ended_by_signals(), game as find_pid:
-        server = SiphonServer(serving, find_pid, captured_slots=not (pid or process))
+        server = SiphonServer(serving, find_pid, captured_slots=not running)
         try:
             if settings is not None:
                 save_game(settings, settings_of(serving, server.address, map, speed))
-            _announce(output, server.address, find_pid())
+            ready = {"address": server.address, "pid": find_pid()}
+            if output.json:
+                print(dumps({"ready": ready}), flush=True)
+            line = f"ready at {ready['address']}, process {ready['pid']}; end it with Ctrl-C"
+            output.console.print(line, soft_wrap=True)
             server.wait()
         finally:
             server.close()
 
 
 @contextmanager
-def _running(pid: int, process: str) -> Iterator[Callable[[], int]]:
-    from soulsgraph_envs.drivers.memory.reader import find_process
-
-    yield lambda: pid or find_process(process)
-
-
-@contextmanager
 def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
     with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
         yield process.living_pid
-
-
-def _announce(output: OutputOptions, address: str, pid: int) -> None:
-    if output.json:
-        print(dumps({"ready": {"address": address, "pid": pid}}), flush=True)
-    make_console(output).print(
-        f"ready at {address}, process {pid}; end it with Ctrl-C", highlight=False, soft_wrap=True
-    )
 
 
 def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:

@@ -7,13 +7,13 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_hints
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, arg
 
 from soulsgraph.cli.remedies import command_line
@@ -38,40 +38,28 @@ Given = Mapping[str, Any]
 Flag = Annotated[bool, FlagCreatePairsOff]
 
 
-@dataclass(frozen=True)
-class Option:
-    """An option as the command line shows it; one without a default needs none, one without help has its field's."""
-
-    kind: Any
-    help: str = ""
-    default: object = None
-    name: str | None = None
-    metavar: str | None = None
+def option(kind: Any, help: str, default: object = None, **shown: Any) -> Any:
+    """Return an option as the command line shows it; `shown` are further arguments of tyro's `arg`."""
+    hint = "" if default is None else f"(default: {default})"
+    return Annotated[kind, arg(help=help, help_behavior_hint=hint, **shown)]
 
 
-def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Option) -> Any:
-    """Turn a dataclass's fields into a command's options, passed as a mapping of those that were given.
+def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Any) -> Any:
+    """Return what makes a dataclass's fields a command's options, passed as a mapping of those that were given.
 
-    A field's docstring is the option's help. `others` take the place of the fields of their names, or
-    are added.
+    A field's docstring is the option's help. `others` (made by `option`) take the place of the fields of their
+    names, or are added.
     """
-    hints, docs = get_type_hints(cls), _field_docs(cls)
+    hints, docs = get_type_hints(cls), field_docs(cls)
     options = {
-        field.name: Option(_required(hints[field.name]), default=field.default)
+        field.name: option(_required(hints[field.name]), docs[field.name], field.default)
         for field in fields(cls)
         if field.name not in (*leave_out, *others)
     }
-    shown: Any = {name: _annotated(option, docs.get(name)) for name, option in (options | others).items()}
     make: Any = TypedDict  # Its fields are no literal.
-    made = make(cls.__name__, shown, total=False)
+    made = make(cls.__name__, {**options, **others}, total=False)
     made.__doc__ = (cls.__doc__ or "").splitlines()[0]
-    return made
-
-
-def _annotated(option: Option, doc: str | None) -> Any:
-    default = "" if option.default in (None, MISSING) else f"(default: {option.default})"
-    shown = arg(name=option.name, metavar=option.metavar, help=option.help or doc, help_behavior_hint=default)
-    return Annotated[option.kind, shown]
+    return arg(constructor=made)
 
 
 def _required(hint: Any) -> Any:
@@ -80,7 +68,7 @@ def _required(hint: Any) -> Any:
     return kinds[0] if NoneType in get_args(hint) else hint
 
 
-def _field_docs(cls: type[Any]) -> dict[str, str]:
+def field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the docstring below each field of a dataclass."""
     (definition,) = ast.parse(inspect.getsource(cls)).body
     assert isinstance(definition, ast.ClassDef)
@@ -95,12 +83,10 @@ def _field_docs(cls: type[Any]) -> dict[str, str]:
 #: The options of a plan: what a new run trains and how.
 PlanOptions = Annotated[
     Given,
-    arg(
-        constructor=given_options(
-            Plan,
-            ("graph", "overrides"),
-            skill_options=Option(Path, "TOML file of reward weights and options, one table a skill."),
-        )
+    given_options(
+        Plan,
+        ("graph", "overrides"),
+        skill_options=option(Path, "TOML file of reward weights and options, one table a skill."),
     ),
 ]
 
@@ -125,6 +111,26 @@ class OutputOptions:
 
     json: Flag = False
     """Print results as JSON only, for machines."""
+
+    @property
+    def console(self) -> Console:
+        """The console for people, silent with `--json`: standard output is then for programs.
+
+        Brackets and colons in a path are not markup.
+        """
+        return Console(quiet=self.json, markup=False, emoji=False, highlight=False)
+
+    @property
+    def display(self) -> Display:
+        """How progress is shown."""
+        return "silent" if self.json else "auto"
+
+    def show(self, plain: Any, *parts: RenderableType) -> None:
+        """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise."""
+        if self.json:
+            print(json.dumps(plain, indent=2, allow_nan=False))
+        for part in parts:
+            self.console.print(part, soft_wrap=isinstance(part, str))
 
 
 @dataclass(frozen=True)
@@ -153,35 +159,6 @@ DEFAULT_OUTPUT, DEFAULT_SESSION = OutputOptions(), SessionOptions()
 
 #: The graph of the baseline's single skill.
 BASELINE_GRAPH = "end-to-end"
-
-
-def make_console(output: OutputOptions) -> Console:
-    """Return the console for people, silent with `--json`: standard output is then for programs.
-
-    Brackets and colons in a path are not markup.
-    """
-    return Console(quiet=output.json, markup=False, emoji=False)
-
-
-def display_of(output: OutputOptions) -> Display:
-    """Return how progress is shown."""
-    return "silent" if output.json else "auto"
-
-
-def print_json(value: Any) -> None:
-    """Print plain values as one JSON document."""
-    print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def check_ray(session: SessionOptions) -> None:
-    """Check, before other work, that Ray can be joined or started with these options.
-
-    Raises:
-        ClusterError: if it cannot.
-    """
-    from soulsgraph_clusters.session import check_session
-
-    check_session(session.address)
 
 
 def open_run(path: Path, given: Given) -> RunFolder:
@@ -227,7 +204,6 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import LOCAL, chosen_address
 
-    silence_advice()
     games = () if session.games is None else load_games(session.games)
     if chosen_address(session.address) == LOCAL:
         check_games(games)
@@ -236,7 +212,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() as worker,
     ):
-        yield Workplace(run, joined, board, display_of(session), games=games, worker=worker)
+        yield Workplace(run, joined, board, session.display, games=games, worker=worker)
 
 
 @contextmanager
@@ -250,11 +226,12 @@ def ray_session(
     from soulsgraph.precompile import precompile
     from soulsgraph_clusters.session import connect
 
+    silence_advice()
     with ExitStack() as stack:
         if folder.begun:
             stack.enter_context(folder.locked())
         joined = stack.enter_context(connect(options.address, needed=needed))
-        precompile(make_console(options))
+        precompile(options.console)
         if not folder.begun:
             folder.begin()
             stack.enter_context(folder.locked())

@@ -35,31 +35,27 @@ def _recovery(run: str, scenario: str, budget: int) -> str:
     return command_line("recovery", run, "--scenario", scenario, "--budget", budget)
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+#: Names in messages of the library that are options as they are.
+_SAME = "address", "after", "budget", "display", "env_runners", "games", "home", "scale", "scenario", "skills"
 #: Names in messages of the library, and the option of each: of every command, and of one.
-_OPTIONS: Mapping[str, str] = {
+_OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "RunFolder.open": "--resume",
     "ReproductionFolder.open": "--resume",
-    "address": "--address",
-    "after": "--after",
     "attachments": "--attach",
-    "budget": "--budget",
-    "display": "--display",
-    "env_runners": "--env-runners",
-    "games": "--games",
-    "home": "--home",
     "overrides": "--set",
     "path": "--run",
     "run_controls": "--controls",
-    "scale": "--scale",
-    "scenario": "--scenario",
     "seeds": "--seeds or --first-seed",
-    "skills": "--skills",
 }
 _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "recovery": {"after": "--home"},
     "reproduce": {"path": "--out"},
-    "serve-siphon": {name: f"--{name.replace('_', '-')}" for name in ("certificate", "key", "token_file")},
-    "standin": {name: f"--{name}" for name in ("seconds", "speed")},
+    "serve-siphon": {name: _option(name) for name in ("certificate", "key", "token_file")},
+    "standin": {name: _option(name) for name in ("seconds", "speed")},
 }
 #: Calls in messages of the library, and the command that makes each.
 _COMMANDS: Mapping[str, Callable[..., str]] = {

@@ -19,9 +19,8 @@ from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import GrowingTable
-from soulsgraph.train import trained_artifact
+from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.artifact import Artifact, SkillCard
@@ -124,7 +123,7 @@ def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lamb
         WriteError: if the run folder cannot be written.
     """
     check_stable_baselines(run.plan.method)
-    setup = StageSetup.of(run, stage)
+    setup = StageSetup(run, stage)
     model = build_model(setup)
     try:
         model.learn(stage.budget, callback=_Watch(setup, go_on), log_interval=None)

@@ -18,9 +18,8 @@ from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
 from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
 from soulsgraph.plan import ADAPTATION_BUDGET, BASELINE_BUDGET, BUDGETS, Plan, Stage
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import write_rows
-from soulsgraph.train import trained_artifact
+from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.inference import NETWORK, Weights
@@ -138,7 +137,7 @@ def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]
     """Save a version for each stage as training would, with random weights (the stage's seed and budget decide)."""
     saved: list[SkillCard] = []
     for stage in stages:
-        setup, cards = StageSetup.of(run, stage), list[SkillCard]()
+        setup, cards = StageSetup(run, stage), list[SkillCard]()
         for part in stage.parts:
             skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
             sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))

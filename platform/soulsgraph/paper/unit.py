@@ -29,10 +29,10 @@ from soulsgraph.evaluate import (
 from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
 from soulsgraph.plan import Stage
-from soulsgraph.progress import Board, Counting, Interrupted
+from soulsgraph.progress import Board, Interrupted, Supervisor
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
-from soulsgraph.train import Supervisor, Workplace, train_stages
+from soulsgraph.train import Workplace, train_stages
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.end_to_end_oracle import OracleEndToEnd
 from soulsgraph_envs.combat.episodes import Episodes
@@ -89,10 +89,12 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
 
 def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
     """Return a callback that reports episodes to the supervisor and raises `Interrupted` once a stop is requested."""
-    count_finished = Counting(supervisor.follow(name, total))
+    progress, done = supervisor.follow(name, total), 0
 
     def on_finished(count: int) -> None:
-        count_finished(count)
+        nonlocal done
+        done += count
+        progress.update(done)
         if supervisor.stop_requested():
             raise Interrupted("stopped during the evaluation; it is done anew.")
 

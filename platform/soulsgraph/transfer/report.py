@@ -12,7 +12,7 @@ from rich.table import Table
 
 from soulsgraph.evaluate import OnFinished, load_artifacts, was_trained_on
 from soulsgraph.files import api_call, slug, write_json
-from soulsgraph.progress import Counting, Display, stage_progress
+from soulsgraph.progress import Display, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import text_table, write_rows
 from soulsgraph.transfer import rule
@@ -195,7 +195,7 @@ def transfer(run: RunFolder, question: Question, display: Display = "auto") -> T
         SoulsGraphError: for an unknown scenario, or a number out of range.
     """
     with stage_progress("transfer", trials_of(run), display, unit="trials") as progress:
-        return measure(run, question, Counting(progress))
+        return measure(run, question, progress.advance)
 
 
 def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda count: None) -> TransferReport:

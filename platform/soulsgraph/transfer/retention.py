@@ -28,7 +28,7 @@ from soulsgraph.evaluate import (
     play_variants,
 )
 from soulsgraph.files import api_call, write_json
-from soulsgraph.progress import Counting, Display, stage_progress
+from soulsgraph.progress import Display, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.transfer.measures import win_row
@@ -160,10 +160,9 @@ def measure_retention(
         )
     size, order = len(domains), run.plan.skill_graph.order
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
-        count = Counting(progress)
 
         def counted(result: Any) -> Any:
-            count(1)
+            progress.advance(1)
             return result
 
         def won_by(player: RunFolder, setting: Setting) -> Flags:

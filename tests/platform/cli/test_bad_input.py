@@ -210,7 +210,7 @@ def test_skills_lists_a_library_from_before_checksums(skilled, monkeypatch, caps
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything_is_played(refuse, skilled, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.cli.commands.evaluate_setting", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr("soulsgraph.evaluate.evaluate", lambda *_: pytest.fail("played"))
     (tmp_path / "file").touch()
     assert "expected a place to write to" in refuse("evaluate", skilled, "--out", tmp_path / "file" / "results")
 
@@ -307,7 +307,7 @@ def test_termination_outside_a_stage_ends_with_a_message(monkeypatch, capsys, ru
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("soulsgraph.cli.commands.print_json", terminated)
+    monkeypatch.setattr("soulsgraph.cli.options.OutputOptions.show", terminated)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(run), "--json"])
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as stop:

@@ -13,8 +13,8 @@ import tyro
 
 from soulsgraph.cli import COMMANDS as NAMES
 from soulsgraph.cli import main, make_app
+from soulsgraph.cli.commands import StudyOptions, study_values
 from soulsgraph.cli.options import EvaluationOptions, OutputOptions, PlanOptions, SessionOptions, plan_values
-from soulsgraph.cli.reproducing import StudyOptions, study_values
 from soulsgraph.paper.study import Study
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.measures import TransferOptions

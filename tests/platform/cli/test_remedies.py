@@ -203,7 +203,7 @@ def test_a_refusal_that_nobody_expected_claims_no_write(tmp_path, monkeypatch, c
         raise PermissionError(errno.EACCES, "Permission denied", str(run.path))
 
     RunFolder.create(tmp_path, Plan())
-    monkeypatch.setattr(commands, "check_library", forbid)
+    monkeypatch.setattr(commands.evaluating, "check_library", forbid)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(tmp_path)])
     with pytest.raises(SystemExit) as stop:
         main()

@@ -14,8 +14,8 @@ from soulsgraph.paper.study import Study
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage import StageSetup
 from soulsgraph.tables import read_rows
+from soulsgraph.train import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -39,7 +39,7 @@ def with_camera(tmp_path_factory) -> RunFolder:
 @pytest.mark.parametrize("graph", ["paper", "end-to-end"])
 def test_exported_network_plays_as_the_model_does(tmp_path, graph):
     run = begin(tmp_path / "run", graph)
-    setup = StageSetup.of(run, run.plan.stages()[0])
+    setup = StageSetup(run, run.plan.stages()[0])
     model = build_model(setup)
     model.learn(1_000)
     network = export(setup, model).network(setup.skills[-1], setup.scenario)
@@ -67,8 +67,8 @@ def test_artifact_says_which_learner_made_it(with_camera):
 def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_camera):
     parent = with_camera.library.load("camera")
     stage = with_camera.plan.stage("camera", "iudex-phase2", parent=1)
-    model = build_model(StageSetup.of(with_camera, stage))
-    exported = export(StageSetup.of(with_camera, stage), model)
+    model = build_model(StageSetup(with_camera, stage))
+    exported = export(StageSetup(with_camera, stage), model)
     assert exported.parameters.keys() == parent.parameters.keys()
     for name, values in parent.parameters.items():
         np.testing.assert_array_equal(exported.parameters[name], values)
@@ -143,7 +143,7 @@ def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(end_to_en
     assert [row["step"] for row in curve] == [row["step"] for row in training] == steps
     assert {(row["stage"], row["skill"]) for row in curve} == {(stage.name, "end_to_end")}
     kept = load_checkpoint(checkpoint_files(run.path / "curves" / stage.name)[stage.budget])
-    setup = StageSetup.of(run, stage)
+    setup = StageSetup(run, stage)
     clip = setup.hyperparameters.observation_clip
     (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
     assert {name: curve[-1][name] for name in last.figures} == last.figures
