@@ -6,29 +6,24 @@ from math import cos, floor, sin
 
 from soulsgraph_envs.core.compiling import compiled, every_frame
 from soulsgraph_envs.core.streams import Seeds, uniform
-from soulsgraph_envs.simulator.actions import open_to_counter
-from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
-    APPROACH,
-    BACK_OFF,
     FRAME_S,
-    KNOCKDOWN,
     NO_MOVE,
-    NOTHING,
-    PARRIED,
-    STAGGER,
-    STAND,
-    THROWN,
-    TRANSITION,
-    TURN,
     Boss,
     Lane,
     Move,
     Player,
+    Pose,
     Records,
+    Sight,
+    Stance,
+    Want,
     Window,
+    heading_to,
+    turned,
+    wrapped,
 )
-from soulsgraph_envs.simulator.player import build_up
+from soulsgraph_envs.simulator.player import build_up, open_to_counter
 
 
 @compiled
@@ -44,20 +39,20 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
         abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad
         and target.distance < boss.rear_distance_m
     )
-    if lane.stance >= PARRIED or lane.boss_hp <= boss.transition_below_hp:
+    if lane.stance >= Stance.PARRIED or lane.boss_hp <= boss.transition_below_hp:
         _bound_frame(lane, boss, target.distance, streams, index)
         return
     if not lane.no_attack:
         lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
-        _stand(lane, TURN)
+        _stand(lane, Stance.TURN)
     elif behind and not lane.no_attack and uniform(streams, index) < boss.rear_counter_chance:
         start_move(lane, boss.rear_counter_move)
         return
     elif behind:
         lane.turn_frames = boss.rear_turn_frames
-        _stand(lane, TURN)
+        _stand(lane, Stance.TURN)
     elif lane.wait <= 0 and not lane.no_attack and _attack(lane, boss, moves, target.distance, streams, index):
         return
     else:
@@ -68,27 +63,27 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
 @compiled
 def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> None:
     """Pass one frame of a boss that cannot act; the end of a transition is handled after the tick."""
-    if lane.stance < PARRIED:
-        _stand(lane, TRANSITION)
+    if lane.stance < Stance.PARRIED:
+        _stand(lane, Stance.TRANSITION)
         return
     lane.stance_frame += 1
-    parried = lane.stance == PARRIED and lane.stance_frame >= boss.parried_frames
-    if parried or (lane.stance == THROWN and lane.stance_frame >= boss.thrown_frames):
-        _stand(lane, STAND)
+    parried = lane.stance == Stance.PARRIED and lane.stance_frame >= boss.parried_frames
+    if parried or (lane.stance == Stance.THROWN and lane.stance_frame >= boss.thrown_frames):
+        _stand(lane, Stance.STAND)
         lane.wait = draw_wait(lane, boss, distance_m, streams, index)
 
 
 @compiled
 def transition_over(lane: Lane, boss: Boss) -> bool:
     """Return whether the boss has finished its change of phase."""
-    return bool(lane.stance == TRANSITION and lane.stance_frame >= boss.transition_frames)
+    return bool(lane.stance == Stance.TRANSITION and lane.stance_frame >= boss.transition_frames)
 
 
 @compiled
 def be_parried(lane: Lane) -> None:
     """Break off the boss's move: it stands open to a riposte."""
     lane.move = NO_MOVE
-    lane.stance, lane.stance_frame, lane.turn_frames = PARRIED, 0, 0
+    lane.stance, lane.stance_frame, lane.turn_frames = Stance.PARRIED, 0, 0
 
 
 @compiled
@@ -97,7 +92,7 @@ def start_move(lane: Lane, move: int) -> None:
     lane.move = move
     lane.move_frame = 0
     lane.struck = 0
-    lane.stance = STAND
+    lane.stance = Stance.STAND
     lane.stance_frame = 0
 
 
@@ -166,9 +161,9 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
 
 @compiled
 def _knock(lane: Lane, player: Player, window: Window) -> None:
-    lane.animation = KNOCKDOWN if window.knockdown else STAGGER
+    lane.animation = Pose.KNOCKDOWN if window.knockdown else Pose.STAGGER
     lane.animation_frame = 0
-    lane.buffered = NOTHING
+    lane.buffered = Want.NOTHING
     push = player.hurt_push_max_m_s if window.knockdown else player.hurt_push_min_m_s
     away = heading_to(lane.player_x - lane.boss_x, lane.player_y - lane.boss_y)
     lane.push_x, lane.push_y = -sin(away) * push, -cos(away) * push
@@ -239,14 +234,15 @@ def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 @every_frame
 def _weight(move: Move, rages: bool) -> float:
-    return move.enraged_weight if rages else move.weight
+    weight: float = move.enraged_weight if rages else move.weight
+    return weight
 
 
 @every_frame
 def _strikes(lane: Lane, window: Window, number: int) -> bool:
     """Return whether an open window strikes in this frame: at its interval, or once."""
     if window.every_frames > 0:
-        return (lane.move_frame - window.time_min_frames) % window.every_frames == 0
+        return bool((lane.move_frame - window.time_min_frames) % window.every_frames == 0)
     return (lane.struck >> number) & 1 == 0
 
 
@@ -255,12 +251,12 @@ def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
     speed = 0.0
     if distance_m > boss.motion_approach_beyond_m:
         speed = boss.motion_walk_m_s
-        _stand(lane, APPROACH)
+        _stand(lane, Stance.APPROACH)
     elif distance_m < boss.motion_back_off_within_m:
         speed = -boss.motion_back_off_m_s
-        _stand(lane, BACK_OFF)
+        _stand(lane, Stance.BACK_OFF)
     else:
-        _stand(lane, STAND)
+        _stand(lane, Stance.STAND)
     if speed != 0.0:
         lane.boss_x -= sin(lane.boss_heading) * speed * FRAME_S
         lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S

@@ -14,16 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.core import compiling as compiling_module
-from soulsgraph_envs.core import controls as controls_module
-from soulsgraph_envs.core import state as state_module
-from soulsgraph_envs.core import streams as streams_module
+from soulsgraph_envs.core import compiling, controls, fighters, state, streams
 from soulsgraph_envs.core.compiling import checksum, compiled, every_frame
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator import layout
-from soulsgraph_envs.simulator.actions import above, invulnerable, parrying, press
 from soulsgraph_envs.simulator.boss import (
     be_parried,
     draw_wait,
@@ -35,40 +31,45 @@ from soulsgraph_envs.simulator.boss import (
     transition_over,
     window_reaching_player,
 )
-from soulsgraph_envs.simulator.geometry import Sight, clamped, heading_to, seen_back, sight, wrapped
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
-    IDLE,
     NO_MOVE,
-    NOTHING,
-    STAND,
     Boss,
     Encounter,
     Lane,
     Player,
     Records,
+    Sight,
+    Stance,
     Tables,
+    clamped,
+    heading_to,
+    seen_back,
+    sight,
+    wrapped,
 )
-from soulsgraph_envs.simulator.player import camera_frame, player_frame, status_frame, toggle_lock
+from soulsgraph_envs.simulator.player import (
+    above,
+    camera_frame,
+    invulnerable,
+    parrying,
+    player_frame,
+    press,
+    status_frame,
+    toggle_lock,
+)
 
 _ROUGHLY_FACING_RAD = 0.5
 
 
 @compiled
 def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
-    """Set a lane to the start of an episode, drawing its poses from the lane's stream."""
+    """Set a lane of zeros to the start of an episode, drawing its poses from the lane's stream."""
     _place(lane, encounter, player, boss, streams, index)
     lane.refill = encounter.refill
     lane.player_hp, lane.stamina, lane.flasks = player.body_hp, player.body_stamina, encounter.flasks
     lane.boss_hp, lane.fp = encounter.boss_hp, player.body_fp
-    lane.no_attack, lane.no_move, lane.no_damage = 0, 0, 0
-    lane.animation, lane.animation_frame = IDLE, 0
-    lane.buffered, lane.buffer_frames, lane.regeneration_wait = NOTHING, 0, 0
-    lane.invulnerable, lane.push_frames, lane.locked = 0, 0, 0
-    lane.roll_x = lane.roll_y = lane.push_x = lane.push_y = lane.leap_x = lane.leap_y = 0.0
-    lane.stance, lane.stance_frame, lane.turn_frames = STAND, 0, 0
-    lane.move, lane.move_frame, lane.struck, lane.chain_left = NO_MOVE, 0, 0, 0
-    lane.build_up, lane.slowed_frames, lane.slowed_factor = 0.0, 0, 1.0
+    lane.move, lane.slowed_factor = NO_MOVE, 1.0
     lane.wait = _draw_wait(lane, boss, streams, index)
 
 
@@ -76,7 +77,7 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
 def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
     """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
     lane.scenario += 1
-    lane.stance, lane.stance_frame = STAND, 0
+    lane.stance, lane.stance_frame = Stance.STAND, 0
     lane.wait = _draw_wait(lane, boss, streams, index)
 
 
@@ -115,53 +116,30 @@ def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams
         lane.boss_heading = _any_heading(streams, index)
 
 
-_R = {name: int(value) for name, value in Raw.__members__.items()}
-_PLAYER_AT, _BOSS_AT, _CAMERA_AT = _R["PLAYER_X"], _R["BOSS_X"], _R["CAMERA_X"]
-_PLAYER_ANGLE, _BOSS_ANGLE = _R["PLAYER_ANGLE"], _R["BOSS_ANGLE"]
-_PLAYER_HP, _PLAYER_HP_MAX, _STAMINA, _STAMINA_MAX = (
-    _R["PLAYER_HP"],
-    _R["PLAYER_HP_MAX"],
-    _R["STAMINA"],
-    _R["STAMINA_MAX"],
-)
-_BOSS_HP, _BOSS_HP_MAX, _LOCKED, _FLASKS = _R["BOSS_HP"], _R["BOSS_HP_MAX"], _R["LOCKED"], _R["FLASKS"]
-_BOSS_ANIMATION, _PLAYER_ANIMATION = _R["BOSS_ANIMATION"], _R["PLAYER_ANIMATION"]
-
-
 @compiled
 def write_raw(lane: Lane, tables: Tables, raw: RawValues, index: int) -> None:
     """Fill the lane's row of raw (lanes, 25)."""
     encounter, player = tables.encounters[lane.scenario], tables.players[lane.scenario]
-    _write_places(lane, encounter, raw, index)
-    _write_levels(lane, encounter, player, raw, index)
+    raw[index, Raw.PLAYER_X], raw[index, Raw.PLAYER_Y] = lane.player_x, lane.player_y
+    raw[index, Raw.BOSS_X], raw[index, Raw.BOSS_Y] = lane.boss_x, lane.boss_y
+    raw[index, Raw.PLAYER_Z] = raw[index, Raw.BOSS_Z] = encounter.height
+    level = cos(lane.camera_pitch)
+    raw[index, Raw.CAMERA_X] = -sin(lane.camera_yaw) * level
+    raw[index, Raw.CAMERA_Y] = -cos(lane.camera_yaw) * level
+    raw[index, Raw.CAMERA_Z] = sin(lane.camera_pitch)
+    raw[index, Raw.PLAYER_ANGLE], raw[index, Raw.BOSS_ANGLE] = lane.player_heading, lane.boss_heading
+    raw[index, Raw.PLAYER_HP], raw[index, Raw.PLAYER_HP_MAX] = lane.player_hp, player.body_hp
+    raw[index, Raw.STAMINA], raw[index, Raw.STAMINA_MAX] = lane.stamina, player.body_stamina
+    raw[index, Raw.BOSS_HP], raw[index, Raw.BOSS_HP_MAX] = lane.boss_hp, encounter.boss_hp_full
+    raw[index, Raw.LOCKED], raw[index, Raw.FLASKS] = lane.locked, lane.flasks
     if lane.move == NO_MOVE:
         stance = tables.stances[lane.scenario, lane.stance]
-        _write_animation(raw, index, _BOSS_ANIMATION, stance.id, lane.stance_frame, stance.length_frames)
+        _write_animation(raw, index, Raw.BOSS_ANIMATION, stance.id, lane.stance_frame, stance.length_frames)
     else:
         move = tables.moves[lane.scenario, lane.move]
-        _write_animation(raw, index, _BOSS_ANIMATION, move.id, lane.move_frame, move.length_frames)
+        _write_animation(raw, index, Raw.BOSS_ANIMATION, move.id, lane.move_frame, move.length_frames)
     action = tables.actions[lane.scenario, lane.animation]
-    _write_animation(raw, index, _PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
-
-
-@compiled
-def _write_places(lane: Lane, encounter: Encounter, raw: RawValues, index: int) -> None:
-    raw[index, _PLAYER_AT], raw[index, _PLAYER_AT + 1] = lane.player_x, lane.player_y
-    raw[index, _BOSS_AT], raw[index, _BOSS_AT + 1] = lane.boss_x, lane.boss_y
-    raw[index, _PLAYER_AT + 2] = raw[index, _BOSS_AT + 2] = encounter.height
-    level = cos(lane.camera_pitch)
-    raw[index, _CAMERA_AT] = -sin(lane.camera_yaw) * level
-    raw[index, _CAMERA_AT + 1] = -cos(lane.camera_yaw) * level
-    raw[index, _CAMERA_AT + 2] = sin(lane.camera_pitch)
-    raw[index, _PLAYER_ANGLE], raw[index, _BOSS_ANGLE] = lane.player_heading, lane.boss_heading
-
-
-@compiled
-def _write_levels(lane: Lane, encounter: Encounter, player: Player, raw: RawValues, index: int) -> None:
-    raw[index, _PLAYER_HP], raw[index, _PLAYER_HP_MAX] = lane.player_hp, player.body_hp
-    raw[index, _STAMINA], raw[index, _STAMINA_MAX] = lane.stamina, player.body_stamina
-    raw[index, _BOSS_HP], raw[index, _BOSS_HP_MAX] = lane.boss_hp, encounter.boss_hp_full
-    raw[index, _LOCKED], raw[index, _FLASKS] = lane.locked, lane.flasks
+    _write_animation(raw, index, Raw.PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
 
 
 @compiled
@@ -172,10 +150,6 @@ def _write_animation(raw: RawValues, index: int, column: int, animation: int, fr
 
 
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
-_LANE, _ENCOUNTER, _PLAYER, _ACTION, _BOSS, _MOVE, _WINDOW = (
-    layout.dtype_of(record)
-    for record in (layout.Lane, layout.Encounter, layout.Player, layout.Action, layout.Boss, layout.Move, layout.Window)
-)
 Bytes = npt.NDArray[np.uint8]
 Kernel = Callable[..., Any]
 #: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
@@ -194,13 +168,13 @@ class Kernels(NamedTuple):
 def _records(data: Tables) -> Tables:
     """View byte tables as records, the inverse of `layout.as_bytes`."""
     return Tables(
-        data.encounters.view(_ENCOUNTER),
-        data.players.view(_PLAYER),
-        data.actions.view(_ACTION),
-        data.bosses.view(_BOSS),
-        data.stances.view(_ACTION),
-        data.moves.view(_MOVE),
-        data.windows.view(_WINDOW),
+        data.encounters.view(layout.ENCOUNTER),
+        data.players.view(layout.PLAYER),
+        data.actions.view(layout.ACTION),
+        data.bosses.view(layout.BOSS),
+        data.stances.view(layout.ACTION),
+        data.moves.view(layout.MOVE),
+        data.windows.view(layout.WINDOW),
     )
 
 
@@ -319,9 +293,10 @@ def build_kernels(sources: int) -> Kernels:
         scenario: int,
         seeds: Seeds,
     ) -> int:
-        lanes, tables = fights.view(_LANE), _records(data)
+        lanes, tables = fights.view(layout.LANE), _records(data)
         for i in range(len(which)):
             index = which[i]
+            fights[index * layout.LANE_SIZE : (index + 1) * layout.LANE_SIZE] = 0
             lane = lanes[index]
             streams[index] = seeds[i]
             lane.scenario = scenario
@@ -342,7 +317,7 @@ def build_kernels(sources: int) -> Kernels:
         frames: int,
     ) -> int:
         """Advance every active lane; return the first lane with an unknown control, nothing advanced, or -1."""
-        lanes, tables = fights.view(_LANE), _records(data)
+        lanes, tables = fights.view(layout.LANE), _records(data)
         for index in range(len(lanes)):
             if controls[index] & ~_KNOWN:
                 return index
@@ -354,7 +329,7 @@ def build_kernels(sources: int) -> Kernels:
 
     @njit(**options)
     def look_ahead(fights: Bytes, data: Tables, scratch_fight: Bytes, out: npt.NDArray[np.float64]) -> int:
-        lanes, scratch, tables = fights.view(_LANE), scratch_fight.view(_LANE), _records(data)
+        lanes, scratch, tables = fights.view(layout.LANE), scratch_fight.view(layout.LANE), _records(data)
         for index in range(len(lanes)):
             out[index, 0] = out[index, 1] = inf
             if lanes[index].move != NO_MOVE:
@@ -367,7 +342,7 @@ def build_kernels(sources: int) -> Kernels:
 
 def sources_checksum() -> int:
     """Return a checksum of every source file that goes into the compiled code."""
-    modules = (compiling_module, controls_module, state_module, streams_module)
+    modules = (compiling, controls, fighters, state, streams)
     return checksum([*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)])
 
 
