@@ -28,9 +28,8 @@ from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Column, Raw
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import END_TO_END, make_skill
-from soulsgraph_envs.skills.end_to_end import ACTIONS
 
-_INDEX = {action.name: index for index, action in enumerate(ACTIONS)}
+_INDEX = {action.name: index for index, action in enumerate(make_skill(END_TO_END).actions)}
 FORWARD, ROLL, IDLE = _INDEX["forward"], _INDEX["dodge_forward"], _INDEX["idle"]
 TOGGLE, STRIKE, DRINK = _INDEX["toggle_lock_on"], _INDEX["light_attack"], _INDEX["heal"]
 #: The camera skill's actions, in its order, as the baseline has them.

@@ -1,4 +1,4 @@
-"""The five skills of the graph and the end-to-end baseline, one file each, with the same structure."""
+"""The five skills of the graph and the end-to-end baseline, and what a skill is made of."""
 
 from soulsgraph_envs.skills.base import (
     Action,
