@@ -14,14 +14,15 @@ from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.state import Column, Raw, StateRows
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
 
 Choices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT, CAMERA_IDLE = range(5)
 TOGGLE, LOCK_IDLE = range(2)
@@ -193,6 +194,78 @@ def scripted_fights(
     skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
     combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
     return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)
+
+
+_COMBINED = {action.name: index for index, action in enumerate(make_skill(END_TO_END).actions)}
+#: The camera skill's actions, in its order, as the baseline has them.
+_CAMERA = np.array([_COMBINED[name] for name in ("camera_up", "camera_down", "camera_left", "camera_right", "idle")])
+#: The tick by which an action may come late; a roll pressed now begins a frame or two later.
+_TICK_S, _PRESS_S = 0.1, 0.03
+_CLOSE_M, _REACH_MARGIN_M, _VIEW_MARGIN_RAD = 0.1, 0.05, 0.05
+
+
+class OracleEndToEnd(Stateless):
+    """Lock, approach, roll through every hit, strike and drink in the gaps; one of the baseline's actions at a time.
+
+    It shows that the baseline's 16 actions do not limit the agent: a script that knows the boss's hit windows wins
+    with these very actions, durations and horizon. Its timings are read from the boss's and the player's data, so it
+    follows them when they are recalibrated.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._boss, self._player = load_boss(scenario.boss), load_player(scenario.player)
+        stances = self._boss.animations
+        self._stances = np.array([stances.idle.id, stances.approach.id, stances.back_off.id, stances.turn.id])
+        #: How soon after its first frame a move of the boss can hit.
+        self._soonest_hit_s = self._boss.time_factor * min(move.windows[0].time_s[0] for move in self._boss.moves)
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the first action that applies: roll, look at the boss, drink, strike, approach, wait."""
+        rows, player = combat.rows, self._player
+        begins_s, ends_s = hits_ahead(combat)
+        between = np.isin(rows[:, Column.BOSS_ANIMATION], self._stances)
+        left_s = combat.raw[:, Raw.BOSS_ANIMATION_LENGTH_S] - combat.raw[:, Raw.BOSS_ANIMATION_TIME_S]
+        left_s = np.where(between, 0.0, left_s)
+        unlocked = rows[:, Column.LOCKED] == 0.0
+        in_view = rows[:, Column.CAMERA_TARGET_ANGLE] < player.camera.lock_view_rad - _VIEW_MARGIN_RAD
+        turn = AlignCamera().choose(combat)
+        contact_m = self._boss.radius_m + player.body.radius_m
+        must_roll = (ends_s < player.roll.invulnerable_s - _PRESS_S) | (begins_s < _LAST_CALL_S)
+        cases: list[tuple[npt.NDArray[np.bool_], npt.ArrayLike]] = [
+            (must_roll, _COMBINED["dodge_forward"]),
+            (unlocked & in_view, _COMBINED["toggle_lock_on"]),
+            (unlocked & (turn != CAMERA_IDLE), _CAMERA[turn]),
+            (self._may_drink(rows, begins_s, between, left_s), _COMBINED["heal"]),
+            (self._may_strike(rows, begins_s, left_s), _COMBINED["light_attack"]),
+            (rows[:, Column.DISTANCE].astype(np.float64) > contact_m + _CLOSE_M, _COMBINED["forward"]),
+        ]
+        choices = [np.broadcast_to(np.asarray(action, np.int64), combat.lanes) for _, action in cases]
+        return np.select([when for when, _ in cases], choices, default=_COMBINED["idle"])
+
+    def _may_drink(self, rows: StateRows, begins_s: Floats, between: Flags, left_s: Floats) -> Flags:
+        """Return where no move, begun or not, can hit before the player can roll after a drink."""
+        needed = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
+        recovering = np.isinf(begins_s) & ~between
+        quiet_s = np.where(recovering, left_s + self._soonest_hit_s, begins_s)
+        quiet_s = np.where(between, self._soonest_hit_s, quiet_s)
+        return needed & (quiet_s > self._player.animations.estus.roll_s + _TICK_S)
+
+    def _may_strike(self, rows: StateRows, begins_s: Floats, left_s: Floats) -> Flags:
+        """Return where a blow lands even if the boss backs off, and leaves time to roll."""
+        player, motion, light = self._player, self._boss.motion, self._player.animations.light_1
+        away_s = np.clip(light.hit_s - left_s, 0.0, light.hit_s)
+        distance_m = rows[:, Column.DISTANCE].astype(np.float64)
+        distance_m += np.where(distance_m < motion.back_off_within_m, away_s * motion.back_off_m_s, 0.0)
+        reaches = distance_m <= player.attack.reach_m - _REACH_MARGIN_M
+        affordable = rows[:, Column.STAMINA] * player.body.stamina > player.attack.cost
+        return reaches & affordable & (begins_s > light.roll_s + _TICK_S)
+
+
+def end_to_end_oracle_fights(scenario: Scenario, seeds: Seeds) -> Episodes:
+    """Let the oracle play the baseline's task once from each seed (n,), within the baseline's horizon."""
+    skill = make_skill(END_TO_END)
+    scripts = {END_TO_END: OracleEndToEnd(scenario)}
+    return scripted_fights(scenario, scripts, seeds, None, Horizon(skill.name, skill.horizon))
 
 
 #: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.

@@ -26,9 +26,8 @@ from soulsgraph.paper.records import Reproduction, load_reproductions
 from soulsgraph.paper.study import HOME, SHIFTED, Unit, evaluation_seed
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import SettingRates
-from soulsgraph_envs.combat.end_to_end_oracle import OracleEndToEnd
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, Script, engaging
+from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_policies.agent import Agent
