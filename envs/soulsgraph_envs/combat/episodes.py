@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
+from soulsgraph_envs.core.state import Column, StateRows
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -111,10 +111,3 @@ class Episodes:
         names = [field.name for field in fields(cls) if field.name != "decisions"]
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**columns)
-
-    @classmethod
-    def none(cls, terms: int) -> Episodes:
-        """Return no episodes, for a skill with this number of reward terms."""
-        counts, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        rows, sums = np.zeros((0, STATE_SIZE), np.float32), np.zeros((0, terms), np.float32)
-        return cls(counts, counts, np.zeros(0), flags, flags, rows, sums)

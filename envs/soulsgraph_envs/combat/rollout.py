@@ -148,8 +148,10 @@ class SkillLog:
 
     def episodes(self) -> Episodes:
         """Return the episodes closed since the last call."""
+        if not self._closed:
+            self.close(np.zeros(0, np.int64))
         closed, self._closed = self._closed, []
-        return Episodes.join(closed) if closed else Episodes.none(self.sums.shape[1])
+        return Episodes.join(closed)
 
 
 class Rollout(SkillLog):

@@ -9,16 +9,13 @@ from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
-    Boss,
     Lane,
-    Move,
-    Player,
     Pose,
+    Record,
     Records,
     Sight,
     Stance,
     Want,
-    Window,
     heading_to,
     turned,
     wrapped,
@@ -33,7 +30,7 @@ def draw_frames(low: int, high: int, streams: Seeds, index: int) -> int:
 
 
 @every_frame
-def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams: Seeds, index: int) -> None:
+def stance_frame(lane: Lane, boss: Record, moves: Records, target: Sight, streams: Seeds, index: int) -> None:
     """Advance a boss between moves by one frame; `target` is the player as the boss sees them."""
     behind = (
         abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad
@@ -61,7 +58,7 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
 
 
 @compiled
-def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> None:
+def _bound_frame(lane: Lane, boss: Record, distance_m: float, streams: Seeds, index: int) -> None:
     """Pass one frame of a boss that cannot act; the end of a transition is handled after the tick."""
     if lane.stance < Stance.PARRIED:
         _stand(lane, Stance.TRANSITION)
@@ -74,30 +71,14 @@ def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, inde
 
 
 @compiled
-def transition_over(lane: Lane, boss: Boss) -> bool:
-    """Return whether the boss has finished its change of phase."""
-    return bool(lane.stance == Stance.TRANSITION and lane.stance_frame >= boss.transition_frames)
-
-
-@compiled
-def be_parried(lane: Lane) -> None:
-    """Break off the boss's move: it stands open to a riposte."""
-    lane.move = NO_MOVE
-    lane.stance, lane.stance_frame, lane.turn_frames = Stance.PARRIED, 0, 0
-
-
-@compiled
 def start_move(lane: Lane, move: int) -> None:
     """Begin a move at its first frame."""
-    lane.move = move
-    lane.move_frame = 0
-    lane.struck = 0
-    lane.stance = Stance.STAND
-    lane.stance_frame = 0
+    lane.move, lane.move_frame, lane.struck = move, 0, 0
+    lane.stance, lane.stance_frame = Stance.STAND, 0
 
 
 @every_frame
-def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, target: Sight) -> None:
+def move_motion(lane: Lane, boss: Record, move: Record, first_window: Record, contact_m: float, target: Sight) -> None:
     """Turn, lunge or fly for one frame of a move; draws no random number."""
     frame = lane.move_frame
     if frame < move.tracks_frames:
@@ -109,7 +90,8 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
     take_off = first_window.time_min_frames - move.leap_frames
     if move.leap_frames > 0 and take_off <= frame < first_window.time_min_frames:
         if frame == take_off:
-            _aim_leap(lane, boss, move, target)
+            step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
+            lane.leap_x, lane.leap_y = target.x * step, target.y * step
         lane.boss_x += lane.leap_x
         lane.boss_y += lane.leap_y
 
@@ -124,7 +106,7 @@ def running_through(lane: Lane, moves: Records) -> bool:
 
 
 @every_frame
-def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
+def window_reaching_player(lane: Lane, move: Record, windows: Records) -> int:
     """Return the move's open hit window that reaches the player and may strike in this frame, or -1.
 
     `windows` is (moves, windows).
@@ -144,7 +126,7 @@ def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
 
 
 @compiled
-def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seeds, index: int) -> None:
+def strike(lane: Lane, player: Record, boss: Record, window: Record, streams: Seeds, index: int) -> None:
     """Hurt the player: damage, build-up, and stagger or knock-down with a push away from the boss."""
     damage = window.damage * (1.0 + boss.damage_spread * (2.0 * uniform(streams, index) - 1.0))
     if open_to_counter(lane):
@@ -160,7 +142,7 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
 
 
 @compiled
-def _knock(lane: Lane, player: Player, window: Window) -> None:
+def _knock(lane: Lane, player: Record, window: Record) -> None:
     lane.animation = Pose.KNOCKDOWN if window.knockdown else Pose.STAGGER
     lane.animation_frame = 0
     lane.buffered = Want.NOTHING
@@ -173,7 +155,7 @@ def _knock(lane: Lane, player: Player, window: Window) -> None:
 
 
 @compiled
-def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
+def finish_move(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
     """End a move: chain the next one at random, or wait."""
     lane.move = NO_MOVE
     chance = boss.enraged_chain_chance if enraged(lane, boss) else boss.aggression_chain_chance
@@ -187,13 +169,13 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
 
 
 @compiled
-def enraged(lane: Lane, boss: Boss) -> bool:
+def enraged(lane: Lane, boss: Record) -> bool:
     """Return whether the boss's HP is low enough for its rage."""
     return bool(lane.boss_hp < boss.enraged_below_hp)
 
 
 @compiled
-def draw_wait(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
+def draw_wait(lane: Lane, boss: Record, distance_m: float, streams: Seeds, index: int) -> int:
     """Draw the frames until the next attack; a player nearby may be given longer."""
     wait = draw_frames(boss.aggression_wait_min_frames, boss.aggression_wait_max_frames, streams, index)
     if distance_m < boss.aggression_near_m:
@@ -203,7 +185,7 @@ def draw_wait(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: 
 
 
 @compiled
-def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
+def _attack(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
     move = _choose(lane, boss, moves, distance_m, streams, index)
     if move == NO_MOVE:
         return False
@@ -213,7 +195,7 @@ def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 
 @compiled
-def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
+def _choose(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
     total, rages = 0.0, enraged(lane, boss)
     for number in range(boss.moves):
         if moves[number].distance_min_m <= distance_m <= moves[number].distance_max_m:
@@ -233,13 +215,13 @@ def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 
 @every_frame
-def _weight(move: Move, rages: bool) -> float:
+def _weight(move: Record, rages: bool) -> float:
     weight: float = move.enraged_weight if rages else move.weight
     return weight
 
 
 @every_frame
-def _strikes(lane: Lane, window: Window, number: int) -> bool:
+def _strikes(lane: Lane, window: Record, number: int) -> bool:
     """Return whether an open window strikes in this frame: at its interval, or once."""
     if window.every_frames > 0:
         return bool((lane.move_frame - window.time_min_frames) % window.every_frames == 0)
@@ -247,7 +229,7 @@ def _strikes(lane: Lane, window: Window, number: int) -> bool:
 
 
 @every_frame
-def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
+def _keep_distance(lane: Lane, boss: Record, distance_m: float) -> None:
     speed = 0.0
     if distance_m > boss.motion_approach_beyond_m:
         speed = boss.motion_walk_m_s
@@ -269,9 +251,3 @@ def _stand(lane: Lane, stance: int) -> None:
     else:
         lane.stance = stance
         lane.stance_frame = 0
-
-
-@compiled
-def _aim_leap(lane: Lane, boss: Boss, move: Move, target: Sight) -> None:
-    step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
-    lane.leap_x, lane.leap_y = target.x * step, target.y * step

@@ -16,28 +16,26 @@ from numba import njit
 
 from soulsgraph_envs.core import compiling, controls, fighters, state, streams
 from soulsgraph_envs.core.compiling import checksum, compiled, every_frame
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
+from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.boss import (
-    be_parried,
     draw_wait,
     finish_move,
     move_motion,
     running_through,
     stance_frame,
     strike,
-    transition_over,
     window_reaching_player,
 )
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
-    Boss,
     Encounter,
     Lane,
-    Player,
+    Record,
     Records,
     Sight,
     Stance,
@@ -63,7 +61,7 @@ _ROUGHLY_FACING_RAD = 0.5
 
 
 @compiled
-def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
+def begin_lane(lane: Lane, encounter: Encounter, player: Record, boss: Record, streams: Seeds, index: int) -> None:
     """Set a lane of zeros to the start of an episode, drawing its poses from the lane's stream."""
     _place(lane, encounter, player, boss, streams, index)
     lane.refill = encounter.refill
@@ -74,7 +72,7 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, str
 
 
 @compiled
-def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
+def begin_phase(lane: Lane, boss: Record, streams: Seeds, index: int) -> None:
     """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
     lane.scenario += 1
     lane.stance, lane.stance_frame = Stance.STAND, 0
@@ -82,7 +80,7 @@ def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
 
 
 @compiled
-def _draw_wait(lane: Lane, boss: Boss, streams: Seeds, index: int) -> int:
+def _draw_wait(lane: Lane, boss: Record, streams: Seeds, index: int) -> int:
     dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
     return draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
 
@@ -94,7 +92,7 @@ def _any_heading(streams: Seeds, index: int) -> float:
 
 
 @compiled
-def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
+def _place(lane: Lane, encounter: Encounter, player: Record, boss: Record, streams: Seeds, index: int) -> None:
     span = encounter.distance_max - encounter.distance_min
     distance = encounter.distance_min + span * uniform(streams, index)
     # The midpoint of the two is uniform over the disc in which both are inside, whatever their bearing.
@@ -153,7 +151,7 @@ _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
 Bytes = npt.NDArray[np.uint8]
 Kernel = Callable[..., Any]
 #: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
-FightData = tuple[Encounter, Player, Records, Boss, Records, Records]
+FightData = tuple[Encounter, Record, Records, Record, Records, Records]
 
 
 class Kernels(NamedTuple):
@@ -184,7 +182,7 @@ def _boss_seen(lane: Lane) -> Sight:
 
 
 @every_frame
-def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, moves: Records) -> None:
+def _keep_apart(lane: Lane, encounter: Encounter, player: Record, boss: Record, moves: Records) -> None:
     """Keep both inside the arena, and the player outside a boss that is not running through."""
     cx, cy = encounter.centre_x, encounter.centre_y
     x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
@@ -207,7 +205,8 @@ def _boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
     if number >= 0 and not invulnerable(lane, player):
         window = windows[lane.move, number]
         if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, _boss_seen(lane)):
-            be_parried(lane)
+            # The move breaks off, and the boss stands open to a riposte.
+            lane.move, lane.stance, lane.stance_frame, lane.turn_frames = NO_MOVE, Stance.PARRIED, 0, 0
             return
         if not (window.low and above(lane, player, actions)):
             strike(lane, player, boss, window, streams, index)
@@ -247,7 +246,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
         _fight_frame(lane, data, bits, streams, index)
         if lane.no_move:
             lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading = spots
-    if transition_over(lane, boss):
+    if lane.stance == Stance.TRANSITION and lane.stance_frame >= boss.transition_frames:
         begin_phase(lane, tables.bosses[scenario + 1], streams, index)
     if lane.refill:
         lane.player_hp = player.body_hp
@@ -285,13 +284,7 @@ def build_kernels(sources: int) -> Kernels:
 
     @njit(**options)
     def begin(
-        fights: Bytes,
-        data: Tables,
-        streams: Seeds,
-        raw: npt.NDArray[np.float64],
-        which: npt.NDArray[np.int64],
-        scenario: int,
-        seeds: Seeds,
+        fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, which: LaneIndices, scenario: int, seeds: Seeds
     ) -> int:
         lanes, tables = fights.view(layout.LANE), _records(data)
         for i in range(len(which)):
@@ -308,22 +301,16 @@ def build_kernels(sources: int) -> Kernels:
 
     @njit(**options)
     def advance(
-        fights: Bytes,
-        data: Tables,
-        streams: Seeds,
-        raw: npt.NDArray[np.float64],
-        controls: npt.NDArray[np.uint32],
-        active: npt.NDArray[np.bool_],
-        frames: int,
+        fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, bits: Controls, active: ActiveLanes, frames: int
     ) -> int:
         """Advance every active lane; return the first lane with an unknown control, nothing advanced, or -1."""
         lanes, tables = fights.view(layout.LANE), _records(data)
         for index in range(len(lanes)):
-            if controls[index] & ~_KNOWN:
+            if bits[index] & ~_KNOWN:
                 return index
         for index in range(len(lanes)):
             if active[index]:
-                _tick(lanes[index], tables, controls[index], frames, streams, index)
+                _tick(lanes[index], tables, bits[index], frames, streams, index)
                 write_raw(lanes[index], tables, raw, index)
         return -1 if sources >= 0 else 0
 

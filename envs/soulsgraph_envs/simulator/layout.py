@@ -186,12 +186,8 @@ BOSS = _data_dtype(fighters.BossData, moves=int, rear_counter_move=int, enraged_
 MOVE = _data_dtype(fighters.Move, windows=int)
 #: A hit window, its damage already scaled by the boss's damage factor.
 WINDOW = _data_dtype(fighters.Window)
-#: Rows of these; the type checker does not know their fields.
-Player: TypeAlias = np.record
-Action: TypeAlias = np.record
-Boss: TypeAlias = np.record
-Move: TypeAlias = np.record
-Window: TypeAlias = np.record
+#: One row of any of these; the type checker does not know its fields.
+Record: TypeAlias = np.record
 
 
 class Tables(NamedTuple):

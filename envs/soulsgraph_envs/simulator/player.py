@@ -12,11 +12,9 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
-    Action,
-    Boss,
     Lane,
-    Player,
     Pose,
+    Record,
     Records,
     Sight,
     Stance,
@@ -55,7 +53,7 @@ class Step(NamedTuple):
 
 
 @compiled
-def press(lane: Lane, player: Player, bits: int) -> None:
+def press(lane: Lane, player: Record, bits: int) -> None:
     """Put a tick's press into the one-slot buffer; a waiting roll is replaced only by another roll."""
     for row in range(len(_PRESSED)):
         control, want = _PRESSED[row, 0], _PRESSED[row, 1]
@@ -82,21 +80,21 @@ def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
 
 
 @every_frame
-def invulnerable(lane: Lane, player: Player) -> bool:
+def invulnerable(lane: Lane, player: Record) -> bool:
     """Return whether a blow would pass through the player in the frame that `player_frame` just counted."""
     rolling = lane.animation == Pose.ROLL and lane.animation_frame <= player.roll_invulnerable_frames
     return rolling or lane.invulnerable > 0 or lane.animation == Pose.RIPOSTE
 
 
 @compiled
-def above(lane: Lane, player: Player, actions: Records) -> bool:
+def above(lane: Lane, player: Record, actions: Records) -> bool:
     """Return whether the player is in the air, so that a low blow passes below."""
     airborne = player.jump_airborne_frames < lane.animation_frame <= actions[Pose.JUMP].hit_frames
     return bool(lane.animation == Pose.JUMP and airborne)
 
 
 @compiled
-def parrying(lane: Lane, player: Player, target: Sight) -> bool:
+def parrying(lane: Lane, player: Record, target: Sight) -> bool:
     """Return whether the player would parry a parryable blow; `target` is the boss as the player sees it."""
     if lane.animation != Pose.PARRY:
         return False
@@ -111,7 +109,7 @@ def open_to_counter(lane: Lane) -> bool:
 
 
 @compiled
-def start_buffered(lane: Lane, player: Player, actions: Records, bits: int, target: Sight) -> None:
+def start_buffered(lane: Lane, player: Record, actions: Records, bits: int, target: Sight) -> None:
     """Begin the buffered action as soon as the present animation and stamina allow; drop it when it waits too long."""
     wanted, frame, action = lane.buffered, lane.animation_frame, actions[lane.animation]
     rolls = wanted in (Want.ROLL, Want.JUMP)
@@ -126,7 +124,7 @@ def start_buffered(lane: Lane, player: Player, actions: Records, bits: int, targ
 
 
 @compiled
-def _start_wanted(lane: Lane, player: Player, actions: Records, bits: int, target: Sight) -> None:
+def _start_wanted(lane: Lane, player: Record, actions: Records, bits: int, target: Sight) -> None:
     step, wanted = step_towards(lane, bits, target), lane.buffered
     if wanted == Want.ROLL:
         _start_roll(lane, step, target)
@@ -142,9 +140,7 @@ def _start_wanted(lane: Lane, player: Player, actions: Records, bits: int, targe
 
 @compiled
 def _start(lane: Lane, animation: int) -> None:
-    lane.animation = animation
-    lane.animation_frame = 0
-    lane.buffered = Want.NOTHING
+    lane.animation, lane.animation_frame, lane.buffered = animation, 0, Want.NOTHING
 
 
 @compiled
@@ -169,7 +165,7 @@ def _start_jump(lane: Lane, step: Step) -> None:
 
 
 @compiled
-def _start_blow(lane: Lane, player: Player, wanted: int, step: Step, target: Sight) -> None:
+def _start_blow(lane: Lane, player: Record, wanted: int, step: Step, target: Sight) -> None:
     lane.roll_x, lane.roll_y = step.x, step.y
     following = _blow(lane, player, wanted, target)
     if lane.locked or following == Pose.RIPOSTE:
@@ -183,7 +179,7 @@ def _start_blow(lane: Lane, player: Player, wanted: int, step: Step, target: Sig
 
 
 @compiled
-def _blow(lane: Lane, player: Player, wanted: int, target: Sight) -> int:
+def _blow(lane: Lane, player: Record, wanted: int, target: Sight) -> int:
     """Return the animation that a blow begins, which depends on the animation before it."""
     if wanted == Want.PARRY:
         return Pose.PARRY
@@ -191,17 +187,16 @@ def _blow(lane: Lane, player: Player, wanted: int, target: Sight) -> int:
         return Pose.WEAPON_ART
     if wanted == Want.HEAVY:
         return Pose.HEAVY_2_START if lane.animation == Pose.HEAVY_1 else Pose.HEAVY_1_START
-    if lane.stance == Stance.PARRIED and target.distance <= player.parry_reach_m:
-        facing = lane.locked or abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
-        if facing:
-            return Pose.RIPOSTE
+    faces = lane.locked or abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
+    if faces and lane.stance == Stance.PARRIED and target.distance <= player.parry_reach_m:
+        return Pose.RIPOSTE
     if lane.animation == Pose.ROLL:
         return Pose.ROLLING_ATTACK
     return int(lane.animation + 1) if Pose.LIGHT_1 <= lane.animation < Pose.LIGHT_3 else Pose.LIGHT_1
 
 
 @compiled
-def take_effect(lane: Lane, player: Player, action: Action, target: Sight, streams: Seeds, index: int) -> None:
+def take_effect(lane: Lane, player: Record, action: Record, target: Sight, streams: Seeds, index: int) -> None:
     """Apply the effect of the present animation: a flask heals, a blow lands on a boss within reach."""
     if lane.animation == Pose.ESTUS:
         lane.flasks -= 1
@@ -216,7 +211,7 @@ def take_effect(lane: Lane, player: Player, action: Action, target: Sight, strea
 
 
 @every_frame
-def status_frame(lane: Lane, boss: Boss) -> None:
+def status_frame(lane: Lane, boss: Record) -> None:
     """Advance the decay of the build-up and the time of slow stamina by one frame."""
     if lane.build_up > 0.0:
         lane.build_up = max(lane.build_up - boss.status_decay_per_s * FRAME_S, 0.0)
@@ -225,7 +220,7 @@ def status_frame(lane: Lane, boss: Boss) -> None:
 
 
 @compiled
-def build_up(lane: Lane, player: Player, boss: Boss, amount: float) -> None:
+def build_up(lane: Lane, player: Record, boss: Record, amount: float) -> None:
     """Add to the build-up; at the threshold it bursts and restarts at 0."""
     lane.build_up += amount
     if lane.build_up < boss.status_threshold:
@@ -238,7 +233,7 @@ def build_up(lane: Lane, player: Player, boss: Boss, amount: float) -> None:
 
 @every_frame
 def player_frame(
-    lane: Lane, player: Player, actions: Records, bits: int, target: Sight, streams: Seeds, index: int
+    lane: Lane, player: Record, actions: Records, bits: int, target: Sight, streams: Seeds, index: int
 ) -> None:
     """Advance the player by one frame; `target` is the boss as the player sees it."""
     _count_down(lane, player, actions[lane.animation])
@@ -258,7 +253,7 @@ def player_frame(
 
 
 @every_frame
-def _count_down(lane: Lane, player: Player, action: Action) -> None:
+def _count_down(lane: Lane, player: Record, action: Record) -> None:
     if lane.invulnerable > 0:
         lane.invulnerable -= 1
     if lane.regeneration_wait > 0:
@@ -271,7 +266,7 @@ def _count_down(lane: Lane, player: Player, action: Action) -> None:
 
 
 @every_frame
-def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) -> None:
+def _move(lane: Lane, player: Record, action: Record, bits: int, target: Sight) -> None:
     if lane.push_frames > 0:
         lane.push_frames -= 1
         lane.player_x += lane.push_x * FRAME_S
@@ -290,7 +285,7 @@ def _move(lane: Lane, player: Player, action: Action, bits: int, target: Sight) 
 
 
 @every_frame
-def _run(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+def _run(lane: Lane, player: Record, bits: int, target: Sight) -> None:
     step = step_towards(lane, bits, target)
     if lane.locked and (step.taken or lane.animation == Pose.IDLE):
         lane.player_heading = target.heading
@@ -314,19 +309,14 @@ _LOOK = _LOOK_UP | _LOOK_DOWN | _LOOK_LEFT | _LOOK_RIGHT
 
 
 @compiled
-def view_angle(lane: Lane, bearing: float) -> float:
-    """Return the angle between the camera and a target on the player's level, Eq. 9."""
-    return acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - bearing))
-
-
-@compiled
-def toggle_lock(lane: Lane, player: Player, target: Sight) -> None:
+def toggle_lock(lane: Lane, player: Record, target: Sight) -> None:
     """Release the lock, take it where view and range allow, or else look where the player faces."""
     if lane.locked:
         lane.locked = 0
-    elif (
-        target.distance < player.camera_lock_range_m and view_angle(lane, target.heading) < player.camera_lock_view_rad
-    ):
+        return
+    # The angle between the camera and a target on the player's level, Eq. 9.
+    view = acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - target.heading))
+    if target.distance < player.camera_lock_range_m and view < player.camera_lock_view_rad:
         lane.locked = 1
     else:
         lane.camera_yaw = lane.player_heading
@@ -334,7 +324,7 @@ def toggle_lock(lane: Lane, player: Player, target: Sight) -> None:
 
 
 @every_frame
-def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
+def camera_frame(lane: Lane, player: Record, bits: int, target: Sight) -> None:
     """Advance the camera by one frame; `target` is the boss as the player sees it."""
     if lane.locked and target.distance > player.camera_lock_break_m:
         lane.locked = 0
@@ -347,7 +337,7 @@ def camera_frame(lane: Lane, player: Player, bits: int, target: Sight) -> None:
 
 
 @compiled
-def _turn(lane: Lane, player: Player, bits: int) -> None:
+def _turn(lane: Lane, player: Record, bits: int) -> None:
     aside = int((bits & _LOOK_RIGHT) != 0) - int((bits & _LOOK_LEFT) != 0)
     upward = int((bits & _LOOK_UP) != 0) - int((bits & _LOOK_DOWN) != 0)
     limit = player.camera_pitch_limit_rad

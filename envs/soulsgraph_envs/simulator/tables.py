@@ -65,18 +65,9 @@ def pack(rows: Sequence[Row]) -> Tables:
 
 def _encounter(scenario: Scenario) -> layout.Encounter:
     arena, start = scenario.arena, scenario.starts[scenario.start]
+    placed = (*arena.centre_m, arena.height_m, arena.radius_m, scenario.flasks)
     return layout.Encounter(
-        centre_x=arena.centre_m[0],
-        centre_y=arena.centre_m[1],
-        height=arena.height_m,
-        radius=arena.radius_m,
-        flasks=scenario.flasks,
-        boss_hp=scenario.boss_hp[0],
-        boss_hp_full=scenario.boss_hp_full,
-        distance_min=start.distance_m[0],
-        distance_max=start.distance_m[1],
-        facing=start.facing,
-        refill=scenario.refill,
+        *placed, scenario.boss_hp[0], scenario.boss_hp_full, *start.distance_m, start.facing, scenario.refill
     )
 
 
