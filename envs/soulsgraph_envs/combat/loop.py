@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,28 +28,20 @@ _ROLL = np.uint32(Control.ROLL)
 _BELOW_ROLL = np.uint32(~(Control.LIGHT_ATTACK | Control.USE_ITEM) & 0xFFFFFFFF)
 
 
-class ActionTables(NamedTuple):
-    """The skills' actions as arrays (skills, most actions): control bits and step durations in ticks.
+def pack_actions(skills: Sequence[Skill]) -> tuple[Bits, Bits, Integers, Integers]:
+    """Pack the action sets of `skills`, in their order, as arrays by skill and action.
 
-    `ticks` has two durations of each action, with a flask and without; `counts` (skills,) is how many actions each has.
+    They are the control bits held and pressed (skills, most actions), the ticks of a step with a flask and without
+    (skills, most actions, 2), and how many actions each skill has (skills,).
     """
-
-    holds: Bits
-    presses: Bits
-    ticks: Integers
-    counts: Integers
-
-    @classmethod
-    def of(cls, skills: Sequence[Skill]) -> ActionTables:
-        """Pack the action sets of `skills`, in their order."""
-        counts = np.array([len(skill.actions) for skill in skills], np.int64)
-        shape = (len(skills), counts.max())
-        tables = cls(np.zeros(shape, np.uint32), np.zeros(shape, np.uint32), np.ones((*shape, 2), np.int64), counts)
-        for row, (skill, count) in enumerate(zip(skills, counts, strict=True)):
-            tables.holds[row, :count] = [action.holds for action in skill.actions]
-            tables.presses[row, :count] = [action.presses for action in skill.actions]
-            tables.ticks[row, :count] = skill.step_ticks
-        return tables
+    counts = np.array([len(skill.actions) for skill in skills], np.int64)
+    shape = (len(skills), counts.max())
+    holds, presses, ticks = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32), np.ones((*shape, 2), np.int64)
+    for row, (skill, count) in enumerate(zip(skills, counts, strict=True)):
+        holds[row, :count] = [action.holds for action in skill.actions]
+        presses[row, :count] = [action.presses for action in skill.actions]
+        ticks[row, :count] = skill.step_ticks
+    return holds, presses, ticks, counts
 
 
 @njit(cache=True)
@@ -76,11 +68,9 @@ class Controller(Protocol):
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
-        ...
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Write an action wherever `combat.due` (lanes, skills) holds for a skill it plays."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -191,8 +181,7 @@ class Combat:
         _check_supplied(game, skills, scenario)
         self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
         self.lanes = game.lanes
-        # numba recognises a plain tuple twice as fast as a named one.
-        self._tables = tuple(ActionTables.of(skills))
+        self._tables = pack_actions(skills)
         mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
         thresholds = (-1.0, -1.0) if scenario.refill else mortal
         self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)

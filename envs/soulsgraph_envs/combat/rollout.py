@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, in_order
-from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Flags
+from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, Flags, Floats, Integers, in_order
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -28,8 +27,6 @@ MOST_REPLAYS = 5
 _RETRY_STREAM = 2
 _MOST_LOGGED = 1_024
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Ends = tuple[Flags, Flags, Flags, Flags]
 Steps = tuple[tuple[Integers, Integers], tuple[StateRows, StateRows], Ends]
 

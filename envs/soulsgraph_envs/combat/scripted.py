@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError
@@ -22,7 +22,6 @@ from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
 
 Choices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT, CAMERA_IDLE = range(5)
 TOGGLE, LOCK_IDLE = range(2)
@@ -40,27 +39,19 @@ _STRIKE_SAFE_S, _DRINK_SAFE_S = 0.9, 1.5
 _STRIKE_REACH_M, _DRINK_BELOW = 2.35, 0.45
 
 
-class Script(Protocol):
-    """Plays one skill in every lane."""
+class Script(ABC):
+    """Plays one skill in every lane; without a memory of earlier ticks `choose` is all of it."""
 
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:  # noqa: B027
         """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
-        ...
 
+    @abstractmethod
     def choose(self, combat: Combat) -> Choices:
         """Choose an action for every lane, (lanes,); used where the skill is due."""
-        ...
-
-
-class Stateless:
-    """A script without memory of earlier ticks."""
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Do nothing: there is no state."""
 
 
 @dataclass
-class Always(Stateless):
+class Always(Script):
     """Choose the same action always."""
 
     action: int
@@ -70,7 +61,7 @@ class Always(Stateless):
         return np.full(combat.lanes, self.action)
 
 
-class Uniform:
+class Uniform(Script):
     """Choose one skill's actions uniformly at random, each lane from its own stream, with the skill's durations.
 
     `stream` is a number that no other skill of the agent has.
@@ -92,7 +83,7 @@ class Uniform:
         return choices
 
 
-class AlignCamera(Stateless):
+class AlignCamera(Script):
     """Turn the camera to the boss: yaw first, then pitch."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -108,7 +99,7 @@ class AlignCamera(Stateless):
         return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
 
 
-class TakeLock(Stateless):
+class TakeLock(Script):
     """Toggle the lock on as soon as the boss is in view, then keep it."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -117,7 +108,7 @@ class TakeLock(Stateless):
         return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
 
 
-class OracleDodge(Stateless):
+class OracleDodge(Script):
     """Roll exactly when the roll's invulnerability covers the next hit."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -127,7 +118,7 @@ class OracleDodge(Stateless):
 
 
 @dataclass
-class OracleFight(Stateless):
+class OracleFight(Script):
     """Strike when no hit comes within `clear_s`, drink when there is time for it.
 
     The default leaves time to roll after the blow; a player who never rolls needs only the time to land it.
@@ -204,7 +195,7 @@ _TICK_S, _PRESS_S = 0.1, 0.03
 _CLOSE_M, _REACH_MARGIN_M, _VIEW_MARGIN_RAD = 0.1, 0.05, 0.05
 
 
-class OracleEndToEnd(Stateless):
+class OracleEndToEnd(Script):
     """Lock, approach, roll through every hit, strike and drink in the gaps; one of the baseline's actions at a time.
 
     It shows that the baseline's 16 actions do not limit the agent: a script that knows the boss's hit windows wins
@@ -231,7 +222,7 @@ class OracleEndToEnd(Stateless):
         turn = AlignCamera().choose(combat)
         contact_m = self._boss.radius_m + player.body.radius_m
         must_roll = (ends_s < player.roll.invulnerable_s - _PRESS_S) | (begins_s < _LAST_CALL_S)
-        cases: list[tuple[npt.NDArray[np.bool_], npt.ArrayLike]] = [
+        cases: list[tuple[Flags, npt.ArrayLike]] = [
             (must_roll, _COMBINED["dodge_forward"]),
             (unlocked & in_view, _COMBINED["toggle_lock_on"]),
             (unlocked & (turn != CAMERA_IDLE), _CAMERA[turn]),

@@ -10,7 +10,7 @@ from typing import Annotated
 from soulsgraph_envs.core.config import Between, Where, read_table
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import base_of, find, load_data, read_data, shipped_names
-from soulsgraph_envs.core.fighters import NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
+from soulsgraph_envs.core.fighters import BLOWS, NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
 
 #: The ways an episode can begin; a scenario gives each its ranges.
 START_NAMES = ("scattered", "mid", "long")
@@ -85,13 +85,7 @@ class Scenario:
 _SHORTEST_EVERY_S = 0.05
 
 
-#: The animations that an optional group of a player's data needs.
-_GROUPS = {
-    "heavy": {"heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"},
-    "weapon_art": {"weapon_art"},
-    "parry": {"parry", "riposte"},
-    "jump": {"jump"},
-}
+#: The controls of the groups of actions that a player need not have.
 _GROUP_CONTROLS = {
     "heavy": Control.HEAVY_ATTACK,
     "weapon_art": Control.WEAPON_ART,
@@ -157,14 +151,16 @@ def supported_controls(player: PlayerData) -> Control:
 def _check_boss(boss: BossData, where: Where) -> None:
     others = boss.animations.known()
     _check_unique(_ids(boss), where.at("moves"), "animation ids")
-    _check_group({"parried", "thrown"}, others, "parried" in others, where.at("animations"))
+    _check_group(("parried", "thrown"), others, "parried" in others, where.at("animations"))
     titles = [move.title for move in boss.moves]
     _check_unique(titles, where.at("moves"), "titles")
     _check_weights(boss, where.at("moves"))
     for index, move in enumerate(boss.moves):
         _check_move(move, where.at("moves").at(index))
-    if boss.status == NO_STATUS:
-        _check_nothing_builds_up(boss, where.at("moves"))
+    for index, move in enumerate(boss.moves if boss.status == NO_STATUS else ()):
+        for number, window in enumerate(move.windows):
+            place = where.at("moves").at(index).at("windows").at(number).at("build_up")
+            place.demand(window.build_up <= 0, "a [status] table for it", f"{window.build_up:g} without one")
     counter = boss.rear.counter
     where.at("rear.counter").demand(counter in titles, f"one of {', '.join(titles)}", repr(counter))
     for key in ("wait_s", "near_wait_s"):
@@ -224,8 +220,8 @@ def _ids(boss: BossData) -> list[int]:
 
 def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where: Where) -> None:
     """Check that each optional group has its animations, and that its moments lie within them."""
-    for group, needed in _GROUPS.items():
-        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
+    for group in _GROUP_CONTROLS:
+        _check_group(BLOWS[group], actions, getattr(player, group) is not None, where.at("animations"))
     if player.parry is not None:
         window_s, length_s = player.parry.window_s, actions["parry"].length_s
         _check_ordered(window_s, where.at("parry.window_s"))
@@ -237,7 +233,7 @@ def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where
         where.at("jump.airborne_s").demand(airborne_s < lands_s, expected, airborne_s)
 
 
-def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:
+def _check_group(needed: tuple[str, ...], found: Collection[str], has: bool, where: Where) -> None:
     """Check that a group of data and the animations it needs are all present, or none of them."""
     expected, missing = ("a table", "no such key") if has else ("no such key", "one without its group")
     for key in sorted(needed):
@@ -268,13 +264,6 @@ def _check_weights(boss: BossData, where: Where) -> None:
         found, rages = f"{move.enraged_weight:g} without an [enraged] table", boss.enraged.below_hp_ratio > 0
         place = where.at(index).at("enraged_weight")
         place.demand(rages or move.enraged_weight < 0, "an enraged boss for it", found)
-
-
-def _check_nothing_builds_up(boss: BossData, where: Where) -> None:
-    for index, move in enumerate(boss.moves):
-        for number, window in enumerate(move.windows):
-            place = where.at(index).at("windows").at(number).at("build_up")
-            place.demand(window.build_up <= 0, "a [status] table for it", f"{window.build_up:g} without one")
 
 
 def _check_move(move: Move, where: Where) -> None:

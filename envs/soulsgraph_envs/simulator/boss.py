@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from math import cos, floor, sin
+from math import cos, floor, inf, sin, sqrt
 
 from soulsgraph_envs.core.compiling import compiled, every_frame
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
+    Encounter,
+    FightData,
     Lane,
     Pose,
     Record,
     Records,
     Sight,
     Stance,
+    Tables,
     Want,
+    clamped,
     heading_to,
+    seen_back,
     turned,
     wrapped,
 )
-from soulsgraph_envs.simulator.player import build_up, open_to_counter
+from soulsgraph_envs.simulator.player import above, boss_seen, build_up, invulnerable, open_to_counter, parrying
 
 
 @compiled
@@ -225,7 +230,7 @@ def _strikes(lane: Lane, window: Record, number: int) -> bool:
     """Return whether an open window strikes in this frame: at its interval, or once."""
     if window.every_frames > 0:
         return bool((lane.move_frame - window.time_min_frames) % window.every_frames == 0)
-    return (lane.struck >> number) & 1 == 0
+    return bool((lane.struck >> number) & 1 == 0)
 
 
 @every_frame
@@ -251,3 +256,59 @@ def _stand(lane: Lane, stance: int) -> None:
     else:
         lane.stance = stance
         lane.stance_frame = 0
+
+
+@every_frame
+def keep_apart(lane: Lane, encounter: Encounter, player: Record, boss: Record, moves: Records) -> None:
+    """Keep both inside the arena, and the player outside a boss that is not running through."""
+    cx, cy = encounter.centre_x, encounter.centre_y
+    x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
+    lane.boss_x, lane.boss_y = cx + x, cy + y
+    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+    contact = player.body_radius_m + boss.radius_m
+    squared = dx * dx + dy * dy
+    if 0.0 < squared < contact * contact and not running_through(lane, moves):
+        factor = contact / sqrt(squared)
+        lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
+    x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
+    lane.player_x, lane.player_y = cx + x, cy + y
+
+
+@every_frame
+def boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
+    """Let an open window strike, then advance to the move's next frame or past its end."""
+    _, player, actions, boss, moves, windows = data
+    number = window_reaching_player(lane, moves[lane.move], windows)
+    if number >= 0 and not invulnerable(lane, player):
+        window = windows[lane.move, number]
+        if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, boss_seen(lane)):
+            # The move breaks off, and the boss stands open to a riposte.
+            lane.move, lane.stance, lane.stance_frame, lane.turn_frames = NO_MOVE, Stance.PARRIED, 0, 0
+            return
+        if not (window.low and above(lane, player, actions)):
+            strike(lane, player, boss, window, streams, index)
+            lane.struck |= 1 << number
+    lane.move_frame += 1
+    if lane.move_frame >= moves[lane.move].length_frames:
+        finish_move(lane, boss, moves, boss_seen(lane).distance, streams, index)
+
+
+@compiled
+def next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
+    """Simulate the move to its end with the player standing still: (first, last) second of the next hit."""
+    player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
+    contact = player.body_radius_m + boss.radius_m
+    moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
+    move = moves[lane.move]
+    begins = -1
+    started = lane.move_frame
+    while lane.move_frame < move.length_frames:
+        move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(boss_seen(lane)))
+        keep_apart(lane, tables.encounters[lane.scenario], player, boss, moves)
+        reaches = window_reaching_player(lane, move, windows) >= 0
+        if begins < 0 and reaches:
+            begins = lane.move_frame
+        if begins >= 0 and not reaches:
+            return (begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S
+        lane.move_frame += 1
+    return (inf, inf) if begins < 0 else ((begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S)

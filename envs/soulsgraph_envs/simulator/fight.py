@@ -21,41 +21,21 @@ from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator import layout
-from soulsgraph_envs.simulator.boss import (
-    draw_wait,
-    finish_move,
-    move_motion,
-    running_through,
-    stance_frame,
-    strike,
-    window_reaching_player,
-)
+from soulsgraph_envs.simulator.boss import boss_blow, draw_wait, keep_apart, move_motion, next_hit, stance_frame
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
     Encounter,
+    FightData,
     Lane,
     Record,
-    Records,
-    Sight,
     Stance,
     Tables,
-    clamped,
     heading_to,
     seen_back,
-    sight,
     wrapped,
 )
-from soulsgraph_envs.simulator.player import (
-    above,
-    camera_frame,
-    invulnerable,
-    parrying,
-    player_frame,
-    press,
-    status_frame,
-    toggle_lock,
-)
+from soulsgraph_envs.simulator.player import boss_seen, camera_frame, player_frame, press, status_frame, toggle_lock
 
 _ROUGHLY_FACING_RAD = 0.5
 
@@ -150,8 +130,6 @@ def _write_animation(raw: RawValues, index: int, column: int, animation: int, fr
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
 Bytes = npt.NDArray[np.uint8]
 Kernel = Callable[..., Any]
-#: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
-FightData = tuple[Encounter, Record, Records, Record, Records, Records]
 
 
 class Kernels(NamedTuple):
@@ -177,49 +155,9 @@ def _records(data: Tables) -> Tables:
 
 
 @every_frame
-def _boss_seen(lane: Lane) -> Sight:
-    return sight(lane.boss_x - lane.player_x, lane.boss_y - lane.player_y)
-
-
-@every_frame
-def _keep_apart(lane: Lane, encounter: Encounter, player: Record, boss: Record, moves: Records) -> None:
-    """Keep both inside the arena, and the player outside a boss that is not running through."""
-    cx, cy = encounter.centre_x, encounter.centre_y
-    x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
-    lane.boss_x, lane.boss_y = cx + x, cy + y
-    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    contact = player.body_radius_m + boss.radius_m
-    squared = dx * dx + dy * dy
-    if 0.0 < squared < contact * contact and not running_through(lane, moves):
-        factor = contact / sqrt(squared)
-        lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
-    x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
-    lane.player_x, lane.player_y = cx + x, cy + y
-
-
-@every_frame
-def _boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
-    """Let an open window strike, then advance to the move's next frame or past its end."""
-    _, player, actions, boss, moves, windows = data
-    number = window_reaching_player(lane, moves[lane.move], windows)
-    if number >= 0 and not invulnerable(lane, player):
-        window = windows[lane.move, number]
-        if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, _boss_seen(lane)):
-            # The move breaks off, and the boss stands open to a riposte.
-            lane.move, lane.stance, lane.stance_frame, lane.turn_frames = NO_MOVE, Stance.PARRIED, 0, 0
-            return
-        if not (window.low and above(lane, player, actions)):
-            strike(lane, player, boss, window, streams, index)
-            lane.struck |= 1 << number
-    lane.move_frame += 1
-    if lane.move_frame >= moves[lane.move].length_frames:
-        finish_move(lane, boss, moves, _boss_seen(lane).distance, streams, index)
-
-
-@every_frame
 def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
     encounter, player, actions, boss, moves, windows = data
-    target = _boss_seen(lane)
+    target = boss_seen(lane)
     player_frame(lane, player, actions, bits, target, streams, index)
     status_frame(lane, boss)
     if lane.move == NO_MOVE:
@@ -227,9 +165,9 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
     if lane.move != NO_MOVE:
         contact = player.body_radius_m + boss.radius_m
         move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, seen_back(target))
-    _keep_apart(lane, encounter, player, boss, moves)
+    keep_apart(lane, encounter, player, boss, moves)
     if lane.move != NO_MOVE:
-        _boss_blow(lane, data, streams, index)
+        boss_blow(lane, data, streams, index)
     camera_frame(lane, player, bits, target)
 
 
@@ -240,7 +178,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
     data = (encounter, player, tables.actions[scenario], boss, tables.moves[scenario], tables.windows[scenario])
     press(lane, player, bits)
     if bits & _LOCK_ON:
-        toggle_lock(lane, player, _boss_seen(lane))
+        toggle_lock(lane, player, boss_seen(lane))
     for _ in range(frames):
         spots = (lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading)
         _fight_frame(lane, data, bits, streams, index)
@@ -251,27 +189,6 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
     if lane.refill:
         lane.player_hp = player.body_hp
         lane.boss_hp = encounter.boss_hp
-
-
-@compiled
-def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
-    """Simulate the move to its end with the player standing still: (first, last) second of the next hit."""
-    player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
-    contact = player.body_radius_m + boss.radius_m
-    moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
-    move = moves[lane.move]
-    begins = -1
-    started = lane.move_frame
-    while lane.move_frame < move.length_frames:
-        move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(_boss_seen(lane)))
-        _keep_apart(lane, tables.encounters[lane.scenario], player, boss, moves)
-        reaches = window_reaching_player(lane, move, windows) >= 0
-        if begins < 0 and reaches:
-            begins = lane.move_frame
-        if begins >= 0 and not reaches:
-            return (begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S
-        lane.move_frame += 1
-    return (inf, inf) if begins < 0 else ((begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S)
 
 
 def build_kernels(sources: int) -> Kernels:
@@ -321,7 +238,7 @@ def build_kernels(sources: int) -> Kernels:
             out[index, 0] = out[index, 1] = inf
             if lanes[index].move != NO_MOVE:
                 scratch[0] = lanes[index]
-                out[index, 0], out[index, 1] = _next_hit(scratch[0], tables)
+                out[index, 0], out[index, 1] = next_hit(scratch[0], tables)
         return sources
 
     return Kernels(begin, advance, look_ahead)

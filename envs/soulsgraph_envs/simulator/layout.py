@@ -120,14 +120,8 @@ def frames(seconds: float) -> int:
     return -1 if seconds < 0 else round(seconds * FRAMES_PER_S)
 
 
-class Number(NamedTuple):
-    """One number of a record: its name, its type, and its value in the data, 0 without data."""
-
-    name: str
-    kind: type
-    value: float
-
-
+#: One number of a record: its name, its type, and its value in the data, 0 without data.
+Number = tuple[str, type, float]
 _hints = cache(get_type_hints)
 
 
@@ -153,9 +147,9 @@ def _number(name: str, kind: type, value: float, time_factor: float, end: str = 
         if name.endswith(unit):
             stem = name.removesuffix(unit) + end
             if unit == "_s":
-                return Number(f"{stem}_frames", int, frames(value * time_factor))
-            return Number(stem + unit, kind, value)
-    return Number(name + end, kind, value)
+                return f"{stem}_frames", int, frames(value * time_factor)
+            return stem + unit, kind, value
+    return name + end, kind, value
 
 
 def _dtype(names: Iterable[tuple[str, type]]) -> np.dtype[np.void]:
@@ -168,7 +162,7 @@ def _dtype(names: Iterable[tuple[str, type]]) -> np.dtype[np.void]:
 
 def _data_dtype(*classes: type, **further: type) -> np.dtype[np.void]:
     """Make the record layout of classes of `fighters`, with further fields."""
-    names = {number.name: number.kind for cls in classes for number in numbers(cls)}
+    names = {name: kind for cls in classes for name, kind, _ in numbers(cls)}
     return _dtype({**names, **further}.items())
 
 
@@ -204,6 +198,10 @@ class Tables(NamedTuple):
     stances: Records
     moves: Records
     windows: Records
+
+
+#: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
+FightData = tuple[Encounter, Record, Records, Record, Records, Records]
 
 
 def as_bytes(records: Records) -> Records:

@@ -19,6 +19,7 @@ from soulsgraph_envs.simulator.layout import (
     Sight,
     Stance,
     Want,
+    sight,
     turned,
     wrapped,
 )
@@ -50,6 +51,12 @@ class Step(NamedTuple):
     y: float
     heading: float
     taken: bool
+
+
+@every_frame
+def boss_seen(lane: Lane) -> Sight:
+    """Return the boss as the player sees it."""
+    return sight(lane.boss_x - lane.player_x, lane.boss_y - lane.player_y)
 
 
 @compiled

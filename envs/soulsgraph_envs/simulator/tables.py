@@ -7,20 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.fighters import Animation, BossData, Move, PlayerData
+from soulsgraph_envs.core.fighters import BLOWS, Animation, BossData, Move, PlayerData
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.layout import Pose, Records, Stance, Tables, as_bytes, frames
-
-#: The animations that each group of a player's data pays for.
-_BLOWS = {
-    "roll": ("roll", "backstep"),
-    "attack": ("light_1", "light_2", "light_3", "rolling_attack"),
-    "heavy": ("heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"),
-    "weapon_art": ("weapon_art",),
-    "parry": ("parry", "riposte"),
-    "jump": ("jump",),
-}
 
 
 class Row(NamedTuple):
@@ -80,7 +70,7 @@ def _pack_player(tables: Tables, row: int, player: PlayerData) -> None:
 
 def _blow(player: PlayerData, animation: str) -> dict[str, float]:
     """Return the cost and effect of an animation, and the share of stamina that regenerates meanwhile."""
-    for group, names in _BLOWS.items():
+    for group, names in BLOWS.items():
         if animation in names:
             return _values(getattr(player, group), regeneration=0.0)
     return {"regeneration": player.body.regeneration_drinking if animation.startswith("estus") else 1.0}
@@ -118,7 +108,7 @@ def _pack_move(tables: Tables, row: int, index: int, move: Move, boss: BossData)
 
 def _values(data: Any, time_factor: float = 1.0, **further: float) -> dict[str, float]:
     """Return the numbers of some data by their names in a record, and further ones."""
-    return {number.name: number.value for number in layout.numbers(type(data), data, time_factor)} | further
+    return {name: value for name, _, value in layout.numbers(type(data), data, time_factor)} | further
 
 
 def _fill(record: Records, values: Mapping[str, float]) -> None:
