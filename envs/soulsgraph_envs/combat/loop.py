@@ -185,10 +185,7 @@ class Combat:
         mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
         thresholds = (-1.0, -1.0) if scenario.refill else mortal
         self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)
-        self._allocate(len(names))
-
-    def _allocate(self, count: int) -> None:
-        lanes = self.lanes
+        lanes, count = self.lanes, len(names)
         self.rows: StateRows = np.zeros((lanes, STATE_SIZE), np.float32)
         self.due: Flags = np.zeros((lanes, count), np.bool_)
         self.completed: Flags = np.zeros((lanes, count), np.bool_)
@@ -267,13 +264,8 @@ class Combat:
 
     def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
         """Return the decisions of one skill that ended with the last tick in `lanes` (n,)."""
-        return Decisions(
-            before=self._before[skill, lanes],
-            after=self.rows[lanes],
-            actions=self.latest[lanes, skill],
-            died=self.died[lanes],
-            won=self.won[lanes],
-        )
+        before, after, actions = self._before[skill, lanes], self.rows[lanes], self.latest[lanes, skill]
+        return Decisions(before, after, actions, died=self.died[lanes], won=self.won[lanes])
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that the next tick depends on, as arrays; the game's state included."""

@@ -20,7 +20,7 @@ from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE, NO_MOVE, as_bytes, frames
-from soulsgraph_envs.simulator.render import Scene, Sector, render
+from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.tables import Row, load_row, pack
 
 
@@ -187,16 +187,14 @@ class Simulator:
 
     def render(self, lane: int = 0, size: tuple[int, int] = (90, 160)) -> Picture:
         """Draw a lane's fight from above as a picture of `size` (height, width): (height, width, 3) uint8."""
-        fight, (scenario, player, boss) = self._begun_fight(lane)
-        windows = () if fight.move == NO_MOVE else boss.moves[fight.move].windows
-        open_s = [[frames(time_s * boss.time_factor) for time_s in window.time_s] for window in windows]
-        sectors = [
-            Sector(window.reach_m, window.half_arc_rad, window.offset_m)
-            for window, (first, end) in zip(windows, open_s, strict=True)
-            if first <= fight.move_frame < end
+        fight, row = self._begun_fight(lane)
+        frame, factor = fight.move_frame, row.boss.time_factor
+        windows = [
+            window
+            for window in (() if fight.move == NO_MOVE else row.boss.moves[fight.move].windows)
+            if frames(window.time_s[0] * factor) <= frame < frames(window.time_s[1] * factor)
         ]
-        radii = (player.body.radius_m, boss.radius_m)
-        return render(Scene(self._raw[lane], scenario.arena, *radii, boss.phase, sectors), size)
+        return render(self._raw[lane], row, windows, size)
 
     def play_on(self, lane: int, scenario: Scenario) -> None:
         """Continue a lane's fight, in its phase, under a scenario of the same boss and player in another arena.
