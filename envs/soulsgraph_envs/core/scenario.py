@@ -47,7 +47,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One encounter, validated at load by `catalogue.load_scenario`.
+    """One encounter, validated at load by `load_scenario`.
 
     The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
     below `death_hp_ratio` of full HP. With `refill` both get full HP after every tick and nobody
