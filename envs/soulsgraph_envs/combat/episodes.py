@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
-from soulsgraph_envs.skills.base import Decisions, Skill
+from soulsgraph_envs.core.state import Column, StateRows
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -28,23 +27,6 @@ def in_order(table: Table, by: Integers) -> Table:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """Decisions that ended, with their reward terms (n, terms) and how they ended their episode, (n,) each."""
-
-    lanes: Integers
-    decisions: Decisions
-    terms: Floats
-    terminated: Flags
-    truncated: Flags
-
-    @property
-    def rewards(self) -> Floats:
-        """The sums of the terms, (n,)."""
-        rewards: Floats = self.terms.sum(axis=1)
-        return rewards
-
-
-@dataclass(frozen=True)
 class DecisionColumns:
     """Every decision of the episodes' skill, in order of episode and time, one row each.
 
@@ -58,14 +40,6 @@ class DecisionColumns:
     rewards: Doubles
     ticks: Integers
     explored: Flags
-
-    @classmethod
-    def of(cls, finished: Finished, episodes: Integers, skill: Skill) -> DecisionColumns:
-        """Copy decisions that ended, in lanes that play `episodes` (lanes,)."""
-        rewards = finished.terms.sum(axis=1, dtype=np.float64)
-        rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()
-        ticks, drawn = skill.ticks(finished.decisions), np.zeros(len(actions), np.bool_)
-        return cls(episodes[finished.lanes], rows, actions, rewards, ticks, drawn)
 
     @classmethod
     def join(cls, parts: Sequence[DecisionColumns]) -> DecisionColumns:
@@ -137,10 +111,3 @@ class Episodes:
         names = [field.name for field in fields(cls) if field.name != "decisions"]
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**columns)
-
-    @classmethod
-    def none(cls, terms: int) -> Episodes:
-        """Return no episodes, for a skill with this number of reward terms."""
-        counts, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        rows, sums = np.zeros((0, STATE_SIZE), np.float32), np.zeros((0, terms), np.float32)
-        return cls(counts, counts, np.zeros(0), flags, flags, rows, sums)

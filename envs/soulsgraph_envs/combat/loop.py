@@ -21,63 +21,46 @@ from soulsgraph_envs.skills.base import Decisions, Skill
 #: (lanes, skills) int64: an action index, or -1 for a skill that has not decided yet.
 Actions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint32]
 
 _ROLL = np.uint32(Control.ROLL)
 _BELOW_ROLL = np.uint32(~(Control.LIGHT_ATTACK | Control.USE_ITEM) & 0xFFFFFFFF)
 
 
-@dataclass(frozen=True)
-class ActionTables:
-    """The skills' actions as arrays (skills, most actions): control bits and step durations in ticks."""
+def pack_actions(skills: Sequence[Skill]) -> tuple[Bits, Bits, Integers, Integers]:
+    """Pack the action sets of `skills`, in their order, as arrays by skill and action.
 
-    holds: npt.NDArray[np.uint32]
-    presses: npt.NDArray[np.uint32]
-    ticks: npt.NDArray[np.int64]
-    ticks_when_empty: npt.NDArray[np.int64]
-    #: (skills,): how many actions each skill has.
-    counts: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, skills: Sequence[Skill]) -> ActionTables:
-        """Pack the action sets of `skills`, in their order."""
-        shape = (len(skills), max(len(skill.actions) for skill in skills))
-        tables = cls(
-            np.zeros(shape, np.uint32),
-            np.zeros(shape, np.uint32),
-            np.ones(shape, np.int64),
-            np.ones(shape, np.int64),
-            np.array([len(skill.actions) for skill in skills], np.int64),
-        )
-        for row, skill in enumerate(skills):
-            for index, action in enumerate(skill.actions):
-                tables.holds[row, index] = action.holds
-                tables.presses[row, index] = action.presses
-                tables.ticks[row, index] = action.ticks
-                tables.ticks_when_empty[row, index] = action.ticks_when_empty or action.ticks
-        return tables
+    They are the control bits held and pressed (skills, most actions), the ticks of a step with a flask and without
+    (skills, most actions, 2), and how many actions each skill has (skills,).
+    """
+    counts = np.array([len(skill.actions) for skill in skills], np.int64)
+    shape = (len(skills), counts.max())
+    holds, presses, ticks = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32), np.ones((*shape, 2), np.int64)
+    for row, (skill, count) in enumerate(zip(skills, counts, strict=True)):
+        holds[row, :count] = [action.holds for action in skill.actions]
+        presses[row, :count] = [action.presses for action in skill.actions]
+        ticks[row, :count] = skill.step_ticks
+    return holds, presses, ticks, counts
 
 
 @njit(cache=True)
-def merge_controls(
-    latest: Actions, fresh: Flags, holds: npt.NDArray[np.uint32], presses: npt.NDArray[np.uint32], out: Controls
-) -> None:
+def merge_controls(latest: Actions, fresh: Flags, holds: Bits, presses: Bits, out: Controls) -> None:
     """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick."""
     for lane in range(latest.shape[0]):
         bits = np.uint32(0)
         for skill in range(latest.shape[1]):
             action = latest[lane, skill]
-            if action < 0:
-                continue
-            bits |= holds[skill, action]
-            if fresh[lane, skill]:
-                bits |= presses[skill, action]
+            if action >= 0:
+                bits |= holds[skill, action]
+                if fresh[lane, skill]:
+                    bits |= presses[skill, action]
         out[lane] = bits & _BELOW_ROLL if bits & _ROLL else bits
 
 
 _CLOCK_STREAM = 1
 _SAVED = ("rows", "due", "latest", "decisions", "ticks", "_remaining", "_before")
 _ENDS = frozenset((*MADE_OF[Column.PLAYER_HP], *MADE_OF[Column.BOSS_HP]))
-_H, _H_E, _FLASKS = int(Column.PLAYER_HP), int(Column.BOSS_HP), int(Column.FLASKS)
 
 
 class Controller(Protocol):
@@ -85,11 +68,9 @@ class Controller(Protocol):
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
-        ...
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Write an action wherever `combat.due` (lanes, skills) holds for a skill it plays."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -105,27 +86,29 @@ def _decide(
     actions: Actions,
     clocks: tuple[Actions, Actions],
     due: Flags,
-    tables: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    rows: StateRows,
-    before: StateRows,
+    tables: tuple[Bits, Bits, Integers, Integers],
+    states: tuple[StateRows, StateRows],
+    controls: Controls,
 ) -> int:
     """Start the decisions that are due and return -1; for an invalid action return its index and start none."""
     latest, remaining = clocks
-    ticks, ticks_when_empty, counts = tables
+    holds, presses, ticks, counts = tables
+    rows, before = states
     for lane in range(due.shape[0]):
         for skill in range(due.shape[1]):
             if due[lane, skill] and not 0 <= actions[lane, skill] < counts[skill]:
                 return int(lane * due.shape[1] + skill)
     for lane in range(due.shape[0]):
-        empty = rows[lane, _FLASKS] < 1.0
+        empty = int(rows[lane, Column.FLASKS] < 1.0)
         for skill in range(due.shape[1]):
             if due[lane, skill]:
                 action = actions[lane, skill]
                 latest[lane, skill] = action
-                remaining[lane, skill] = ticks_when_empty[skill, action] if empty else ticks[skill, action]
+                remaining[lane, skill] = ticks[skill, action, empty]
                 # By element: numba takes seconds to compile the message of a slice assignment's failure.
                 for column in range(rows.shape[1]):
                     before[skill, lane, column] = rows[lane, column]
+    merge_controls(latest, due, holds, presses, controls)
     return -1
 
 
@@ -133,7 +116,7 @@ def _decide(
 def _finish(
     rows: StateRows,
     clocks: tuple[Actions, Actions],
-    counts: tuple[Actions, npt.NDArray[np.int64]],
+    counts: tuple[Actions, Integers],
     active: Flags,
     flags: tuple[Flags, Flags],
     marks: tuple[Flags, Flags, Flags, Flags],
@@ -146,24 +129,18 @@ def _finish(
     horizon_skill, horizon, death, win = limits
     died, won, terminated, truncated = marks
     for lane in range(rows.shape[0]):
-        died[lane] = won[lane] = terminated[lane] = truncated[lane] = False
-        completed[lane, :] = False
-        if not active[lane]:
-            for skill in range(latest.shape[1]):
-                due[lane, skill] = remaining[lane, skill] == 0
-            continue
-        ticks[lane] += 1
-        died[lane] = rows[lane, _H] < death
-        won[lane] = not died[lane] and rows[lane, _H_E] < win
+        moved = active[lane]
+        ticks[lane] += moved
+        died[lane] = moved and rows[lane, Column.PLAYER_HP] < death
+        won[lane] = moved and not died[lane] and rows[lane, Column.BOSS_HP] < win
         terminated[lane] = died[lane] or won[lane]
         for skill in range(latest.shape[1]):
-            remaining[lane, skill] -= 1
+            remaining[lane, skill] -= moved
             due[lane, skill] = remaining[lane, skill] == 0
-            decided = latest[lane, skill] >= 0
-            if decided and (remaining[lane, skill] == 0 or terminated[lane]):
-                completed[lane, skill] = True
-                decisions[lane, skill] += 1
-        truncated[lane] = not terminated[lane] and decisions[lane, horizon_skill] >= horizon
+            closes = due[lane, skill] or terminated[lane]
+            completed[lane, skill] = moved and latest[lane, skill] >= 0 and closes
+            decisions[lane, skill] += completed[lane, skill]
+        truncated[lane] = moved and not terminated[lane] and decisions[lane, horizon_skill] >= horizon
         if truncated[lane]:
             for skill in range(latest.shape[1]):
                 if latest[lane, skill] >= 0 and not completed[lane, skill]:
@@ -204,28 +181,24 @@ class Combat:
         _check_supplied(game, skills, scenario)
         self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
         self.lanes = game.lanes
-        self._tables = ActionTables.of(skills)
+        self._tables = pack_actions(skills)
         mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
         thresholds = (-1.0, -1.0) if scenario.refill else mortal
         self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)
-        self._allocate(len(names))
-
-    def _allocate(self, count: int) -> None:
-        lanes = self.lanes
+        lanes, count = self.lanes, len(names)
         self.rows: StateRows = np.zeros((lanes, STATE_SIZE), np.float32)
         self.due: Flags = np.zeros((lanes, count), np.bool_)
         self.completed: Flags = np.zeros((lanes, count), np.bool_)
         self.latest: Actions = np.full((lanes, count), -1, np.int64)
         self.decisions: Actions = np.zeros((lanes, count), np.int64)
-        self.ticks: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
+        self.ticks: Integers = np.zeros(lanes, np.int64)
         self.died, self.won, self.terminated, self.truncated = (np.zeros(lanes, np.bool_) for _ in range(4))
         self._marks = (self.died, self.won, self.terminated, self.truncated)
         self._remaining: Actions = np.zeros((lanes, count), np.int64)
         self._before: StateRows = np.zeros((count, lanes, STATE_SIZE), np.float32)
         self._controls = np.zeros(lanes, np.uint32)
         self._everyone = np.ones(lanes, np.bool_)
-        self._clocks, self._counts = (self.latest, self._remaining), (self.decisions, self.ticks)
-        self._flags = (self.completed, self.due)
+        self._clocks = (self.latest, self._remaining)
 
     def position(self, skill: str) -> int:
         """Return the skill's index among the combat's skills.
@@ -274,17 +247,15 @@ class Combat:
         """
         moving = self._everyone if active is None else active
         fresh = self.due if active is None else self.due & active[:, None]
-        tables = self._tables
-        ticks = (tables.ticks, tables.ticks_when_empty, tables.counts)
-        wrong = _decide(actions, self._clocks, fresh, ticks, self.rows, self._before)
+        wrong = _decide(actions, self._clocks, fresh, self._tables, (self.rows, self._before), self._controls)
         if wrong >= 0:
             lane, skill = divmod(wrong, len(self.skills))
             raise self.skills[skill].refused(f"{actions[lane, skill]} in lane {lane}")
-        # Calls of their own: numba's cache would not notice a change of what it had compiled into another file.
-        merge_controls(self.latest, fresh, tables.holds, tables.presses, self._controls)
         self.raw = self.game.step(self._controls, active)
+        # A call of its own: numba's cache would not notice a change of what it had compiled into another file.
         fill_state(self.raw, self.rows)
-        _finish(self.rows, self._clocks, self._counts, moving, self._flags, self._marks, self._limits)
+        counts, flags = (self.decisions, self.ticks), (self.completed, self.due)
+        _finish(self.rows, self._clocks, counts, moving, flags, self._marks, self._limits)
 
     def starts(self, skill: int) -> StateRows:
         """Return the State rows at which one skill's latest decisions began, (lanes, 25); always the same array."""
@@ -293,20 +264,13 @@ class Combat:
 
     def finished(self, skill: int, lanes: LaneIndices) -> Decisions:
         """Return the decisions of one skill that ended with the last tick in `lanes` (n,)."""
-        return Decisions(
-            before=self._before[skill, lanes],
-            after=self.rows[lanes],
-            actions=self.latest[lanes, skill],
-            died=self.died[lanes],
-            won=self.won[lanes],
-        )
+        before, after, actions = self._before[skill, lanes], self.rows[lanes], self.latest[lanes, skill]
+        return Decisions(before, after, actions, died=self.died[lanes], won=self.won[lanes])
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that the next tick depends on, as arrays; the game's state included."""
-        return {
-            "game": self._savable_game().get_state(),
-            **{name.strip("_"): getattr(self, name).copy() for name in _SAVED},
-        }
+        saved = {name.strip("_"): getattr(self, name).copy() for name in _SAVED}
+        return {"game": self._savable_game().get_state(), **saved}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of an equal combat."""

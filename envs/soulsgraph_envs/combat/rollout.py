@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, Finished, in_order
-from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Flags
+from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, Flags, Floats, Integers, in_order
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -28,8 +27,6 @@ MOST_REPLAYS = 5
 _RETRY_STREAM = 2
 _MOST_LOGGED = 1_024
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Ends = tuple[Flags, Flags, Flags, Flags]
 Steps = tuple[tuple[Integers, Integers], tuple[StateRows, StateRows], Ends]
 
@@ -58,6 +55,23 @@ def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
             sums[lanes[row], term] += terms[row, term]
 
 
+@dataclass(frozen=True)
+class Finished:
+    """Decisions that ended, with their reward terms (n, terms) and how they ended their episode, (n,) each."""
+
+    lanes: Integers
+    decisions: Decisions
+    terms: Floats
+    terminated: Flags
+    truncated: Flags
+
+    @property
+    def rewards(self) -> Floats:
+        """The sums of the terms, (n,)."""
+        rewards: Floats = self.terms.sum(axis=1)
+        return rewards
+
+
 class SkillLog:
     """Log the decisions of one skill of a combat, evaluate their rewards, and make rows of the skill's episodes."""
 
@@ -76,12 +90,10 @@ class SkillLog:
 
     def _allocate(self, capacity: int) -> None:
         self._capacity = capacity
-        died, won, terminated, truncated = (np.empty(capacity, np.bool_) for _ in range(4))
-        self._log: Steps = (
-            (np.empty(capacity, np.int64), np.empty(capacity, np.int64)),
-            (np.empty((capacity, STATE_SIZE), np.float32), np.empty((capacity, STATE_SIZE), np.float32)),
-            (died, won, terminated, truncated),
-        )
+        lanes, actions = np.empty((2, capacity), np.int64)
+        before, after = np.empty((2, capacity, STATE_SIZE), np.float32)
+        died, won, terminated, truncated = np.empty((4, capacity), np.bool_)
+        self._log: Steps = ((lanes, actions), (before, after), (died, won, terminated, truncated))
 
     def reserve(self, decisions: int) -> None:
         """Reserve room in an empty log for this number of decisions until the next `collect`."""
@@ -127,22 +139,16 @@ class SkillLog:
     def close(self, lanes: LaneIndices) -> None:
         """Add a row for each episode that ended in `lanes` (n,), after its decisions were collected."""
         combat = self.combat
-        self._closed.append(
-            Episodes(
-                lanes=lanes,
-                lengths=combat.decisions[lanes, self._index],
-                seconds=combat.seconds[lanes],
-                won=combat.won[lanes],
-                died=combat.died[lanes],
-                rows=combat.rows[lanes],
-                terms=self.sums[lanes],
-            )
-        )
+        lengths, seconds, rows = combat.decisions[lanes, self._index], combat.seconds[lanes], combat.rows[lanes]
+        won, died = combat.won[lanes], combat.died[lanes]
+        self._closed.append(Episodes(lanes, lengths, seconds, won, died, rows, self.sums[lanes]))
 
     def episodes(self) -> Episodes:
         """Return the episodes closed since the last call."""
+        if not self._closed:
+            self.close(np.zeros(0, np.int64))
         closed, self._closed = self._closed, []
-        return Episodes.join(closed) if closed else Episodes.none(self.sums.shape[1])
+        return Episodes.join(closed)
 
 
 class Rollout(SkillLog):
@@ -245,7 +251,7 @@ class Rollout(SkillLog):
         """
         assignment, losses = _Assignment(self.combat.lanes, seeds), 0
         kept: list[DecisionColumns] = []
-        fresh = assignment.first()
+        fresh = assignment.follow(np.arange(self.combat.lanes))
         while assignment.active.any():
             active = assignment.active
             try:
@@ -257,7 +263,10 @@ class Rollout(SkillLog):
                 losses += 1
                 if losses > MOST_REPLAYS:
                     raise
-                fresh = self._lose(loss, active)
+                _logger.warning("episode lost, played again: %s", loss.reason)
+                self.replays += 1
+                self.forget()
+                fresh = np.flatnonzero(active)
                 kept = [part.without(assignment.playing[fresh]) for part in kept]
                 continue
             over = self.combat.ended
@@ -267,7 +276,7 @@ class Rollout(SkillLog):
             if ended.size or self.log_is_full:
                 finished = self.collect()
                 if keep_decisions:
-                    kept.append(DecisionColumns.of(finished, assignment.playing, self.skill))
+                    kept.append(self._columns(finished, assignment.playing))
             if ended.size:
                 losses = 0
                 self.close(ended)
@@ -277,12 +286,12 @@ class Rollout(SkillLog):
         episodes = assignment.sorted(self.episodes())
         return replace(episodes, decisions=DecisionColumns.join(kept)) if keep_decisions else episodes
 
-    def _lose(self, loss: EpisodeLostError, active: Flags) -> LaneIndices:
-        """Drop the episodes under way, and return their lanes, which begin again."""
-        _logger.warning("episode lost, played again: %s", loss.reason)
-        self.replays += 1
-        self.forget()
-        return np.flatnonzero(active)
+    def _columns(self, finished: Finished, playing: Integers) -> DecisionColumns:
+        """Copy decisions that ended, in lanes that play the episodes `playing` (lanes,)."""
+        rewards = finished.terms.sum(axis=1, dtype=np.float64)
+        rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()
+        ticks, drawn = self.skill.ticks(finished.decisions), np.zeros(len(actions), np.bool_)
+        return DecisionColumns(playing[finished.lanes], rows, actions, rewards, ticks, drawn)
 
 
 class _Assignment:
@@ -290,30 +299,22 @@ class _Assignment:
 
     def __init__(self, lanes: int, seeds: Seeds) -> None:
         self.playing: Integers = np.full(lanes, -1, np.int64)
-        self._count, self._upcoming = len(seeds), 0
+        self._waiting = np.arange(len(seeds))
         self._ended: list[Integers] = []
 
     @property
     def active(self) -> Flags:
         return self.playing >= 0
 
-    def first(self) -> LaneIndices:
-        """Assign the first episodes and return their lanes."""
-        return self._assign(np.arange(len(self.playing)))
-
-    def follow(self, ended: LaneIndices) -> LaneIndices:
-        """Assign the next episodes to lanes whose episode ended, and return the lanes that got one."""
-        self._ended.append(self.playing[ended])
-        self.playing[ended] = -1
-        return self._assign(ended)
-
-    def _assign(self, free: LaneIndices) -> LaneIndices:
-        following = np.arange(self._upcoming, min(self._upcoming + len(free), self._count))
-        self._upcoming += len(following)
-        lanes = free[: len(following)]
-        self.playing[lanes] = following
-        return lanes
+    def follow(self, free: LaneIndices) -> LaneIndices:
+        """Assign the next episodes to lanes that had none or whose episode ended; return the lanes that got one."""
+        self._ended.append(self.playing[free])
+        following, self._waiting = np.split(self._waiting, [len(free)])
+        self.playing[free] = -1
+        self.playing[free[: len(following)]] = following
+        return free[: len(following)]
 
     def sorted(self, episodes: Episodes) -> Episodes:
         """Return episodes, given in the order in which they ended, in the order of their seeds."""
-        return in_order(episodes, np.concatenate([np.zeros(0, np.int64), *self._ended]))
+        ended = np.concatenate(self._ended)
+        return in_order(episodes, ended[ended >= 0])

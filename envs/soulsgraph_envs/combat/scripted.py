@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.state import Column, Raw, StateRows
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
@@ -39,27 +39,19 @@ _STRIKE_SAFE_S, _DRINK_SAFE_S = 0.9, 1.5
 _STRIKE_REACH_M, _DRINK_BELOW = 2.35, 0.45
 
 
-class Script(Protocol):
-    """Plays one skill in every lane."""
+class Script(ABC):
+    """Plays one skill in every lane; without a memory of earlier ticks `choose` is all of it."""
 
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:  # noqa: B027
         """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
-        ...
 
+    @abstractmethod
     def choose(self, combat: Combat) -> Choices:
         """Choose an action for every lane, (lanes,); used where the skill is due."""
-        ...
-
-
-class Stateless:
-    """A script without memory of earlier ticks."""
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Do nothing: there is no state."""
 
 
 @dataclass
-class Always(Stateless):
+class Always(Script):
     """Choose the same action always."""
 
     action: int
@@ -69,7 +61,7 @@ class Always(Stateless):
         return np.full(combat.lanes, self.action)
 
 
-class Uniform:
+class Uniform(Script):
     """Choose one skill's actions uniformly at random, each lane from its own stream, with the skill's durations.
 
     `stream` is a number that no other skill of the agent has.
@@ -91,7 +83,7 @@ class Uniform:
         return choices
 
 
-class AlignCamera(Stateless):
+class AlignCamera(Script):
     """Turn the camera to the boss: yaw first, then pitch."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -107,7 +99,7 @@ class AlignCamera(Stateless):
         return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
 
 
-class TakeLock(Stateless):
+class TakeLock(Script):
     """Toggle the lock on as soon as the boss is in view, then keep it."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -116,7 +108,7 @@ class TakeLock(Stateless):
         return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
 
 
-class OracleDodge(Stateless):
+class OracleDodge(Script):
     """Roll exactly when the roll's invulnerability covers the next hit."""
 
     def choose(self, combat: Combat) -> Choices:
@@ -126,7 +118,7 @@ class OracleDodge(Stateless):
 
 
 @dataclass
-class OracleFight(Stateless):
+class OracleFight(Script):
     """Strike when no hit comes within `clear_s`, drink when there is time for it.
 
     The default leaves time to roll after the blow; a player who never rolls needs only the time to land it.
@@ -193,6 +185,78 @@ def scripted_fights(
     skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
     combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
     return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)
+
+
+_COMBINED = {action.name: index for index, action in enumerate(make_skill(END_TO_END).actions)}
+#: The camera skill's actions, in its order, as the baseline has them.
+_CAMERA = np.array([_COMBINED[name] for name in ("camera_up", "camera_down", "camera_left", "camera_right", "idle")])
+#: The tick by which an action may come late; a roll pressed now begins a frame or two later.
+_TICK_S, _PRESS_S = 0.1, 0.03
+_CLOSE_M, _REACH_MARGIN_M, _VIEW_MARGIN_RAD = 0.1, 0.05, 0.05
+
+
+class OracleEndToEnd(Script):
+    """Lock, approach, roll through every hit, strike and drink in the gaps; one of the baseline's actions at a time.
+
+    It shows that the baseline's 16 actions do not limit the agent: a script that knows the boss's hit windows wins
+    with these very actions, durations and horizon. Its timings are read from the boss's and the player's data, so it
+    follows them when they are recalibrated.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._boss, self._player = load_boss(scenario.boss), load_player(scenario.player)
+        stances = self._boss.animations
+        self._stances = np.array([stances.idle.id, stances.approach.id, stances.back_off.id, stances.turn.id])
+        #: How soon after its first frame a move of the boss can hit.
+        self._soonest_hit_s = self._boss.time_factor * min(move.windows[0].time_s[0] for move in self._boss.moves)
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the first action that applies: roll, look at the boss, drink, strike, approach, wait."""
+        rows, player = combat.rows, self._player
+        begins_s, ends_s = hits_ahead(combat)
+        between = np.isin(rows[:, Column.BOSS_ANIMATION], self._stances)
+        left_s = combat.raw[:, Raw.BOSS_ANIMATION_LENGTH_S] - combat.raw[:, Raw.BOSS_ANIMATION_TIME_S]
+        left_s = np.where(between, 0.0, left_s)
+        unlocked = rows[:, Column.LOCKED] == 0.0
+        in_view = rows[:, Column.CAMERA_TARGET_ANGLE] < player.camera.lock_view_rad - _VIEW_MARGIN_RAD
+        turn = AlignCamera().choose(combat)
+        contact_m = self._boss.radius_m + player.body.radius_m
+        must_roll = (ends_s < player.roll.invulnerable_s - _PRESS_S) | (begins_s < _LAST_CALL_S)
+        cases: list[tuple[Flags, npt.ArrayLike]] = [
+            (must_roll, _COMBINED["dodge_forward"]),
+            (unlocked & in_view, _COMBINED["toggle_lock_on"]),
+            (unlocked & (turn != CAMERA_IDLE), _CAMERA[turn]),
+            (self._may_drink(rows, begins_s, between, left_s), _COMBINED["heal"]),
+            (self._may_strike(rows, begins_s, left_s), _COMBINED["light_attack"]),
+            (rows[:, Column.DISTANCE].astype(np.float64) > contact_m + _CLOSE_M, _COMBINED["forward"]),
+        ]
+        choices = [np.broadcast_to(np.asarray(action, np.int64), combat.lanes) for _, action in cases]
+        return np.select([when for when, _ in cases], choices, default=_COMBINED["idle"])
+
+    def _may_drink(self, rows: StateRows, begins_s: Floats, between: Flags, left_s: Floats) -> Flags:
+        """Return where no move, begun or not, can hit before the player can roll after a drink."""
+        needed = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
+        recovering = np.isinf(begins_s) & ~between
+        quiet_s = np.where(recovering, left_s + self._soonest_hit_s, begins_s)
+        quiet_s = np.where(between, self._soonest_hit_s, quiet_s)
+        return needed & (quiet_s > self._player.animations.estus.roll_s + _TICK_S)
+
+    def _may_strike(self, rows: StateRows, begins_s: Floats, left_s: Floats) -> Flags:
+        """Return where a blow lands even if the boss backs off, and leaves time to roll."""
+        player, motion, light = self._player, self._boss.motion, self._player.animations.light_1
+        away_s = np.clip(light.hit_s - left_s, 0.0, light.hit_s)
+        distance_m = rows[:, Column.DISTANCE].astype(np.float64)
+        distance_m += np.where(distance_m < motion.back_off_within_m, away_s * motion.back_off_m_s, 0.0)
+        reaches = distance_m <= player.attack.reach_m - _REACH_MARGIN_M
+        affordable = rows[:, Column.STAMINA] * player.body.stamina > player.attack.cost
+        return reaches & affordable & (begins_s > light.roll_s + _TICK_S)
+
+
+def end_to_end_oracle_fights(scenario: Scenario, seeds: Seeds) -> Episodes:
+    """Let the oracle play the baseline's task once from each seed (n,), within the baseline's horizon."""
+    skill = make_skill(END_TO_END)
+    scripts = {END_TO_END: OracleEndToEnd(scenario)}
+    return scripted_fights(scenario, scripts, seeds, None, Horizon(skill.name, skill.horizon))
 
 
 #: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.

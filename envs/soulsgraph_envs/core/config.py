@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import inf, isfinite
 from pathlib import Path
 from types import NoneType, UnionType
@@ -57,6 +57,11 @@ class Where:
     def error(self, expected: str, actual: object) -> DataError:
         """Make an error with this place."""
         return DataError(self.file, self.key, expected, actual, self.remedy)
+
+    def demand(self, holds: bool, expected: str, actual: object) -> None:
+        """Raise the error of this place unless a condition holds."""
+        if not holds:
+            raise self.error(expected, actual)
 
 
 #: The place of what comes from no file.
@@ -221,12 +226,8 @@ def read_value(hint: Any, value: object, where: Where) -> Any:
     return _read_value(*_split(hint), value, where)
 
 
-def _evaluated(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls, include_extras=True)
-
-
 #: A dataclass's annotations; evaluating them takes longer than all else in a file.
-_hints: Callable[[Any], dict[str, Any]] = cache(_evaluated)
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
 
 
 def _split(hint: Any) -> tuple[Any, Between]:
@@ -300,13 +301,11 @@ def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[
     else:
         kinds = kinds[:1] * len(value)
     pairs = zip(kinds, value, strict=True)
-    items = [_read_item(kind, bounds, item, where.at(i)) for i, (kind, item) in enumerate(pairs)]
+    items = []
+    for index, (kind, item) in enumerate(pairs):
+        bare, own = _split(kind)
+        items.append(_read_value(bare, bounds if own is ANY_NUMBER else own, item, where.at(index)))
     return items if origin is list else tuple(items)
-
-
-def _read_item(kind: Any, bounds: Between, value: object, where: Where) -> Any:
-    bare, own = _split(kind)
-    return _read_value(bare, bounds if own is ANY_NUMBER else own, value, where)
 
 
 def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:

@@ -15,23 +15,10 @@ class Control(IntFlag):
     """One button or stick direction, by what it means in the game."""
 
     NONE = 0
-    FORWARD = 1 << 0
-    BACK = 1 << 1
-    LEFT = 1 << 2
-    RIGHT = 1 << 3
-    ROLL = 1 << 4
-    LIGHT_ATTACK = 1 << 5
-    USE_ITEM = 1 << 6
-    LOCK_ON = 1 << 7
-    CAMERA_UP = 1 << 8
-    CAMERA_DOWN = 1 << 9
-    CAMERA_LEFT = 1 << 10
-    CAMERA_RIGHT = 1 << 11
-    HEAVY_ATTACK = 1 << 12
-    PARRY = 1 << 13
-    JUMP = 1 << 14
-    WEAPON_ART = 1 << 15
-    INTERACT = 1 << 16
+    FORWARD, BACK, LEFT, RIGHT = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+    ROLL, LIGHT_ATTACK, USE_ITEM, LOCK_ON = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+    CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+    HEAVY_ATTACK, PARRY, JUMP, WEAPON_ART, INTERACT = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
 
 
 #: Every control there is: a game is never sent a bit outside this set.

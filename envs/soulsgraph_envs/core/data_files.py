@@ -75,9 +75,10 @@ def base_of(kind: str, path: Path) -> Path | None:
         DataError: if it cannot be read, or is based on itself, directly or through others.
     """
     chain = [path]
-    while (base := _base(kind, chain[-1])) is not None:
-        chain.append(base)
-        if base.resolve() in {file.resolve() for file in chain[:-1]}:
+    while "based_on" in (values := read_file(Where(chain[-1]))):
+        place = Where(chain[-1]).at("based_on")
+        chain.append(find(kind, _reference(values["based_on"], chain[-1], place)))
+        if chain[-1].resolve() in {file.resolve() for file in chain[:-1]}:
             circle = " -> ".join(file.stem for file in chain)
             raise Where(path).at("based_on").error("a file that is not itself based on this one", circle)
     return chain[1] if len(chain) > 1 else None
@@ -101,19 +102,10 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
             owner[last] = _reference(owner[last], path, where.at(key))
     if base is None:
         return values
-    if "name" not in values:
-        raise where.at("name").error("a name of its own, as the file is based on another", "no such key")
+    where.at("name").demand("name" in values, "a name of its own, as the file is based on another", "no such key")
     del values["based_on"]
     scaled = _scaled(read_data(kind, base), values.pop("scaled", {}), where.at("scaled"))
     return _laid_over(scaled, values)
-
-
-def _base(kind: str, path: Path) -> Path | None:
-    where = Where(path)
-    values = read_file(where)
-    if "based_on" not in values:
-        return None
-    return find(kind, _reference(values["based_on"], path, where.at("based_on")))
 
 
 def _reference(value: object, path: Path, where: Where) -> str:
@@ -133,11 +125,10 @@ def _scaled(base: dict[str, Any], factors: object, where: Where) -> dict[str, An
         value, place = base.get(key), where.at(key)
         if isinstance(value, dict):
             scaled[key] = _scaled(value, factor, place)
-        elif not _is_number(value) or not _is_number(factor):
-            raise place.error(
-                "a factor for a number of the file this one is based on", f"{shown(factor)} for {shown(value)}"
-            )
         else:
+            expected = "a factor for a number of the file this one is based on"
+            both = _is_number(value) and _is_number(factor)
+            place.demand(both, expected, f"{shown(factor)} for {shown(value)}")
             scaled[key] = value * factor
     return scaled
 
@@ -149,7 +140,6 @@ def _is_number(value: object) -> bool:
 def _laid_over(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
-        below = merged.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
+        both = isinstance(merged.get(key), dict) and isinstance(value, dict)
         merged[key] = _laid_over(merged[key], value) if both else value
     return merged

@@ -196,6 +196,17 @@ class PlayerData:
     jump: Jump | None = None
 
 
+#: The animations that each group of a player's data pays for.
+BLOWS = {
+    "roll": ("roll", "backstep"),
+    "attack": ("light_1", "light_2", "light_3", "rolling_attack"),
+    "heavy": ("heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"),
+    "weapon_art": ("weapon_art",),
+    "parry": ("parry", "riposte"),
+    "jump": ("jump",),
+}
+
+
 @dataclass(frozen=True)
 class Window:
     """One hit window of a move: when, how far from centre to centre, how wide, how hard.

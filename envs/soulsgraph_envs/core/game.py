@@ -46,7 +46,6 @@ class Game(Protocol):
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin a new episode in `lanes` (n,), each from its own seed (n,); return raw (all lanes, 25)."""
-        ...
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
         """Apply one tick's controls (lanes,) and return the raw values (lanes, 25) at its end.
@@ -54,11 +53,9 @@ class Game(Protocol):
         Lanes that are not `active` (lanes,) stand still for this tick, which is only requested of
         games that can pause; None means every lane.
         """
-        ...
 
     def close(self) -> None:
         """Release every key and resource; a second call does nothing."""
-        ...
 
 
 @runtime_checkable
@@ -67,7 +64,6 @@ class RenderableGame(Game, Protocol):
 
     def render(self, lane: int = 0, size: tuple[int, int] = ...) -> Picture:
         """Draw a lane's present state as a picture of `size` (height, width)."""
-        ...
 
 
 @runtime_checkable
@@ -76,8 +72,6 @@ class SavableGame(Game, Protocol):
 
     def get_state(self) -> dict[str, Any]:
         """Return everything the next tick depends on, as arrays and plain values."""
-        ...
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of a game with as many lanes."""
-        ...

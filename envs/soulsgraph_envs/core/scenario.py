@@ -10,7 +10,7 @@ from typing import Annotated
 from soulsgraph_envs.core.config import Between, Where, read_table
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import base_of, find, load_data, read_data, shipped_names
-from soulsgraph_envs.core.fighters import NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
+from soulsgraph_envs.core.fighters import BLOWS, NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
 
 #: The ways an episode can begin; a scenario gives each its ranges.
 START_NAMES = ("scattered", "mid", "long")
@@ -47,7 +47,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One encounter, validated at load by `catalogue.load_scenario`.
+    """One encounter, validated at load by `load_scenario`.
 
     The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
     below `death_hp_ratio` of full HP. With `refill` both get full HP after every tick and nobody
@@ -85,13 +85,7 @@ class Scenario:
 _SHORTEST_EVERY_S = 0.05
 
 
-#: The animations that an optional group of a player's data needs.
-_GROUPS = {
-    "heavy": {"heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2"},
-    "weapon_art": {"weapon_art"},
-    "parry": {"parry", "riposte"},
-    "jump": {"jump"},
-}
+#: The controls of the groups of actions that a player need not have.
 _GROUP_CONTROLS = {
     "heavy": Control.HEAVY_ATTACK,
     "weapon_art": Control.WEAPON_ART,
@@ -121,10 +115,9 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
         load_scenario(base)
     values, where = read_data("scenario", path), Where(path)
     for key in ("boss", "player"):
-        if key not in values:
-            raise where.at(key).error("a name or the path of a TOML file", "no such key")
-    if "boss_hp_full" in values:
-        raise where.at("boss_hp_full").error("the boss data's hp_max alone to say this", values["boss_hp_full"])
+        where.at(key).demand(key in values, "a name or the path of a TOML file", "no such key")
+    given = values.get("boss_hp_full")
+    where.at("boss_hp_full").demand(given is None, "the boss data's hp_max alone to say this", given)
     boss, player = load_boss(values["boss"]), load_player(values["player"])
     scenario = read_table(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
     _check_scenario(scenario, values, where)
@@ -157,22 +150,23 @@ def supported_controls(player: PlayerData) -> Control:
 
 def _check_boss(boss: BossData, where: Where) -> None:
     others = boss.animations.known()
-    _check_unique([m.id for m in boss.moves] + [a.id for a in others.values()], where.at("moves"), "animation ids")
-    _check_group({"parried", "thrown"}, others, "parried" in others, where.at("animations"))
-    _check_unique([m.title for m in boss.moves], where.at("moves"), "titles")
+    _check_unique(_ids(boss), where.at("moves"), "animation ids")
+    _check_group(("parried", "thrown"), others, "parried" in others, where.at("animations"))
+    titles = [move.title for move in boss.moves]
+    _check_unique(titles, where.at("moves"), "titles")
     _check_weights(boss, where.at("moves"))
     for index, move in enumerate(boss.moves):
         _check_move(move, where.at("moves").at(index))
-    if boss.status == NO_STATUS:
-        _check_nothing_builds_up(boss, where.at("moves"))
-    titles = [move.title for move in boss.moves]
-    if boss.rear.counter not in titles:
-        raise where.at("rear.counter").error(f"one of {', '.join(titles)}", repr(boss.rear.counter))
+    for index, move in enumerate(boss.moves if boss.status == NO_STATUS else ()):
+        for number, window in enumerate(move.windows):
+            place = where.at("moves").at(index).at("windows").at(number).at("build_up")
+            place.demand(window.build_up <= 0, "a [status] table for it", f"{window.build_up:g} without one")
+    counter = boss.rear.counter
+    where.at("rear.counter").demand(counter in titles, f"one of {', '.join(titles)}", repr(counter))
     for key in ("wait_s", "near_wait_s"):
         _check_ordered(getattr(boss.aggression, key), where.at("aggression").at(key))
-    if boss.motion.back_off_within_m > boss.motion.approach_beyond_m:
-        found = boss.motion.back_off_within_m
-        raise where.at("motion.back_off_within_m").error("at most motion.approach_beyond_m", found)
+    nearest, farthest = boss.motion.back_off_within_m, boss.motion.approach_beyond_m
+    where.at("motion.back_off_within_m").demand(nearest <= farthest, "at most motion.approach_beyond_m", nearest)
 
 
 def _check_player(player: PlayerData, where: Where) -> None:
@@ -181,123 +175,108 @@ def _check_player(player: PlayerData, where: Where) -> None:
     for key, action in actions.items():
         _check_action(action, where.at("animations").at(key))
     for key in _WITH_EFFECT & actions.keys():
-        if actions[key].hit_s < 0:
-            raise where.at("animations").at(key).at("hit_s").error("the moment of the effect", actions[key].hit_s)
+        hit_s, place = actions[key].hit_s, where.at("animations").at(key).at("hit_s")
+        place.demand(hit_s >= 0, "the moment of the effect", hit_s)
     _check_groups(player, actions, where)
     for group in ("attack", "heavy", "weapon_art", "parry"):
         if (blow := getattr(player, group)) is not None:
             _check_ordered(blow.damage, where.at(group).at("damage"))
-    if player.camera.lock_break_m < player.camera.lock_range_m:
-        raise where.at("camera.lock_break_m").error("at least camera.lock_range_m", player.camera.lock_break_m)
+    range_m, break_m = player.camera.lock_range_m, player.camera.lock_break_m
+    where.at("camera.lock_break_m").demand(break_m >= range_m, "at least camera.lock_range_m", break_m)
 
 
 def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
     start, end = scenario.boss_hp
-    if not end < start <= scenario.boss_hp_full:
-        expected = f"[start, end] with end < start <= {scenario.boss_hp_full:g}, the boss's hp_max"
-        raise where.at("boss_hp").error(expected, [start, end])
+    expected = f"[start, end] with end < start <= {scenario.boss_hp_full:g}, the boss's hp_max"
+    where.at("boss_hp").demand(end < start <= scenario.boss_hp_full, expected, [start, end])
     for key in ("arena", "starts"):
-        if key not in values:
-            raise where.at(key).error("a table", "no such key")
-    if set(scenario.starts) != set(START_NAMES):
-        raise where.at("starts").error(f"exactly {', '.join(START_NAMES)}", ", ".join(scenario.starts))
-    if scenario.start not in START_NAMES:
-        raise where.at("start").error(f"one of {', '.join(START_NAMES)}", repr(scenario.start))
+        where.at(key).demand(key in values, "a table", "no such key")
+    names, found = ", ".join(START_NAMES), ", ".join(scenario.starts)
+    where.at("starts").demand(set(scenario.starts) == set(START_NAMES), f"exactly {names}", found)
+    where.at("start").demand(scenario.start in START_NAMES, f"one of {names}", repr(scenario.start))
 
 
 def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
     for key, start in scenario.starts.items():
         place = where.at("starts").at(key).at("distance_m")
         _check_ordered(start.distance_m, place)
-        most = 2 * (scenario.arena.radius_m - contact_m)
-        if not contact_m <= start.distance_m[0] or not start.distance_m[1] <= most:
-            raise place.error(f"distances from {contact_m:g} (contact) to {most:g} (arena)", list(start.distance_m))
+        (low, high), most = start.distance_m, 2 * (scenario.arena.radius_m - contact_m)
+        expected = f"distances from {contact_m:g} (contact) to {most:g} (arena)"
+        place.demand(contact_m <= low and high <= most, expected, [low, high])
 
 
 def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
     if scenario.transition is None:
         return
     following = load_boss(scenario.transition.boss)
-    if following.hp_max != boss.hp_max:
-        found = f"hp_max {following.hp_max:g} of {following.name}"
-        raise where.at("boss").error(f"a boss of as many HP, {boss.hp_max:g}", found)
-    for one in (boss, following):
-        ids = [*(move.id for move in one.moves), *(animation.id for animation in one.animations.known().values())]
-        if scenario.transition.animation.id in ids:
-            raise where.at("animation.id").error("an id that neither boss has", scenario.transition.animation.id)
+    found, own = f"hp_max {following.hp_max:g} of {following.name}", scenario.transition.animation.id
+    where.at("boss").demand(following.hp_max == boss.hp_max, f"a boss of as many HP, {boss.hp_max:g}", found)
+    where.at("animation.id").demand(own not in (*_ids(boss), *_ids(following)), "an id that neither boss has", own)
+
+
+def _ids(boss: BossData) -> list[int]:
+    return [move.id for move in boss.moves] + [animation.id for animation in boss.animations.known().values()]
 
 
 def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where: Where) -> None:
     """Check that each optional group has its animations, and that its moments lie within them."""
-    for group, needed in _GROUPS.items():
-        _check_group(needed, actions, getattr(player, group) is not None, where.at("animations"))
+    for group in _GROUP_CONTROLS:
+        _check_group(BLOWS[group], actions, getattr(player, group) is not None, where.at("animations"))
     if player.parry is not None:
         window_s, length_s = player.parry.window_s, actions["parry"].length_s
         _check_ordered(window_s, where.at("parry.window_s"))
-        if window_s[1] > length_s:
-            raise where.at("parry.window_s").error(f"a window within the parry's {length_s:g} s", list(window_s))
-    if player.jump is not None and player.jump.airborne_s >= (lands_s := actions["jump"].hit_s):
-        raise where.at("jump.airborne_s").error(f"a moment before it lands, {lands_s:g} s", player.jump.airborne_s)
+        expected = f"a window within the parry's {length_s:g} s"
+        where.at("parry.window_s").demand(window_s[1] <= length_s, expected, list(window_s))
+    if player.jump is not None:
+        airborne_s, lands_s = player.jump.airborne_s, actions["jump"].hit_s
+        expected = f"a moment before it lands, {lands_s:g} s"
+        where.at("jump.airborne_s").demand(airborne_s < lands_s, expected, airborne_s)
 
 
-def _check_group(needed: set[str], found: Collection[str], has: bool, where: Where) -> None:
+def _check_group(needed: tuple[str, ...], found: Collection[str], has: bool, where: Where) -> None:
     """Check that a group of data and the animations it needs are all present, or none of them."""
+    expected, missing = ("a table", "no such key") if has else ("no such key", "one without its group")
     for key in sorted(needed):
-        if (key in found) != has:
-            raise where.at(key).error(
-                *(("a table", "no such key") if has else ("no such key", "one without its group"))
-            )
+        where.at(key).demand((key in found) == has, expected, missing)
 
 
 def _check_unique(values: Sequence[object], where: Where, what: str) -> None:
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
-    if repeated:
-        raise where.error(f"every one of the {what} once", f"{', '.join(repeated)} repeated")
+    where.demand(not repeated, f"every one of the {what} once", f"{', '.join(repeated)} repeated")
 
 
 def _check_ordered(pair: tuple[float, float], where: Where) -> None:
-    if pair[0] > pair[1]:
-        raise where.error("two numbers in rising order", list(pair))
+    where.demand(pair[0] <= pair[1], "two numbers in rising order", list(pair))
 
 
 def _check_action(action: PlayerAction, where: Where) -> None:
     for key in ("attack_s", "roll_s", "move_s", "hit_s"):
-        if getattr(action, key) > action.length_s:
-            raise where.at(key).error(f"at most the length, {action.length_s:g} s", getattr(action, key))
+        moment_s, length_s = getattr(action, key), action.length_s
+        where.at(key).demand(moment_s <= length_s, f"at most the length, {length_s:g} s", moment_s)
 
 
 def _check_weights(boss: BossData, where: Where) -> None:
-    if not any(move.weight > 0 for move in boss.moves):
-        raise where.error("a move with a weight above 0", "weights of 0 only")
     enraged = [move.weight if move.enraged_weight < 0 else move.enraged_weight for move in boss.moves]
-    if not any(weight > 0 for weight in enraged):
-        raise where.error("a move with an enraged_weight above 0", "weights of 0 only")
-    if boss.enraged.below_hp_ratio > 0:
-        return
+    heaviest = max(move.weight for move in boss.moves)
+    where.demand(heaviest > 0, "a move with a weight above 0", "weights of 0 only")
+    where.demand(max(enraged) > 0, "a move with an enraged_weight above 0", "weights of 0 only")
     for index, move in enumerate(boss.moves):
-        if move.enraged_weight >= 0:
-            found = f"{move.enraged_weight:g} without an [enraged] table"
-            raise where.at(index).at("enraged_weight").error("an enraged boss for it", found)
-
-
-def _check_nothing_builds_up(boss: BossData, where: Where) -> None:
-    for index, move in enumerate(boss.moves):
-        for number, window in enumerate(move.windows):
-            if window.build_up > 0:
-                place = where.at(index).at("windows").at(number).at("build_up")
-                raise place.error("a [status] table for it", f"{window.build_up:g} without one")
+        found, rages = f"{move.enraged_weight:g} without an [enraged] table", boss.enraged.below_hp_ratio > 0
+        place = where.at(index).at("enraged_weight")
+        place.demand(rages or move.enraged_weight < 0, "an enraged boss for it", found)
 
 
 def _check_move(move: Move, where: Where) -> None:
     _check_ordered(move.distance_m, where.at("distance_m"))
     _check_ordered(move.lunge_s, where.at("lunge_s"))
-    if max(move.tracks_s, move.lunge_s[1]) > move.length_s:
-        raise where.error(f"tracks_s and lunge_s within the length, {move.length_s:g} s", "a later time")
-    if move.leap_s > move.windows[0].time_s[0]:
-        raise where.at("leap_s").error("at most the start of the first window", move.leap_s)
-    if move.runs_through and (move.lunge_m_s == 0.0 or move.tracks_s > move.lunge_s[0]):
-        expected = "a lunge that begins when the boss no longer tracks, at tracks_s or later"
-        raise where.at("runs_through").error(expected, f"true with tracks_s {move.tracks_s:g}")
+    expected = f"tracks_s and lunge_s within the length, {move.length_s:g} s"
+    where.demand(max(move.tracks_s, move.lunge_s[1]) <= move.length_s, expected, "a later time")
+    leaps_late = move.leap_s > move.windows[0].time_s[0]
+    where.at("leap_s").demand(not leaps_late, "at most the start of the first window", move.leap_s)
+    charges = move.lunge_m_s > 0.0 and move.tracks_s <= move.lunge_s[0]
+    expected = "a lunge that begins when the boss no longer tracks, at tracks_s or later"
+    found = f"true with tracks_s {move.tracks_s:g}"
+    where.at("runs_through").demand(charges or not move.runs_through, expected, found)
     earlier = 0.0
     for index, window in enumerate(move.windows):
         _check_window(window, earlier, move.length_s, where.at("windows").at(index))
@@ -306,10 +285,8 @@ def _check_move(move: Move, where: Where) -> None:
 
 def _check_window(window: Window, earlier_s: float, length_s: float, where: Where) -> None:
     start, end = window.time_s
-    if not earlier_s <= start < end <= length_s:
-        expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
-        raise where.at("time_s").error(expected, [start, end])
-    if 0.0 < window.every_s < _SHORTEST_EVERY_S:
-        raise where.at("every_s").error(f"0, or at least {_SHORTEST_EVERY_S:g} s", window.every_s)
-    if window.knockdown and not window.staggers:
-        raise where.at("staggers").error("true in a window that knocks down", "false")
+    expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
+    where.at("time_s").demand(earlier_s <= start < end <= length_s, expected, [start, end])
+    repeats = window.every_s == 0.0 or window.every_s >= _SHORTEST_EVERY_S
+    where.at("every_s").demand(repeats, f"0, or at least {_SHORTEST_EVERY_S:g} s", window.every_s)
+    where.at("staggers").demand(window.staggers or not window.knockdown, "true in a window that knocks down", "false")

@@ -25,72 +25,35 @@ RawValues = npt.NDArray[np.float64]
 class Column(IntEnum):
     """One column of the State, in the order of Eq. 15."""
 
-    BOSS_ANIMATION = 0
-    BOSS_PROGRESS = 1
-    PLAYER_ANIMATION = 2
-    PLAYER_PROGRESS = 3
-    STAMINA = 4
-    PLAYER_HP = 5
-    BOSS_HP = 6
-    BOSS_ANGLE = 7
-    PLAYER_ANGLE = 8
-    FLASKS = 9
-    DISTANCE = 10
-    DIRECTION_X = 11
-    DIRECTION_Y = 12
-    DIRECTION_Z = 13
-    CAMERA_X = 14
-    CAMERA_Y = 15
-    CAMERA_Z = 16
-    PLAYER_X = 17
-    PLAYER_Y = 18
-    PLAYER_Z = 19
-    BOSS_X = 20
-    BOSS_Y = 21
-    BOSS_Z = 22
-    CAMERA_TARGET_ANGLE = 23
-    LOCKED = 24
+    BOSS_ANIMATION, BOSS_PROGRESS, PLAYER_ANIMATION, PLAYER_PROGRESS = range(4)
+    STAMINA, PLAYER_HP, BOSS_HP, BOSS_ANGLE, PLAYER_ANGLE, FLASKS, DISTANCE = range(4, 11)
+    DIRECTION_X, DIRECTION_Y, DIRECTION_Z = range(11, 14)
+    CAMERA_X, CAMERA_Y, CAMERA_Z = range(14, 17)
+    PLAYER_X, PLAYER_Y, PLAYER_Z = range(17, 20)
+    BOSS_X, BOSS_Y, BOSS_Z = range(20, 23)
+    CAMERA_TARGET_ANGLE, LOCKED = range(23, 25)
 
 
 class Raw(IntEnum):
     """One value as a game gives it: points, seconds, metres, radians, animation ids of the skills."""
 
-    PLAYER_X = 0
-    PLAYER_Y = 1
-    PLAYER_Z = 2
-    BOSS_X = 3
-    BOSS_Y = 4
-    BOSS_Z = 5
-    CAMERA_X = 6
-    CAMERA_Y = 7
-    CAMERA_Z = 8
-    PLAYER_ANGLE = 9
-    BOSS_ANGLE = 10
-    PLAYER_HP = 11
-    PLAYER_HP_MAX = 12
-    STAMINA = 13
-    STAMINA_MAX = 14
-    BOSS_HP = 15
-    BOSS_HP_MAX = 16
-    LOCKED = 17
-    FLASKS = 18
-    BOSS_ANIMATION = 19
-    BOSS_ANIMATION_TIME_S = 20
-    BOSS_ANIMATION_LENGTH_S = 21
-    PLAYER_ANIMATION = 22
-    PLAYER_ANIMATION_TIME_S = 23
-    PLAYER_ANIMATION_LENGTH_S = 24
+    PLAYER_X, PLAYER_Y, PLAYER_Z = range(3)
+    BOSS_X, BOSS_Y, BOSS_Z = range(3, 6)
+    CAMERA_X, CAMERA_Y, CAMERA_Z = range(6, 9)
+    PLAYER_ANGLE, BOSS_ANGLE = range(9, 11)
+    PLAYER_HP, PLAYER_HP_MAX, STAMINA, STAMINA_MAX, BOSS_HP, BOSS_HP_MAX = range(11, 17)
+    LOCKED, FLASKS = range(17, 19)
+    BOSS_ANIMATION, BOSS_ANIMATION_TIME_S, BOSS_ANIMATION_LENGTH_S = range(19, 22)
+    PLAYER_ANIMATION, PLAYER_ANIMATION_TIME_S, PLAYER_ANIMATION_LENGTH_S = range(22, 25)
 
 
 STATE_SIZE = len(Column)
 RAW_SIZE = len(Raw)
 
 _PLACES = tuple(Raw[f"{who}_{axis}"] for who in ("PLAYER", "BOSS") for axis in "XYZ")
-_OWN = {Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION, Column.FLASKS, Column.LOCKED, Column.BOSS_ANGLE}
-_OWN |= {Column[f"{what}_{axis}"] for what in ("CAMERA", "PLAYER", "BOSS") for axis in "XYZ"} | {Column.PLAYER_ANGLE}
 #: The raw values that each column of the State is made of.
 MADE_OF: Mapping[Column, tuple[Raw, ...]] = {
-    **{column: (Raw[column.name],) for column in _OWN},
+    **{column: (Raw[column.name],) for column in Column if column.name in Raw.__members__},
     **{Column[name]: (Raw[name], Raw[f"{name}_MAX"]) for name in ("STAMINA", "PLAYER_HP", "BOSS_HP")},
     **{
         Column[f"{who}_PROGRESS"]: (Raw[f"{who}_ANIMATION_TIME_S"], Raw[f"{who}_ANIMATION_LENGTH_S"])
@@ -99,18 +62,6 @@ MADE_OF: Mapping[Column, tuple[Raw, ...]] = {
     **{Column[name]: _PLACES for name in ("DISTANCE", "DIRECTION_X", "DIRECTION_Y", "DIRECTION_Z")},
     Column.CAMERA_TARGET_ANGLE: (*_PLACES, Raw.CAMERA_X, Raw.CAMERA_Y, Raw.CAMERA_Z),
 }
-
-# Plain integers: compiled code cannot read enum members of a foreign module as constants.
-_C = {name: int(value) for name, value in Column.__members__.items()}
-_DIRECTION, _CAMERA, _PLAYER, _BOSS = _C["DIRECTION_X"], _C["CAMERA_X"], _C["PLAYER_X"], _C["BOSS_X"]
-_KAPPA_E, _RHO_E, _KAPPA_P, _RHO_P = 0, 1, 2, 3
-_SIGMA, _H, _H_E, _O_E, _O_P, _N, _D, _ALPHA, _LOCKED = 4, 5, 6, 7, 8, 9, 10, 23, 24
-_R = {name: int(value) for name, value in Raw.__members__.items()}
-_R_HP, _R_HP_MAX, _R_SP, _R_SP_MAX = _R["PLAYER_HP"], _R["PLAYER_HP_MAX"], _R["STAMINA"], _R["STAMINA_MAX"]
-_R_BOSS_HP, _R_BOSS_HP_MAX = _R["BOSS_HP"], _R["BOSS_HP_MAX"]
-_R_PLAYER, _R_BOSS, _R_CAMERA = _R["PLAYER_X"], _R["BOSS_X"], _R["CAMERA_X"]
-_R_ANGLE_P, _R_ANGLE_E, _R_LOCKED, _R_FLASKS = _R["PLAYER_ANGLE"], _R["BOSS_ANGLE"], _R["LOCKED"], _R["FLASKS"]
-_R_ANIM_E, _R_ANIM_P = _R["BOSS_ANIMATION"], _R["PLAYER_ANIMATION"]
 
 
 @njit(cache=True)
@@ -133,7 +84,7 @@ def _target_angle(raw: RawValues, lane: int, direction: npt.NDArray[np.float64])
     """Return Eq. 9; 0 where the player stands in the boss or the camera has no direction."""
     dot, length = 0.0, 0.0
     for i in range(3):
-        c = raw[lane, _R_CAMERA + i]
+        c = raw[lane, Raw.CAMERA_X + i]
         dot += c * direction[i]
         length += c * c
     if length <= 0.0 or (direction[0] == 0.0 and direction[1] == 0.0 and direction[2] == 0.0):
@@ -151,29 +102,33 @@ def fill_state(raw: RawValues, rows: StateRows) -> None:
     for lane in range(raw.shape[0]):
         squared = 0.0
         for i in range(3):
-            p, e = raw[lane, _R_PLAYER + i], raw[lane, _R_BOSS + i]
+            p, e = raw[lane, Raw.PLAYER_X + i], raw[lane, Raw.BOSS_X + i]
             direction[i] = e - p
             squared += (e - p) * (e - p)
-            rows[lane, _PLAYER + i] = p
-            rows[lane, _BOSS + i] = e
-            rows[lane, _CAMERA + i] = raw[lane, _R_CAMERA + i]
+            rows[lane, Column.PLAYER_X + i] = p
+            rows[lane, Column.BOSS_X + i] = e
+            rows[lane, Column.CAMERA_X + i] = raw[lane, Raw.CAMERA_X + i]
         distance = sqrt(squared)
         for i in range(3):
             direction[i] = direction[i] / distance if distance > 0.0 else 0.0
-            rows[lane, _DIRECTION + i] = direction[i]
-        rows[lane, _KAPPA_E] = raw[lane, _R_ANIM_E]
-        rows[lane, _RHO_E] = _ratio(raw[lane, _R_ANIM_E + 1], raw[lane, _R_ANIM_E + 2])
-        rows[lane, _KAPPA_P] = raw[lane, _R_ANIM_P]
-        rows[lane, _RHO_P] = _ratio(raw[lane, _R_ANIM_P + 1], raw[lane, _R_ANIM_P + 2])
-        rows[lane, _SIGMA] = _ratio(raw[lane, _R_SP], raw[lane, _R_SP_MAX])
-        rows[lane, _H] = _ratio(raw[lane, _R_HP], raw[lane, _R_HP_MAX])
-        rows[lane, _H_E] = _ratio(raw[lane, _R_BOSS_HP], raw[lane, _R_BOSS_HP_MAX])
-        rows[lane, _O_E] = wrap_angle(raw[lane, _R_ANGLE_E])
-        rows[lane, _O_P] = wrap_angle(raw[lane, _R_ANGLE_P])
-        rows[lane, _N] = raw[lane, _R_FLASKS]
-        rows[lane, _D] = distance
-        rows[lane, _ALPHA] = _target_angle(raw, lane, direction)
-        rows[lane, _LOCKED] = raw[lane, _R_LOCKED]
+            rows[lane, Column.DIRECTION_X + i] = direction[i]
+        rows[lane, Column.BOSS_ANIMATION] = raw[lane, Raw.BOSS_ANIMATION]
+        rows[lane, Column.BOSS_PROGRESS] = _ratio(
+            raw[lane, Raw.BOSS_ANIMATION_TIME_S], raw[lane, Raw.BOSS_ANIMATION_LENGTH_S]
+        )
+        rows[lane, Column.PLAYER_ANIMATION] = raw[lane, Raw.PLAYER_ANIMATION]
+        rows[lane, Column.PLAYER_PROGRESS] = _ratio(
+            raw[lane, Raw.PLAYER_ANIMATION_TIME_S], raw[lane, Raw.PLAYER_ANIMATION_LENGTH_S]
+        )
+        rows[lane, Column.STAMINA] = _ratio(raw[lane, Raw.STAMINA], raw[lane, Raw.STAMINA_MAX])
+        rows[lane, Column.PLAYER_HP] = _ratio(raw[lane, Raw.PLAYER_HP], raw[lane, Raw.PLAYER_HP_MAX])
+        rows[lane, Column.BOSS_HP] = _ratio(raw[lane, Raw.BOSS_HP], raw[lane, Raw.BOSS_HP_MAX])
+        rows[lane, Column.BOSS_ANGLE] = wrap_angle(raw[lane, Raw.BOSS_ANGLE])
+        rows[lane, Column.PLAYER_ANGLE] = wrap_angle(raw[lane, Raw.PLAYER_ANGLE])
+        rows[lane, Column.FLASKS] = raw[lane, Raw.FLASKS]
+        rows[lane, Column.DISTANCE] = distance
+        rows[lane, Column.CAMERA_TARGET_ANGLE] = _target_angle(raw, lane, direction)
+        rows[lane, Column.LOCKED] = raw[lane, Raw.LOCKED]
 
 
 def state_rows(raw: RawValues) -> StateRows:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -20,30 +20,24 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """
     parent = parent or Path(tempfile.gettempdir())
     for left in parent.glob(f"{prefix}*"):
-        _remove_if_abandoned(left)
+        # A folder that cannot be locked is in use, another user's, or gone by now.
+        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
     # A process that removes abandoned folders must not see this one before it is locked.
     hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
-    lock = os.open(hidden, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(hidden, fcntl.LOCK_EX):
         folder = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)
 
 
-def _remove_if_abandoned(folder: Path) -> None:
+@contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return  # Another user's, or gone by now.
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except BlockingIOError:
-        pass
+        fcntl.flock(lock, kind)
+        yield
     finally:
         os.close(lock)

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from soulsgraph_envs.combat.episodes import Finished
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Finished, Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.core.errors import ResetNeededError, UnknownNameError
 from soulsgraph_envs.core.game import RenderableGame

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from math import cos, floor, sin
+from math import cos, floor, inf, sin, sqrt
 
 from soulsgraph_envs.core.compiling import compiled, every_frame
 from soulsgraph_envs.core.streams import Seeds, uniform
-from soulsgraph_envs.simulator.actions import open_to_counter
-from soulsgraph_envs.simulator.geometry import Sight, heading_to, turned, wrapped
 from soulsgraph_envs.simulator.layout import (
-    APPROACH,
-    BACK_OFF,
     FRAME_S,
-    KNOCKDOWN,
     NO_MOVE,
-    NOTHING,
-    PARRIED,
-    STAGGER,
-    STAND,
-    THROWN,
-    TRANSITION,
-    TURN,
-    Boss,
+    Encounter,
+    FightData,
     Lane,
-    Move,
-    Player,
+    Pose,
+    Record,
     Records,
-    Window,
+    Sight,
+    Stance,
+    Tables,
+    Want,
+    clamped,
+    heading_to,
+    seen_back,
+    turned,
+    wrapped,
 )
-from soulsgraph_envs.simulator.player import build_up
+from soulsgraph_envs.simulator.player import above, boss_seen, build_up, invulnerable, open_to_counter, parrying
 
 
 @compiled
@@ -38,26 +35,26 @@ def draw_frames(low: int, high: int, streams: Seeds, index: int) -> int:
 
 
 @every_frame
-def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams: Seeds, index: int) -> None:
+def stance_frame(lane: Lane, boss: Record, moves: Records, target: Sight, streams: Seeds, index: int) -> None:
     """Advance a boss between moves by one frame; `target` is the player as the boss sees them."""
     behind = (
         abs(wrapped(target.heading - lane.boss_heading)) > boss.rear_angle_rad
         and target.distance < boss.rear_distance_m
     )
-    if lane.stance >= PARRIED or lane.boss_hp <= boss.transition_below_hp:
+    if lane.stance >= Stance.PARRIED or lane.boss_hp <= boss.transition_below_hp:
         _bound_frame(lane, boss, target.distance, streams, index)
         return
     if not lane.no_attack:
         lane.wait -= 1
     if lane.turn_frames > 0:
         lane.turn_frames -= 1
-        _stand(lane, TURN)
+        _stand(lane, Stance.TURN)
     elif behind and not lane.no_attack and uniform(streams, index) < boss.rear_counter_chance:
         start_move(lane, boss.rear_counter_move)
         return
     elif behind:
         lane.turn_frames = boss.rear_turn_frames
-        _stand(lane, TURN)
+        _stand(lane, Stance.TURN)
     elif lane.wait <= 0 and not lane.no_attack and _attack(lane, boss, moves, target.distance, streams, index):
         return
     else:
@@ -66,43 +63,27 @@ def stance_frame(lane: Lane, boss: Boss, moves: Records, target: Sight, streams:
 
 
 @compiled
-def _bound_frame(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> None:
+def _bound_frame(lane: Lane, boss: Record, distance_m: float, streams: Seeds, index: int) -> None:
     """Pass one frame of a boss that cannot act; the end of a transition is handled after the tick."""
-    if lane.stance < PARRIED:
-        _stand(lane, TRANSITION)
+    if lane.stance < Stance.PARRIED:
+        _stand(lane, Stance.TRANSITION)
         return
     lane.stance_frame += 1
-    parried = lane.stance == PARRIED and lane.stance_frame >= boss.parried_frames
-    if parried or (lane.stance == THROWN and lane.stance_frame >= boss.thrown_frames):
-        _stand(lane, STAND)
+    parried = lane.stance == Stance.PARRIED and lane.stance_frame >= boss.parried_frames
+    if parried or (lane.stance == Stance.THROWN and lane.stance_frame >= boss.thrown_frames):
+        _stand(lane, Stance.STAND)
         lane.wait = draw_wait(lane, boss, distance_m, streams, index)
-
-
-@compiled
-def transition_over(lane: Lane, boss: Boss) -> bool:
-    """Return whether the boss has finished its change of phase."""
-    return bool(lane.stance == TRANSITION and lane.stance_frame >= boss.transition_frames)
-
-
-@compiled
-def be_parried(lane: Lane) -> None:
-    """Break off the boss's move: it stands open to a riposte."""
-    lane.move = NO_MOVE
-    lane.stance, lane.stance_frame, lane.turn_frames = PARRIED, 0, 0
 
 
 @compiled
 def start_move(lane: Lane, move: int) -> None:
     """Begin a move at its first frame."""
-    lane.move = move
-    lane.move_frame = 0
-    lane.struck = 0
-    lane.stance = STAND
-    lane.stance_frame = 0
+    lane.move, lane.move_frame, lane.struck = move, 0, 0
+    lane.stance, lane.stance_frame = Stance.STAND, 0
 
 
 @every_frame
-def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contact_m: float, target: Sight) -> None:
+def move_motion(lane: Lane, boss: Record, move: Record, first_window: Record, contact_m: float, target: Sight) -> None:
     """Turn, lunge or fly for one frame of a move; draws no random number."""
     frame = lane.move_frame
     if frame < move.tracks_frames:
@@ -114,7 +95,8 @@ def move_motion(lane: Lane, boss: Boss, move: Move, first_window: Window, contac
     take_off = first_window.time_min_frames - move.leap_frames
     if move.leap_frames > 0 and take_off <= frame < first_window.time_min_frames:
         if frame == take_off:
-            _aim_leap(lane, boss, move, target)
+            step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
+            lane.leap_x, lane.leap_y = target.x * step, target.y * step
         lane.boss_x += lane.leap_x
         lane.boss_y += lane.leap_y
 
@@ -129,7 +111,7 @@ def running_through(lane: Lane, moves: Records) -> bool:
 
 
 @every_frame
-def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
+def window_reaching_player(lane: Lane, move: Record, windows: Records) -> int:
     """Return the move's open hit window that reaches the player and may strike in this frame, or -1.
 
     `windows` is (moves, windows).
@@ -149,7 +131,7 @@ def window_reaching_player(lane: Lane, move: Move, windows: Records) -> int:
 
 
 @compiled
-def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seeds, index: int) -> None:
+def strike(lane: Lane, player: Record, boss: Record, window: Record, streams: Seeds, index: int) -> None:
     """Hurt the player: damage, build-up, and stagger or knock-down with a push away from the boss."""
     damage = window.damage * (1.0 + boss.damage_spread * (2.0 * uniform(streams, index) - 1.0))
     if open_to_counter(lane):
@@ -165,10 +147,10 @@ def strike(lane: Lane, player: Player, boss: Boss, window: Window, streams: Seed
 
 
 @compiled
-def _knock(lane: Lane, player: Player, window: Window) -> None:
-    lane.animation = KNOCKDOWN if window.knockdown else STAGGER
+def _knock(lane: Lane, player: Record, window: Record) -> None:
+    lane.animation = Pose.KNOCKDOWN if window.knockdown else Pose.STAGGER
     lane.animation_frame = 0
-    lane.buffered = NOTHING
+    lane.buffered = Want.NOTHING
     push = player.hurt_push_max_m_s if window.knockdown else player.hurt_push_min_m_s
     away = heading_to(lane.player_x - lane.boss_x, lane.player_y - lane.boss_y)
     lane.push_x, lane.push_y = -sin(away) * push, -cos(away) * push
@@ -178,7 +160,7 @@ def _knock(lane: Lane, player: Player, window: Window) -> None:
 
 
 @compiled
-def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
+def finish_move(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> None:
     """End a move: chain the next one at random, or wait."""
     lane.move = NO_MOVE
     chance = boss.enraged_chain_chance if enraged(lane, boss) else boss.aggression_chain_chance
@@ -192,13 +174,13 @@ def finish_move(lane: Lane, boss: Boss, moves: Records, distance_m: float, strea
 
 
 @compiled
-def enraged(lane: Lane, boss: Boss) -> bool:
+def enraged(lane: Lane, boss: Record) -> bool:
     """Return whether the boss's HP is low enough for its rage."""
     return bool(lane.boss_hp < boss.enraged_below_hp)
 
 
 @compiled
-def draw_wait(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: int) -> int:
+def draw_wait(lane: Lane, boss: Record, distance_m: float, streams: Seeds, index: int) -> int:
     """Draw the frames until the next attack; a player nearby may be given longer."""
     wait = draw_frames(boss.aggression_wait_min_frames, boss.aggression_wait_max_frames, streams, index)
     if distance_m < boss.aggression_near_m:
@@ -208,7 +190,7 @@ def draw_wait(lane: Lane, boss: Boss, distance_m: float, streams: Seeds, index: 
 
 
 @compiled
-def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
+def _attack(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> bool:
     move = _choose(lane, boss, moves, distance_m, streams, index)
     if move == NO_MOVE:
         return False
@@ -218,7 +200,7 @@ def _attack(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 
 @compiled
-def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
+def _choose(lane: Lane, boss: Record, moves: Records, distance_m: float, streams: Seeds, index: int) -> int:
     total, rages = 0.0, enraged(lane, boss)
     for number in range(boss.moves):
         if moves[number].distance_min_m <= distance_m <= moves[number].distance_max_m:
@@ -238,29 +220,30 @@ def _choose(lane: Lane, boss: Boss, moves: Records, distance_m: float, streams: 
 
 
 @every_frame
-def _weight(move: Move, rages: bool) -> float:
-    return move.enraged_weight if rages else move.weight
+def _weight(move: Record, rages: bool) -> float:
+    weight: float = move.enraged_weight if rages else move.weight
+    return weight
 
 
 @every_frame
-def _strikes(lane: Lane, window: Window, number: int) -> bool:
+def _strikes(lane: Lane, window: Record, number: int) -> bool:
     """Return whether an open window strikes in this frame: at its interval, or once."""
     if window.every_frames > 0:
-        return (lane.move_frame - window.time_min_frames) % window.every_frames == 0
-    return (lane.struck >> number) & 1 == 0
+        return bool((lane.move_frame - window.time_min_frames) % window.every_frames == 0)
+    return bool((lane.struck >> number) & 1 == 0)
 
 
 @every_frame
-def _keep_distance(lane: Lane, boss: Boss, distance_m: float) -> None:
+def _keep_distance(lane: Lane, boss: Record, distance_m: float) -> None:
     speed = 0.0
     if distance_m > boss.motion_approach_beyond_m:
         speed = boss.motion_walk_m_s
-        _stand(lane, APPROACH)
+        _stand(lane, Stance.APPROACH)
     elif distance_m < boss.motion_back_off_within_m:
         speed = -boss.motion_back_off_m_s
-        _stand(lane, BACK_OFF)
+        _stand(lane, Stance.BACK_OFF)
     else:
-        _stand(lane, STAND)
+        _stand(lane, Stance.STAND)
     if speed != 0.0:
         lane.boss_x -= sin(lane.boss_heading) * speed * FRAME_S
         lane.boss_y -= cos(lane.boss_heading) * speed * FRAME_S
@@ -275,7 +258,57 @@ def _stand(lane: Lane, stance: int) -> None:
         lane.stance_frame = 0
 
 
+@every_frame
+def keep_apart(lane: Lane, encounter: Encounter, player: Record, boss: Record, moves: Records) -> None:
+    """Keep both inside the arena, and the player outside a boss that is not running through."""
+    cx, cy = encounter.centre_x, encounter.centre_y
+    x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
+    lane.boss_x, lane.boss_y = cx + x, cy + y
+    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
+    contact = player.body_radius_m + boss.radius_m
+    squared = dx * dx + dy * dy
+    if 0.0 < squared < contact * contact and not running_through(lane, moves):
+        factor = contact / sqrt(squared)
+        lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
+    x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
+    lane.player_x, lane.player_y = cx + x, cy + y
+
+
+@every_frame
+def boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
+    """Let an open window strike, then advance to the move's next frame or past its end."""
+    _, player, actions, boss, moves, windows = data
+    number = window_reaching_player(lane, moves[lane.move], windows)
+    if number >= 0 and not invulnerable(lane, player):
+        window = windows[lane.move, number]
+        if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, boss_seen(lane)):
+            # The move breaks off, and the boss stands open to a riposte.
+            lane.move, lane.stance, lane.stance_frame, lane.turn_frames = NO_MOVE, Stance.PARRIED, 0, 0
+            return
+        if not (window.low and above(lane, player, actions)):
+            strike(lane, player, boss, window, streams, index)
+            lane.struck |= 1 << number
+    lane.move_frame += 1
+    if lane.move_frame >= moves[lane.move].length_frames:
+        finish_move(lane, boss, moves, boss_seen(lane).distance, streams, index)
+
+
 @compiled
-def _aim_leap(lane: Lane, boss: Boss, move: Move, target: Sight) -> None:
-    step = max(target.distance - boss.motion_leap_short_m, 0.0) / move.leap_frames
-    lane.leap_x, lane.leap_y = target.x * step, target.y * step
+def next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
+    """Simulate the move to its end with the player standing still: (first, last) second of the next hit."""
+    player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
+    contact = player.body_radius_m + boss.radius_m
+    moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
+    move = moves[lane.move]
+    begins = -1
+    started = lane.move_frame
+    while lane.move_frame < move.length_frames:
+        move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(boss_seen(lane)))
+        keep_apart(lane, tables.encounters[lane.scenario], player, boss, moves)
+        reaches = window_reaching_player(lane, move, windows) >= 0
+        if begins < 0 and reaches:
+            begins = lane.move_frame
+        if begins >= 0 and not reaches:
+            return (begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S
+        lane.move_frame += 1
+    return (inf, inf) if begins < 0 else ((begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S)

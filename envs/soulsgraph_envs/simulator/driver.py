@@ -13,16 +13,15 @@ import numpy.typing as npt
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.simulator.fight import KERNELS
-from soulsgraph_envs.simulator.layout import FRAMES_PER_S, NO_MOVE, Lane, as_bytes, dtype_of
-from soulsgraph_envs.simulator.render import Scene, Sector, render
-from soulsgraph_envs.simulator.tables import Row, frames, load_row, pack
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE, NO_MOVE, as_bytes, frames
+from soulsgraph_envs.simulator.render import render
+from soulsgraph_envs.simulator.tables import Row, load_row, pack
 
 
 class Target(NamedTuple):
@@ -52,20 +51,6 @@ TARGETS = {
 }
 
 
-def target(name: str, value: float) -> Target:
-    """Return the target of a written value.
-
-    Raises:
-        UnknownNameError: for a name that is not among `TARGETS`.
-        GameError: for a value that is no number.
-    """
-    if name not in TARGETS:
-        raise UnknownNameError("value of a fight", name, TARGETS)
-    if not isfinite(value):
-        raise GameError(f"{name}: expected a finite number, found {value}.")
-    return TARGETS[name]
-
-
 class AnimationNames(NamedTuple):
     """The game's names of the animations that play; the boss's attack number is -1 if it has none."""
 
@@ -74,42 +59,12 @@ class AnimationNames(NamedTuple):
     boss_attack: int
 
 
-class Cast:
-    """A scenario's player and boss as seen from outside: the meaning of the table's indices."""
-
-    def __init__(self, row: Row) -> None:
-        scenario, player, boss = row
-        self.phase, self.player_radius_m, self.boss_radius_m = boss.phase, player.body.radius_m, boss.radius_m
-        self._player = [action.name if action else "" for action in vars(player.animations).values()]
-        stances = [*vars(boss.animations).values(), scenario.transition and scenario.transition.animation]
-        self._stances = [(stance.name, stance.raw_id) if stance else ("", -1) for stance in stances]
-        self._moves = [(move.name, move.raw_id) for move in boss.moves]
-        self._windows = [[_timed(window, boss.time_factor) for window in move.windows] for move in boss.moves]
-
-    def names(self, animation: int, stance: int, move: int) -> AnimationNames:
-        """Name the animations of a lane that has these."""
-        return AnimationNames(
-            self._player[animation], *(self._stances[stance] if move == NO_MOVE else self._moves[move])
-        )
-
-    def open_sectors(self, move: int, frame: int) -> list[Sector]:
-        """Return the sectors in which the boss strikes in a frame of a move."""
-        if move == NO_MOVE:
-            return []
-        return [sector for first, end, sector in self._windows[move] if first <= frame < end]
-
-
-def _timed(window: Window, time_factor: float) -> tuple[int, int, Sector]:
-    first, end = (frames(time_s * time_factor) for time_s in window.time_s)
-    return first, end, Sector(window.reach_m, window.half_arc_rad, window.offset_m)
-
-
 class Simulator:
     """Fight in `lanes` lanes at once, at 60 frames a second inside each tick of `tick_s`.
 
     It never ends an episode: HP stays at 0 and the fight goes on until `reset`. Movement and camera
     bits are held for the tick; any other bit set in a tick is one press in the tick's first frame,
-    without effect for a player that has no such action (`catalogue.supported_controls`). Same
+    without effect for a player that has no such action (`scenario.supported_controls`). Same
     seeds and controls give bit-identical lanes on one kind of processor; another's last bits may differ.
 
     Raises:
@@ -121,21 +76,19 @@ class Simulator:
     )
 
     def __init__(self, lanes: int, tick_s: float = 0.1) -> None:
-        frames = round(tick_s * FRAMES_PER_S)
+        self._frames = round(tick_s * FRAMES_PER_S)
         if lanes < 1:
             raise GameError(f"expected at least 1 lane, found {lanes}: ask for more.")
-        if frames < 1 or abs(frames - tick_s * FRAMES_PER_S) > 1e-6:
+        if self._frames < 1 or abs(self._frames - tick_s * FRAMES_PER_S) > 1e-6:
             raise GameError(f"expected a tick of whole frames of 1/{FRAMES_PER_S} s, found {tick_s} s: use 0.1.")
         self.lanes, self.tick_s = lanes, tick_s
-        self._frames = frames
-        self._fights = np.zeros(lanes, dtype_of(Lane))
+        self._fights = np.zeros(lanes, LANE)
         self._fights["scenario"] = -1
         self._fight_bytes = as_bytes(self._fights)
         self._streams = np.zeros(lanes, np.uint64)
         self._raw = np.zeros((lanes, RAW_SIZE))
         self._everyone = np.ones(lanes, np.bool_)
         self._rows: list[Row] = []
-        self._casts: list[Cast] = []
         self._begun = False
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
@@ -187,27 +140,29 @@ class Simulator:
         stand now, and until it no longer does; inf where none would. Invulnerability is ignored.
         """
         out = np.empty((self.lanes, 2))
-        KERNELS.look_ahead(self._fight_bytes, self._tables, as_bytes(np.zeros(1, self._fights.dtype)), out)
+        KERNELS.look_ahead(self._fight_bytes, self._tables, as_bytes(np.zeros(1, LANE)), out)
         return out
 
     def phases(self) -> npt.NDArray[np.int64]:
         """Return the phase of every lane's boss, (lanes,), as its data number it; 0 in a lane never reset."""
-        return np.array([self._casts[row].phase if row >= 0 else 0 for row in self._fights["scenario"]], np.int64)
+        return np.array([self._rows[row].boss.phase if row >= 0 else 0 for row in self._fights["scenario"]], np.int64)
 
     def animation_names(self, lane: int) -> AnimationNames:
         """Return the game's names of the animations that play in a lane."""
-        fight = self._demand_begun(lane)
-        cast: Cast = self._casts[fight["scenario"]]
-        return cast.names(fight["animation"], fight["stance"], fight["move"])
+        fight, row = self._begun_fight(lane)
+        player = list(vars(row.player.animations).values())[fight.animation]
+        boss = row.stances[fight.stance] if fight.move == NO_MOVE else row.boss.moves[fight.move]
+        assert boss is not None, "no boss takes a stance that it does not have"
+        return AnimationNames(player.name, boss.name, boss.raw_id)
 
     def values(self, lane: int) -> dict[str, float]:
         """Return all values of one lane, named as in `layout.Lane`: also FP and build-up, which raw lacks."""
-        return dict(zip(self._fights.dtype.names or (), self._demand_begun(lane).item(), strict=True))
+        return dict(zip(self._fights.dtype.names or (), self._begun_fight(lane)[0].item(), strict=True))
 
     def override(self, lane: int, **values: float) -> None:
         """Set values of one lane between ticks, as a program that writes a game's memory would.
 
-        The names are those of `outside.TARGETS`: places (the arena's edge holds them in the next frame),
+        The names are those of `TARGETS`: places (the arena's edge holds them in the next frame),
         headings, HP, stamina, FP and flasks, which are held within their bounds, and the flags
         `no_attack` (the boss begins no move, its wait stands still), `no_move` (nobody leaves the spot
         or turns) and `no_damage` (nobody loses HP), which last until the lane's next reset. The camera
@@ -218,9 +173,13 @@ class Simulator:
             UnknownNameError: for another name.
             GameError: for a value that is not finite.
         """
-        self._demand_begun(lane)
+        self._begun_fight(lane)
         for name, value in values.items():
-            shown, most, least = target(name, value)
+            if name not in TARGETS:
+                raise UnknownNameError("value of a fight", name, TARGETS)
+            if not isfinite(value):
+                raise GameError(f"{name}: expected a finite number, found {value}.")
+            shown, most, least = TARGETS[name]
             bound = self._raw[lane, most] if isinstance(most, Raw) else most
             self._fights[name][lane] = min(max(value, least), bound)
             if shown is not None:
@@ -228,12 +187,14 @@ class Simulator:
 
     def render(self, lane: int = 0, size: tuple[int, int] = (90, 160)) -> Picture:
         """Draw a lane's fight from above as a picture of `size` (height, width): (height, width, 3) uint8."""
-        fight = self._demand_begun(lane)
-        cast: Cast = self._casts[fight["scenario"]]
-        sectors = cast.open_sectors(fight["move"], fight["move_frame"])
-        arena = self._rows[fight["scenario"]].scenario.arena
-        radii = (cast.player_radius_m, cast.boss_radius_m)
-        return render(Scene(self._raw[lane], arena, *radii, cast.phase, sectors), size)
+        fight, row = self._begun_fight(lane)
+        frame, factor = fight.move_frame, row.boss.time_factor
+        windows = [
+            window
+            for window in (() if fight.move == NO_MOVE else row.boss.moves[fight.move].windows)
+            if frames(window.time_s[0] * factor) <= frame < frames(window.time_s[1] * factor)
+        ]
+        return render(self._raw[lane], row, windows, size)
 
     def play_on(self, lane: int, scenario: Scenario) -> None:
         """Continue a lane's fight, in its phase, under a scenario of the same boss and player in another arena.
@@ -241,7 +202,7 @@ class Simulator:
         Raises:
             GameError: if no phase of that scenario has the same boss and player.
         """
-        now = self._rows[self._demand_begun(lane)["scenario"]].scenario
+        now = self._begun_fight(lane)[1].scenario
         number = self._number(scenario)
         for row, phase in enumerate(scenario.phases(), number):
             if (phase.boss, phase.player) == (now.boss, now.player):
@@ -268,7 +229,7 @@ class Simulator:
         found = len(state["streams"])
         if found != self.lanes:
             raise GameError(f"expected the state of {self.lanes} lanes, found {found}: open as many.")
-        self._rows, self._casts = [], []
+        self._rows = []
         where = Where("saved simulator state")
         self._pack([read_table(Scenario, values, where) for values in state["scenarios"]])
         for name, values in state["fights"].items():
@@ -291,16 +252,16 @@ class Simulator:
         return number
 
     def _pack(self, further: Sequence[Scenario]) -> None:
-        rows = [load_row(scenario) for scenario in further]
-        self._rows += rows
-        self._casts += [Cast(row) for row in rows]
+        self._rows += [load_row(scenario) for scenario in further]
         if self._rows:
             self._tables = pack(self._rows)
 
-    def _demand_begun(self, lane: int) -> Any:
+    def _begun_fight(self, lane: int) -> tuple[Any, Row]:
+        """Return the record of a lane that has been reset, and the data it fights by."""
         if not (0 <= lane < self.lanes and self._fights["scenario"][lane] >= 0):
             raise GameError(f"expected a lane that has been reset, below {self.lanes}; found {lane}.")
-        return self._fights[lane]
+        fight = self._fights[lane]
+        return fight, self._rows[fight.scenario]
 
     def _check(self, values: npt.NDArray[Any], dtype: type[np.generic], what: str) -> None:
         if values.shape != (self.lanes,) or values.dtype != dtype:

@@ -14,74 +14,53 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.core import compiling as compiling_module
-from soulsgraph_envs.core import controls as controls_module
-from soulsgraph_envs.core import state as state_module
-from soulsgraph_envs.core import streams as streams_module
+from soulsgraph_envs.core import compiling, controls, fighters, state, streams
 from soulsgraph_envs.core.compiling import checksum, compiled, every_frame
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
+from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
+from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds, uniform
 from soulsgraph_envs.simulator import layout
-from soulsgraph_envs.simulator.actions import above, invulnerable, parrying, press
-from soulsgraph_envs.simulator.boss import (
-    be_parried,
-    draw_wait,
-    finish_move,
-    move_motion,
-    running_through,
-    stance_frame,
-    strike,
-    transition_over,
-    window_reaching_player,
-)
-from soulsgraph_envs.simulator.geometry import Sight, clamped, heading_to, seen_back, sight, wrapped
+from soulsgraph_envs.simulator.boss import boss_blow, draw_wait, keep_apart, move_motion, next_hit, stance_frame
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
-    IDLE,
     NO_MOVE,
-    NOTHING,
-    STAND,
-    Boss,
     Encounter,
+    FightData,
     Lane,
-    Player,
-    Records,
+    Record,
+    Stance,
     Tables,
+    heading_to,
+    seen_back,
+    wrapped,
 )
-from soulsgraph_envs.simulator.player import camera_frame, player_frame, status_frame, toggle_lock
+from soulsgraph_envs.simulator.player import boss_seen, camera_frame, player_frame, press, status_frame, toggle_lock
 
 _ROUGHLY_FACING_RAD = 0.5
 
 
 @compiled
-def begin_lane(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
-    """Set a lane to the start of an episode, drawing its poses from the lane's stream."""
+def begin_lane(lane: Lane, encounter: Encounter, player: Record, boss: Record, streams: Seeds, index: int) -> None:
+    """Set a lane of zeros to the start of an episode, drawing its poses from the lane's stream."""
     _place(lane, encounter, player, boss, streams, index)
     lane.refill = encounter.refill
     lane.player_hp, lane.stamina, lane.flasks = player.body_hp, player.body_stamina, encounter.flasks
     lane.boss_hp, lane.fp = encounter.boss_hp, player.body_fp
-    lane.no_attack, lane.no_move, lane.no_damage = 0, 0, 0
-    lane.animation, lane.animation_frame = IDLE, 0
-    lane.buffered, lane.buffer_frames, lane.regeneration_wait = NOTHING, 0, 0
-    lane.invulnerable, lane.push_frames, lane.locked = 0, 0, 0
-    lane.roll_x = lane.roll_y = lane.push_x = lane.push_y = lane.leap_x = lane.leap_y = 0.0
-    lane.stance, lane.stance_frame, lane.turn_frames = STAND, 0, 0
-    lane.move, lane.move_frame, lane.struck, lane.chain_left = NO_MOVE, 0, 0, 0
-    lane.build_up, lane.slowed_frames, lane.slowed_factor = 0.0, 0, 1.0
+    lane.move, lane.slowed_factor = NO_MOVE, 1.0
     lane.wait = _draw_wait(lane, boss, streams, index)
 
 
 @compiled
-def begin_phase(lane: Lane, boss: Boss, streams: Seeds, index: int) -> None:
+def begin_phase(lane: Lane, boss: Record, streams: Seeds, index: int) -> None:
     """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
     lane.scenario += 1
-    lane.stance, lane.stance_frame = STAND, 0
+    lane.stance, lane.stance_frame = Stance.STAND, 0
     lane.wait = _draw_wait(lane, boss, streams, index)
 
 
 @compiled
-def _draw_wait(lane: Lane, boss: Boss, streams: Seeds, index: int) -> int:
+def _draw_wait(lane: Lane, boss: Record, streams: Seeds, index: int) -> int:
     dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
     return draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
 
@@ -93,7 +72,7 @@ def _any_heading(streams: Seeds, index: int) -> float:
 
 
 @compiled
-def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams: Seeds, index: int) -> None:
+def _place(lane: Lane, encounter: Encounter, player: Record, boss: Record, streams: Seeds, index: int) -> None:
     span = encounter.distance_max - encounter.distance_min
     distance = encounter.distance_min + span * uniform(streams, index)
     # The midpoint of the two is uniform over the disc in which both are inside, whatever their bearing.
@@ -115,53 +94,30 @@ def _place(lane: Lane, encounter: Encounter, player: Player, boss: Boss, streams
         lane.boss_heading = _any_heading(streams, index)
 
 
-_R = {name: int(value) for name, value in Raw.__members__.items()}
-_PLAYER_AT, _BOSS_AT, _CAMERA_AT = _R["PLAYER_X"], _R["BOSS_X"], _R["CAMERA_X"]
-_PLAYER_ANGLE, _BOSS_ANGLE = _R["PLAYER_ANGLE"], _R["BOSS_ANGLE"]
-_PLAYER_HP, _PLAYER_HP_MAX, _STAMINA, _STAMINA_MAX = (
-    _R["PLAYER_HP"],
-    _R["PLAYER_HP_MAX"],
-    _R["STAMINA"],
-    _R["STAMINA_MAX"],
-)
-_BOSS_HP, _BOSS_HP_MAX, _LOCKED, _FLASKS = _R["BOSS_HP"], _R["BOSS_HP_MAX"], _R["LOCKED"], _R["FLASKS"]
-_BOSS_ANIMATION, _PLAYER_ANIMATION = _R["BOSS_ANIMATION"], _R["PLAYER_ANIMATION"]
-
-
 @compiled
 def write_raw(lane: Lane, tables: Tables, raw: RawValues, index: int) -> None:
     """Fill the lane's row of raw (lanes, 25)."""
     encounter, player = tables.encounters[lane.scenario], tables.players[lane.scenario]
-    _write_places(lane, encounter, raw, index)
-    _write_levels(lane, encounter, player, raw, index)
+    raw[index, Raw.PLAYER_X], raw[index, Raw.PLAYER_Y] = lane.player_x, lane.player_y
+    raw[index, Raw.BOSS_X], raw[index, Raw.BOSS_Y] = lane.boss_x, lane.boss_y
+    raw[index, Raw.PLAYER_Z] = raw[index, Raw.BOSS_Z] = encounter.height
+    level = cos(lane.camera_pitch)
+    raw[index, Raw.CAMERA_X] = -sin(lane.camera_yaw) * level
+    raw[index, Raw.CAMERA_Y] = -cos(lane.camera_yaw) * level
+    raw[index, Raw.CAMERA_Z] = sin(lane.camera_pitch)
+    raw[index, Raw.PLAYER_ANGLE], raw[index, Raw.BOSS_ANGLE] = lane.player_heading, lane.boss_heading
+    raw[index, Raw.PLAYER_HP], raw[index, Raw.PLAYER_HP_MAX] = lane.player_hp, player.body_hp
+    raw[index, Raw.STAMINA], raw[index, Raw.STAMINA_MAX] = lane.stamina, player.body_stamina
+    raw[index, Raw.BOSS_HP], raw[index, Raw.BOSS_HP_MAX] = lane.boss_hp, encounter.boss_hp_full
+    raw[index, Raw.LOCKED], raw[index, Raw.FLASKS] = lane.locked, lane.flasks
     if lane.move == NO_MOVE:
         stance = tables.stances[lane.scenario, lane.stance]
-        _write_animation(raw, index, _BOSS_ANIMATION, stance.id, lane.stance_frame, stance.length_frames)
+        _write_animation(raw, index, Raw.BOSS_ANIMATION, stance.id, lane.stance_frame, stance.length_frames)
     else:
         move = tables.moves[lane.scenario, lane.move]
-        _write_animation(raw, index, _BOSS_ANIMATION, move.id, lane.move_frame, move.length_frames)
+        _write_animation(raw, index, Raw.BOSS_ANIMATION, move.id, lane.move_frame, move.length_frames)
     action = tables.actions[lane.scenario, lane.animation]
-    _write_animation(raw, index, _PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
-
-
-@compiled
-def _write_places(lane: Lane, encounter: Encounter, raw: RawValues, index: int) -> None:
-    raw[index, _PLAYER_AT], raw[index, _PLAYER_AT + 1] = lane.player_x, lane.player_y
-    raw[index, _BOSS_AT], raw[index, _BOSS_AT + 1] = lane.boss_x, lane.boss_y
-    raw[index, _PLAYER_AT + 2] = raw[index, _BOSS_AT + 2] = encounter.height
-    level = cos(lane.camera_pitch)
-    raw[index, _CAMERA_AT] = -sin(lane.camera_yaw) * level
-    raw[index, _CAMERA_AT + 1] = -cos(lane.camera_yaw) * level
-    raw[index, _CAMERA_AT + 2] = sin(lane.camera_pitch)
-    raw[index, _PLAYER_ANGLE], raw[index, _BOSS_ANGLE] = lane.player_heading, lane.boss_heading
-
-
-@compiled
-def _write_levels(lane: Lane, encounter: Encounter, player: Player, raw: RawValues, index: int) -> None:
-    raw[index, _PLAYER_HP], raw[index, _PLAYER_HP_MAX] = lane.player_hp, player.body_hp
-    raw[index, _STAMINA], raw[index, _STAMINA_MAX] = lane.stamina, player.body_stamina
-    raw[index, _BOSS_HP], raw[index, _BOSS_HP_MAX] = lane.boss_hp, encounter.boss_hp_full
-    raw[index, _LOCKED], raw[index, _FLASKS] = lane.locked, lane.flasks
+    _write_animation(raw, index, Raw.PLAYER_ANIMATION, action.id, lane.animation_frame, action.length_frames)
 
 
 @compiled
@@ -172,14 +128,8 @@ def _write_animation(raw: RawValues, index: int, column: int, animation: int, fr
 
 
 _LOCK_ON, _KNOWN = np.uint32(Control.LOCK_ON), np.uint32(ALL_CONTROLS)
-_LANE, _ENCOUNTER, _PLAYER, _ACTION, _BOSS, _MOVE, _WINDOW = (
-    layout.dtype_of(record)
-    for record in (layout.Lane, layout.Encounter, layout.Player, layout.Action, layout.Boss, layout.Move, layout.Window)
-)
 Bytes = npt.NDArray[np.uint8]
 Kernel = Callable[..., Any]
-#: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
-FightData = tuple[Encounter, Player, Records, Boss, Records, Records]
 
 
 class Kernels(NamedTuple):
@@ -194,59 +144,20 @@ class Kernels(NamedTuple):
 def _records(data: Tables) -> Tables:
     """View byte tables as records, the inverse of `layout.as_bytes`."""
     return Tables(
-        data.encounters.view(_ENCOUNTER),
-        data.players.view(_PLAYER),
-        data.actions.view(_ACTION),
-        data.bosses.view(_BOSS),
-        data.stances.view(_ACTION),
-        data.moves.view(_MOVE),
-        data.windows.view(_WINDOW),
+        data.encounters.view(layout.ENCOUNTER),
+        data.players.view(layout.PLAYER),
+        data.actions.view(layout.ACTION),
+        data.bosses.view(layout.BOSS),
+        data.stances.view(layout.ACTION),
+        data.moves.view(layout.MOVE),
+        data.windows.view(layout.WINDOW),
     )
-
-
-@every_frame
-def _boss_seen(lane: Lane) -> Sight:
-    return sight(lane.boss_x - lane.player_x, lane.boss_y - lane.player_y)
-
-
-@every_frame
-def _keep_apart(lane: Lane, encounter: Encounter, player: Player, boss: Boss, moves: Records) -> None:
-    """Keep both inside the arena, and the player outside a boss that is not running through."""
-    cx, cy = encounter.centre_x, encounter.centre_y
-    x, y = clamped(lane.boss_x - cx, lane.boss_y - cy, encounter.radius - boss.radius_m)
-    lane.boss_x, lane.boss_y = cx + x, cy + y
-    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    contact = player.body_radius_m + boss.radius_m
-    squared = dx * dx + dy * dy
-    if 0.0 < squared < contact * contact and not running_through(lane, moves):
-        factor = contact / sqrt(squared)
-        lane.player_x, lane.player_y = lane.boss_x + dx * factor, lane.boss_y + dy * factor
-    x, y = clamped(lane.player_x - cx, lane.player_y - cy, encounter.radius - player.body_radius_m)
-    lane.player_x, lane.player_y = cx + x, cy + y
-
-
-@every_frame
-def _boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
-    """Let an open window strike, then advance to the move's next frame or past its end."""
-    _, player, actions, boss, moves, windows = data
-    number = window_reaching_player(lane, moves[lane.move], windows)
-    if number >= 0 and not invulnerable(lane, player):
-        window = windows[lane.move, number]
-        if boss.parried_frames > 0 and moves[lane.move].parryable and parrying(lane, player, _boss_seen(lane)):
-            be_parried(lane)
-            return
-        if not (window.low and above(lane, player, actions)):
-            strike(lane, player, boss, window, streams, index)
-            lane.struck |= 1 << number
-    lane.move_frame += 1
-    if lane.move_frame >= moves[lane.move].length_frames:
-        finish_move(lane, boss, moves, _boss_seen(lane).distance, streams, index)
 
 
 @every_frame
 def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
     encounter, player, actions, boss, moves, windows = data
-    target = _boss_seen(lane)
+    target = boss_seen(lane)
     player_frame(lane, player, actions, bits, target, streams, index)
     status_frame(lane, boss)
     if lane.move == NO_MOVE:
@@ -254,9 +165,9 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
     if lane.move != NO_MOVE:
         contact = player.body_radius_m + boss.radius_m
         move_motion(lane, boss, moves[lane.move], windows[lane.move, 0], contact, seen_back(target))
-    _keep_apart(lane, encounter, player, boss, moves)
+    keep_apart(lane, encounter, player, boss, moves)
     if lane.move != NO_MOVE:
-        _boss_blow(lane, data, streams, index)
+        boss_blow(lane, data, streams, index)
     camera_frame(lane, player, bits, target)
 
 
@@ -267,38 +178,17 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
     data = (encounter, player, tables.actions[scenario], boss, tables.moves[scenario], tables.windows[scenario])
     press(lane, player, bits)
     if bits & _LOCK_ON:
-        toggle_lock(lane, player, _boss_seen(lane))
+        toggle_lock(lane, player, boss_seen(lane))
     for _ in range(frames):
         spots = (lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading)
         _fight_frame(lane, data, bits, streams, index)
         if lane.no_move:
             lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading = spots
-    if transition_over(lane, boss):
+    if lane.stance == Stance.TRANSITION and lane.stance_frame >= boss.transition_frames:
         begin_phase(lane, tables.bosses[scenario + 1], streams, index)
     if lane.refill:
         lane.player_hp = player.body_hp
         lane.boss_hp = encounter.boss_hp
-
-
-@compiled
-def _next_hit(lane: Lane, tables: Tables) -> tuple[float, float]:
-    """Simulate the move to its end with the player standing still: (first, last) second of the next hit."""
-    player, boss = tables.players[lane.scenario], tables.bosses[lane.scenario]
-    contact = player.body_radius_m + boss.radius_m
-    moves, windows = tables.moves[lane.scenario], tables.windows[lane.scenario]
-    move = moves[lane.move]
-    begins = -1
-    started = lane.move_frame
-    while lane.move_frame < move.length_frames:
-        move_motion(lane, boss, move, windows[lane.move, 0], contact, seen_back(_boss_seen(lane)))
-        _keep_apart(lane, tables.encounters[lane.scenario], player, boss, moves)
-        reaches = window_reaching_player(lane, move, windows) >= 0
-        if begins < 0 and reaches:
-            begins = lane.move_frame
-        if begins >= 0 and not reaches:
-            return (begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S
-        lane.move_frame += 1
-    return (inf, inf) if begins < 0 else ((begins - started) * FRAME_S, (lane.move_frame - started) * FRAME_S)
 
 
 def build_kernels(sources: int) -> Kernels:
@@ -311,17 +201,12 @@ def build_kernels(sources: int) -> Kernels:
 
     @njit(**options)
     def begin(
-        fights: Bytes,
-        data: Tables,
-        streams: Seeds,
-        raw: npt.NDArray[np.float64],
-        which: npt.NDArray[np.int64],
-        scenario: int,
-        seeds: Seeds,
+        fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, which: LaneIndices, scenario: int, seeds: Seeds
     ) -> int:
-        lanes, tables = fights.view(_LANE), _records(data)
+        lanes, tables = fights.view(layout.LANE), _records(data)
         for i in range(len(which)):
             index = which[i]
+            fights[index * layout.LANE_SIZE : (index + 1) * layout.LANE_SIZE] = 0
             lane = lanes[index]
             streams[index] = seeds[i]
             lane.scenario = scenario
@@ -333,33 +218,27 @@ def build_kernels(sources: int) -> Kernels:
 
     @njit(**options)
     def advance(
-        fights: Bytes,
-        data: Tables,
-        streams: Seeds,
-        raw: npt.NDArray[np.float64],
-        controls: npt.NDArray[np.uint32],
-        active: npt.NDArray[np.bool_],
-        frames: int,
+        fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, bits: Controls, active: ActiveLanes, frames: int
     ) -> int:
         """Advance every active lane; return the first lane with an unknown control, nothing advanced, or -1."""
-        lanes, tables = fights.view(_LANE), _records(data)
+        lanes, tables = fights.view(layout.LANE), _records(data)
         for index in range(len(lanes)):
-            if controls[index] & ~_KNOWN:
+            if bits[index] & ~_KNOWN:
                 return index
         for index in range(len(lanes)):
             if active[index]:
-                _tick(lanes[index], tables, controls[index], frames, streams, index)
+                _tick(lanes[index], tables, bits[index], frames, streams, index)
                 write_raw(lanes[index], tables, raw, index)
         return -1 if sources >= 0 else 0
 
     @njit(**options)
     def look_ahead(fights: Bytes, data: Tables, scratch_fight: Bytes, out: npt.NDArray[np.float64]) -> int:
-        lanes, scratch, tables = fights.view(_LANE), scratch_fight.view(_LANE), _records(data)
+        lanes, scratch, tables = fights.view(layout.LANE), scratch_fight.view(layout.LANE), _records(data)
         for index in range(len(lanes)):
             out[index, 0] = out[index, 1] = inf
             if lanes[index].move != NO_MOVE:
                 scratch[0] = lanes[index]
-                out[index, 0], out[index, 1] = _next_hit(scratch[0], tables)
+                out[index, 0], out[index, 1] = next_hit(scratch[0], tables)
         return sources
 
     return Kernels(begin, advance, look_ahead)
@@ -367,7 +246,7 @@ def build_kernels(sources: int) -> Kernels:
 
 def sources_checksum() -> int:
     """Return a checksum of every source file that goes into the compiled code."""
-    modules = (compiling_module, controls_module, state_module, streams_module)
+    modules = (compiling, controls, fighters, state, streams)
     return checksum([*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)])
 
 

@@ -1,37 +1,57 @@
-"""The records of the compiled code: one per lane, and one per table row of the data.
+"""What the compiled functions share: the records of a lane and of the data, names for their numbers, plane geometry.
 
-A record's class gives its fields and their types; `dtype_of` makes the numpy layout from it. All
-times in them are whole frames.
+All times in the records are whole frames. A heading a faces (-sin a, -cos a), and grows to the right.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass
+from enum import IntEnum
+from functools import cache
+from math import pi, sqrt
+from types import UnionType
+from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.core import fighters
+from soulsgraph_envs.core.compiling import every_frame
+
 FRAMES_PER_S = 60
 FRAME_S = 1.0 / FRAMES_PER_S
-
-Records = npt.NDArray[Any]
-
-#: The player's animations in the order of `PlayerAnimations`.
-PLAYER_ANIMATIONS = 20
-IDLE, RUN, ROLL, BACKSTEP, LIGHT_1, LIGHT_2, LIGHT_3, ROLLING_ATTACK, ESTUS, ESTUS_EMPTY, STAGGER, KNOCKDOWN = range(12)
-HEAVY_1_START, HEAVY_1, HEAVY_2_START, HEAVY_2, WEAPON_ART, PARRY, RIPOSTE, JUMP = range(12, PLAYER_ANIMATIONS)
-#: What the one-slot input buffer holds.
-NOTHING, WANT_ITEM, WANT_ATTACK, WANT_ROLL, WANT_HEAVY, WANT_WEAPON_ART, WANT_PARRY, WANT_JUMP = range(8)
-#: The boss's stances between moves, in the order of `BossAnimations`, then the change of phase. From
-#: `PARRIED` on it is bound: it does nothing of its own until they end.
-BOSS_STANCES = 7
-STAND, APPROACH, BACK_OFF, TURN, PARRIED, THROWN, TRANSITION = range(BOSS_STANCES)
 #: `Lane.move` between moves.
 NO_MOVE = -1
 
+Records = npt.NDArray[Any]
+
+
+class Pose(IntEnum):
+    """The player's animations in the order of `PlayerAnimations`."""
+
+    IDLE, RUN, ROLL, BACKSTEP, LIGHT_1, LIGHT_2, LIGHT_3, ROLLING_ATTACK, ESTUS, ESTUS_EMPTY = range(10)
+    STAGGER, KNOCKDOWN, HEAVY_1_START, HEAVY_1, HEAVY_2_START, HEAVY_2 = range(10, 16)
+    WEAPON_ART, PARRY, RIPOSTE, JUMP = range(16, 20)
+
+
+class Want(IntEnum):
+    """What the one-slot input buffer holds."""
+
+    NOTHING, ITEM, ATTACK, ROLL, HEAVY, WEAPON_ART, PARRY, JUMP = range(8)
+
+
+class Stance(IntEnum):
+    """The boss's stances between moves, in the order of `BossAnimations`, then the change of phase.
+
+    From `PARRIED` on it is bound: it does nothing of its own until they end.
+    """
+
+    STAND, APPROACH, BACK_OFF, TURN, PARRIED, THROWN, TRANSITION = range(7)
+
 
 class Lane:
-    """One fight. Headings are the game's angles: heading a faces (-sin a, -cos a)."""
+    """One fight."""
 
     scenario: int
     refill: int
@@ -79,7 +99,7 @@ class Lane:
     no_damage: int
 
 
-class Encounter:
+class Encounter(NamedTuple):
     """A scenario's own numbers."""
 
     centre_x: float
@@ -95,145 +115,73 @@ class Encounter:
     refill: int
 
 
-class Player:
-    """The player's numbers, named after the groups and keys of the data."""
-
-    #: The bits of `Control` that this player answers to.
-    controls: int
-    estus_heal: float
-    body_hp: float
-    body_stamina: float
-    body_fp: float
-    body_radius_m: float
-    body_regeneration_per_s: float
-    body_regeneration_delay_frames: int
-    body_buffer_frames: int
-    run_speed_m_s: float
-    run_locked_factor: float
-    roll_speed_m_s: float
-    roll_invulnerable_frames: int
-    roll_slow_after_frames: int
-    roll_slow_factor: float
-    roll_backstep_m_s: float
-    weapon_art_fp_cost: float
-    parry_window_min_frames: int
-    parry_window_max_frames: int
-    parry_facing_rad: float
-    parry_reach_m: float
-    jump_airborne_frames: int
-    hurt_invulnerable_min_frames: int
-    hurt_invulnerable_max_frames: int
-    hurt_push_min_m_s: float
-    hurt_push_max_m_s: float
-    hurt_push_frames: int
-    hurt_counter_factor: float
-    camera_yaw_rad_s: float
-    camera_pitch_rad_s: float
-    camera_pitch_limit_rad: float
-    camera_follow_rad_s: float
-    camera_lock_view_rad: float
-    camera_lock_range_m: float
-    camera_lock_break_m: float
+def frames(seconds: float) -> int:
+    """Return the nearest whole number of frames; a negative time (never) stays -1."""
+    return -1 if seconds < 0 else round(seconds * FRAMES_PER_S)
 
 
-class Action:
-    """One animation of the player, with its blow if it is one, or a stance of the boss (id and length alone).
+#: One number of a record: its name, its type, and its value in the data, 0 without data.
+Number = tuple[str, type, float]
+_hints = cache(get_type_hints)
 
-    `regeneration` is the share of stamina that comes back meanwhile. Until `hit_frames` the animation
-    carries the player at `step_m_s`.
+
+def numbers(cls: type, data: Any = None, time_factor: float = 1.0, prefix: str = "") -> Iterator[Number]:
+    """Yield the numbers of a class of `fighters`, and of the groups in it but for the animations.
+
+    Names join those of groups and keys; a pair ends in `_min` and `_max`, before the unit. Seconds become frames.
     """
-
-    id: int
-    length_frames: int
-    attack_frames: int
-    roll_frames: int
-    move_frames: int
-    hit_frames: int
-    cost: float
-    regeneration: float
-    damage_min: float
-    damage_max: float
-    reach_m: float
-    facing_rad: float
-    step_m_s: float
+    for key, hint in _hints(cls).items():
+        kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+        name, value = prefix + key, getattr(data, key, None)
+        if isinstance(kind, type) and is_dataclass(kind) and key != "animations":
+            yield from numbers(kind, value, time_factor, f"{name}_")
+        elif kind == fighters.Pair:
+            for end, one in zip(("_min", "_max"), value or (0.0, 0.0), strict=True):
+                yield _number(name, float, one, time_factor, end)
+        elif kind in (int, float, bool):
+            yield _number(name, kind, value or 0, time_factor)
 
 
-class Boss:
-    """The boss's numbers, named after the groups and keys of the data; those of its transition are the scenario's.
+def _number(name: str, kind: type, value: float, time_factor: float, end: str = "") -> Number:
+    for unit in ("_m_s", "_rad_s", "_per_s", "_rad", "_m", "_s"):
+        if name.endswith(unit):
+            stem = name.removesuffix(unit) + end
+            if unit == "_s":
+                return f"{stem}_frames", int, frames(value * time_factor)
+            return stem + unit, kind, value
+    return name + end, kind, value
 
-    A missing stance takes 0 frames; a missing transition is at an HP below 0.
+
+def _dtype(names: Iterable[tuple[str, type]]) -> np.dtype[np.void]:
+    """Make a record layout of int64 and float64 fields.
+
+    Scalars of it have their fields as attributes, so that the code also runs without being compiled.
     """
-
-    moves: int
-    parried_frames: int
-    thrown_frames: int
-    transition_below_hp: float
-    transition_frames: int
-    radius_m: float
-    damage_spread: float
-    motion_walk_m_s: float
-    motion_approach_beyond_m: float
-    motion_back_off_m_s: float
-    motion_back_off_within_m: float
-    motion_turn_rad_s: float
-    motion_tracking_factor: float
-    motion_leap_short_m: float
-    aggression_wait_min_frames: int
-    aggression_wait_max_frames: int
-    aggression_near_m: float
-    aggression_near_wait_min_frames: int
-    aggression_near_wait_max_frames: int
-    aggression_chain_chance: float
-    aggression_chain_most: int
-    rear_angle_rad: float
-    rear_distance_m: float
-    rear_counter_move: int
-    rear_counter_chance: float
-    rear_turn_frames: int
-    enraged_below_hp: float
-    enraged_damage_factor: float
-    enraged_wait_factor: float
-    enraged_chain_chance: float
-    status_threshold: float
-    status_decay_per_s: float
-    status_burst_hp_ratio: float
-    status_regeneration_factor: float
-    status_slowed_frames: int
+    return np.dtype((np.record, [(name, np.float64 if kind is float else np.int64) for name, kind in names]))
 
 
-class Move:
-    """One move of the boss, its times already stretched by the boss's time factor."""
-
-    id: int
-    windows: int
-    length_frames: int
-    tracks_frames: int
-    lunge_m_s: float
-    lunge_min_frames: int
-    lunge_max_frames: int
-    leap_frames: int
-    distance_min_m: float
-    distance_max_m: float
-    weight: float
-    runs_through: int
-    enraged_weight: float
-    parryable: int
+def _data_dtype(*classes: type, **further: type) -> np.dtype[np.void]:
+    """Make the record layout of classes of `fighters`, with further fields."""
+    names = {name: kind for cls in classes for name, kind, _ in numbers(cls)}
+    return _dtype({**names, **further}.items())
 
 
-class Window:
-    """One hit window, its damage already scaled by the boss's damage factor."""
-
-    time_min_frames: int
-    time_max_frames: int
-    reach_m: float
-    half_arc_rad: float
-    damage: float
-    knockdown: int
-    staggers: int
-    every_frames: int
-    offset_m: float
-    build_up: float
-    low: int
+LANE, ENCOUNTER = _dtype(get_type_hints(Lane).items()), _dtype(get_type_hints(Encounter).items())
+LANE_SIZE = LANE.itemsize
+#: `controls` are the bits of `Control` that this player answers to.
+PLAYER = _data_dtype(fighters.PlayerData, controls=int)
+#: An animation of the player, with its blow if it is one, or a stance of the boss (id and length alone). `regeneration`
+#: is the share of stamina that comes back meanwhile. Until `hit_frames` it carries the player at `step_m_s`.
+ACTION = _data_dtype(fighters.PlayerAction, fighters.Attack, regeneration=float)
+#: A missing stance takes 0 frames; a missing transition is at an HP below 0.
+_STANCES = {"parried_frames": int, "thrown_frames": int, "transition_frames": int, "transition_below_hp": float}
+BOSS = _data_dtype(fighters.BossData, moves=int, rear_counter_move=int, enraged_below_hp=float, **_STANCES)
+#: A move, its times already stretched by the boss's time factor.
+MOVE = _data_dtype(fighters.Move, windows=int)
+#: A hit window, its damage already scaled by the boss's damage factor.
+WINDOW = _data_dtype(fighters.Window)
+#: One row of any of these; the type checker does not know its fields.
+Record: TypeAlias = np.record
 
 
 class Tables(NamedTuple):
@@ -252,15 +200,92 @@ class Tables(NamedTuple):
     windows: Records
 
 
-def dtype_of(record: type) -> np.dtype[np.void]:
-    """Make the numpy record layout of a record class: int64 and float64 fields in its order.
-
-    Scalars of it have their fields as attributes, so that the code also runs without being compiled.
-    """
-    kinds = {int: np.int64, float: np.float64}
-    return np.dtype((np.record, [(name, kinds[hint]) for name, hint in get_type_hints(record).items()]))
+#: One scenario's rows: encounter, player, its actions, boss, its moves, their windows.
+FightData = tuple[Encounter, Record, Records, Record, Records, Records]
 
 
 def as_bytes(records: Records) -> Records:
     """View records as bytes: the last axis grows by the record's size, the memory is shared."""
     return records.view(np.uint8)
+
+
+#: Coefficients of the square's seventh-highest power downwards, after the two that begin the series.
+_ARCTANGENT = (0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.1999355085, -0.3333314528)
+
+
+class Sight(NamedTuple):
+    """One fighter as seen by the other: heading, distance in metres, unit vector."""
+
+    heading: float
+    distance: float
+    x: float
+    y: float
+
+
+@every_frame
+def sight(dx: float, dy: float) -> Sight:
+    """Return the sight along (dx, dy)."""
+    distance = sqrt(dx * dx + dy * dy)
+    scale = 1.0 / distance if distance > 0.0 else 0.0
+    return Sight(heading_to(dx, dy), distance, dx * scale, dy * scale)
+
+
+@every_frame
+def seen_back(seen: Sight) -> Sight:
+    """Return the same line seen from its other end."""
+    return Sight(wrapped(seen.heading + pi), seen.distance, -seen.x, -seen.y)
+
+
+@every_frame
+def heading_to(dx: float, dy: float) -> float:
+    """Return the heading that faces along (dx, dy), in [-pi, pi], to within 2e-8 rad.
+
+    The arctangent on [0, 1] is Abramowitz and Stegun's polynomial 4.4.49, folded out over the
+    circle: the library's own takes an eighth of a frame.
+    """
+    across, along = abs(dx), abs(dy)
+    longer = max(across, along)
+    if longer == 0.0:
+        return 0.0
+    ratio = min(across, along) / longer
+    square = ratio * ratio
+    series = -0.0161657367 + 0.0028662257 * square
+    for coefficient in _ARCTANGENT:
+        series = coefficient + series * square
+    angle = ratio * (1.0 + series * square)
+    if across > along:
+        angle = 0.5 * pi - angle
+    if dy > 0.0:
+        angle = pi - angle
+    return -angle if dx > 0.0 else angle
+
+
+@every_frame
+def wrapped(angle_rad: float) -> float:
+    """Wrap the sum or difference of two headings into [-pi, pi]."""
+    if angle_rad > pi:
+        return angle_rad - 2.0 * pi
+    if angle_rad < -pi:
+        return angle_rad + 2.0 * pi
+    return angle_rad
+
+
+@every_frame
+def turned(heading_rad: float, goal_rad: float, most_rad: float) -> float:
+    """Turn a heading towards another by at most an angle."""
+    offset = wrapped(goal_rad - heading_rad)
+    if offset > most_rad:
+        offset = most_rad
+    elif offset < -most_rad:
+        offset = -most_rad
+    return wrapped(heading_rad + offset)
+
+
+@every_frame
+def clamped(x: float, y: float, radius: float) -> tuple[float, float]:
+    """Return the nearest point of the disc of that radius around the origin."""
+    squared = x * x + y * y
+    if squared <= radius * radius:
+        return x, y
+    factor = radius / sqrt(squared)
+    return x * factor, y * factor

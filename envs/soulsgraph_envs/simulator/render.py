@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.simulator.tables import Row
 
 Floats = npt.NDArray[np.float64]
 Colour = tuple[int, int, int]
@@ -27,25 +29,6 @@ _HP, _STAMINA, _EMPTY, _FLASK, _PHASE = (200, 40, 40), (60, 170, 70), (35, 30, 3
 _TILE_M, _EDGE_M, _RING_M = 2.0, 0.3, 0.35
 #: What is seen of the arena from the lower to the upper border: this and the distance, but at least as much.
 _MARGIN_M, _LEAST_M = 7.0, 14.0
-
-
-class Sector(NamedTuple):
-    """The area of an open hit window: ahead of the boss within half an arc, around a point ahead of it."""
-
-    reach_m: float
-    half_arc_rad: float
-    offset_m: float
-
-
-class Scene(NamedTuple):
-    """The things to draw: a row of raw values, (25,), and what they do not contain."""
-
-    raw: Floats
-    arena: Arena
-    player_radius_m: float
-    boss_radius_m: float
-    phase: int = 1
-    sectors: Sequence[Sector] = ()
 
 
 class View(NamedTuple):
@@ -85,19 +68,19 @@ def is_size(size: object) -> bool:
     return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
 
 
-def render(scene: Scene, size: tuple[int, int] = (90, 160)) -> Picture:
-    """Draw one moment of a fight as a picture of `size` (height, width)."""
-    view, picture = _view(scene.raw, size), np.empty((*size, 3), np.uint8)
-    _draw_floor(picture, view, scene.arena)
-    boss = _fighter(scene.raw, view, "BOSS", scene.boss_radius_m, _BOSS)
-    player = _fighter(scene.raw, view, "PLAYER", scene.player_radius_m, _PLAYER)
-    for sector in scene.sectors:
-        _draw_sector(picture, view, boss, sector)
-    if scene.raw[Raw.LOCKED]:
+def render(raw: Floats, row: Row, windows: Sequence[Window], size: tuple[int, int]) -> Picture:
+    """Draw one moment of a fight as a picture of `size` (height, width), from raw values (25,) and open windows."""
+    view, picture = _view(raw, size), np.empty((*size, 3), np.uint8)
+    _draw_floor(picture, view, row.scenario.arena)
+    boss = _fighter(raw, view, "BOSS", row.boss.radius_m, _BOSS)
+    player = _fighter(raw, view, "PLAYER", row.player.body.radius_m, _PLAYER)
+    for window in windows:
+        _draw_sector(picture, view, boss, window)
+    if raw[Raw.LOCKED]:
         _draw_line(picture, view, player.place, boss.place)
     _draw_fighter(picture, view, boss)
     _draw_fighter(picture, view, player)
-    _draw_bars(picture, scene)
+    _draw_bars(picture, raw, row.boss.phase)
     return picture
 
 
@@ -132,12 +115,13 @@ def _draw_floor(picture: Picture, view: View, arena: Arena) -> None:
     picture[:] = np.array((_ABYSS, _FLOOR, _TILE, _EDGE), np.uint8)[kinds]
 
 
-def _draw_sector(picture: Picture, view: View, boss: Fighter, sector: Sector) -> None:
+def _draw_sector(picture: Picture, view: View, boss: Fighter, window: Window) -> None:
+    """Draw the area of an open window: ahead of the boss within half an arc, around a point ahead of it."""
     x, y = boss.facing
-    place = (boss.place[0] + x * sector.offset_m, boss.place[1] + y * sector.offset_m)
-    pixels, right, up = _around(picture, view, place, sector.reach_m)
+    place = (boss.place[0] + x * window.offset_m, boss.place[1] + y * window.offset_m)
+    pixels, right, up = _around(picture, view, place, window.reach_m)
     distance = np.sqrt(right**2 + up**2)
-    struck = (distance <= sector.reach_m) & (right * x + up * y >= cos(min(sector.half_arc_rad, pi)) * distance)
+    struck = (distance <= window.reach_m) & (right * x + up * y >= cos(min(window.half_arc_rad, pi)) * distance)
     pixels[struck] = (pixels[struck].astype(np.uint16) + np.array(_STRIKE, np.uint16)) // 2
 
 
@@ -169,8 +153,8 @@ def _animation_colour(animation: int) -> Colour:
     return int(80 + 175 * red), int(80 + 175 * green), int(80 + 175 * blue)
 
 
-def _draw_bars(picture: Picture, scene: Scene) -> None:
-    raw, (height, width) = scene.raw, picture.shape[:2]
+def _draw_bars(picture: Picture, raw: Floats, phase: int) -> None:
+    height, width = picture.shape[:2]
     thick = max(height // 40, 1)
     for number, name in enumerate(("PLAYER_HP", "STAMINA")):
         share = raw[Raw[name]] / max(raw[Raw[f"{name}_MAX"]], 1.0)
@@ -179,7 +163,7 @@ def _draw_bars(picture: Picture, scene: Scene) -> None:
     low = height - 2 * thick
     share = raw[Raw.BOSS_HP] / max(raw[Raw.BOSS_HP_MAX], 1.0)
     _draw_bar(picture, low, thick, (width // 6, width - width // 6), share, _HP)
-    _draw_row(picture[:, width // 6 :], low - 2 * thick, thick, scene.phase, _PHASE)
+    _draw_row(picture[:, width // 6 :], low - 2 * thick, thick, phase, _PHASE)
 
 
 def _draw_bar(picture: Picture, top: int, thick: int, columns: tuple[int, int], share: float, colour: Colour) -> None:

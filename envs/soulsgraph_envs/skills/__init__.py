@@ -1,13 +1,8 @@
-"""The five skills of the graph and the end-to-end baseline, one file each, with the same structure."""
+"""The five skills of the graph and the end-to-end baseline, and what a skill is made of."""
 
 from soulsgraph_envs.skills.base import (
-    Action,
     Decisions,
     Mirror,
-    ObservationMap,
-    Practice,
-    Reward,
-    RewardTerm,
     Skill,
     practice_ground,
 )
@@ -22,13 +17,8 @@ from soulsgraph_envs.skills.registry import (
 __all__ = [
     "END_TO_END",
     "SKILL_NAMES",
-    "Action",
     "Decisions",
     "Mirror",
-    "ObservationMap",
-    "Practice",
-    "Reward",
-    "RewardTerm",
     "Skill",
     "SkillOptions",
     "load_skill_options",

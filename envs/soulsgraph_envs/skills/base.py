@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario
@@ -20,8 +18,6 @@ from soulsgraph_envs.core.state import MADE_OF, Column, Raw, StateRows
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-#: A weight, distance or angle of a reward; the sign is the term's own.
-Amount = Annotated[float, Between(0.0, 1e6)]
 
 
 @dataclass(frozen=True)
@@ -34,11 +30,6 @@ class Action:
     presses: Control = Control.NONE
     #: Ticks when no flask is left; None where flasks do not matter.
     ticks_when_empty: int | None = None
-
-    @property
-    def moves_sideways(self) -> bool:
-        """Whether the action walks to the left or right, diagonals included."""
-        return bool(self.holds & (Control.LEFT | Control.RIGHT))
 
 
 @njit
@@ -234,7 +225,7 @@ class Skill:
     @property
     def longest_ticks(self) -> int:
         """Ticks of the longest step the skill can take."""
-        return max(max(action.ticks, action.ticks_when_empty or 0) for action in self.actions)
+        return int(self.step_ticks.max())
 
     @cached_property
     def needs(self) -> frozenset[Raw]:
@@ -243,33 +234,20 @@ class Skill:
         return frozenset(counted.union(*(MADE_OF[column] for column in self.observation.columns)))
 
     @cached_property
-    def _step_ticks(self) -> Integers:
+    def step_ticks(self) -> Integers:
         """Ticks of every action (actions, 2): with a flask and without."""
         return np.array([(action.ticks, action.ticks_when_empty or action.ticks) for action in self.actions], np.int64)
 
     def ticks(self, decisions: Decisions) -> Integers:
         """Return the control ticks that decisions occupy if no end cuts them, (n,)."""
         empty = (decisions.before[:, Column.FLASKS] < 1.0).astype(np.int64)
-        ticks: Integers = self._step_ticks[decisions.actions, empty]
+        ticks: Integers = self.step_ticks[decisions.actions, empty]
         return ticks
 
 
 def practice_ground(scenario: Scenario, skill: Skill) -> Scenario:
     """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""
     return replace(scenario, start=skill.practice.start, refill=skill.practice.refill)
-
-
-#: "change": the dense change of the stamina ratio; "indicator": minus one below a threshold.
-StaminaTerm = Literal["change", "indicator", "none"]
-
-
-def stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
-    """Return a tuple of the chosen stamina term, empty for none."""
-    if kind == "change":
-        return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA)),)
-    if kind == "indicator":
-        return (RewardTerm("stamina", -1.0, lambda d: d.after[:, Column.STAMINA] < threshold),)
-    return ()
 
 
 _DIRECTIONS = (Column.DIRECTION_X, Column.CAMERA_X, Column.PLAYER_ANGLE, Column.BOSS_ANGLE)

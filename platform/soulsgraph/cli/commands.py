@@ -14,8 +14,8 @@ from soulsgraph.cli import options
 from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.domains import upstream_versions
 from soulsgraph.files import write_json
-from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.records import load_reproductions
+from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Board, stage_progress

@@ -34,9 +34,8 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph_clusters.session import Session
-from soulsgraph_envs.combat.end_to_end_oracle import OracleEndToEnd
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, Script, engaging
+from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground

@@ -4,19 +4,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.combat.loop import ActionTables, merge_controls
+from soulsgraph_envs.combat.loop import merge_controls, pack_actions
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)
-TABLES = ActionTables.of(SKILLS)
+HOLDS, PRESSES, *_ = pack_actions(SKILLS)
 ACTIONS = st.tuples(*(st.integers(-1, len(skill.actions) - 1) for skill in SKILLS))
 FRESH = st.tuples(*(st.booleans() for _ in SKILLS))
 
 
 def compose(actions, fresh) -> Control:
     out = np.zeros(1, np.uint32)
-    merge_controls(np.array([actions]), np.array([fresh]), TABLES.holds, TABLES.presses, out)
+    merge_controls(np.array([actions]), np.array([fresh]), HOLDS, PRESSES, out)
     return Control(int(out[0]))
 
 

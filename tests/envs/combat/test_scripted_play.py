@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph_envs.combat.end_to_end_oracle import OracleEndToEnd, end_to_end_oracle_fights
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
@@ -25,10 +24,12 @@ from soulsgraph_envs.combat.scripted import (
     STRIKE,
     Always,
     OracleDodge,
+    OracleEndToEnd,
     OracleFight,
     ScriptedPlay,
     ScriptedTrials,
     Uniform,
+    end_to_end_oracle_fights,
     engaging,
     scripted_fights,
 )

@@ -16,8 +16,7 @@ from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import NO_MOVE, ROLL
-from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.layout import NO_MOVE, Pose, frames
 from soulsgraph_envs.testing import Course, open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("vordt"), load_boss("vordt"), load_player("knight")
@@ -129,7 +128,7 @@ class TestBreath:
             assert (wait(sim, self.open_frames)[-1, 0, Raw.PLAYER_HP] < HP) == reached
 
     def test_a_roll_passes_the_strikes_of_its_invulnerable_time(self) -> None:
-        hp = wait(self.breathing(animation=ROLL, animation_frame=0), 2 * self.every + 1)[:, 0, Raw.PLAYER_HP]
+        hp = wait(self.breathing(animation=Pose.ROLL, animation_frame=0), 2 * self.every + 1)[:, 0, Raw.PLAYER_HP]
         immune = frames(PLAYER.roll.invulnerable_s)
         hits = np.flatnonzero(np.diff(hp, prepend=HP) < 0)
         assert hits.tolist() == [frame for frame in range(0, 2 * self.every + 1, self.every) if frame >= immune]

@@ -13,8 +13,7 @@ from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Column, Raw, state_rows
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import NO_MOVE
-from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.layout import NO_MOVE, frames
 from soulsgraph_envs.testing import FRAME_S, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")

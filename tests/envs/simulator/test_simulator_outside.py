@@ -15,7 +15,7 @@ from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.driver import TARGETS, AnimationNames
-from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.layout import frames
 from soulsgraph_envs.testing import open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("iudex-full"), load_boss("iudex-phase1"), load_player("knight-full")

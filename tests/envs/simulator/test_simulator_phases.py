@@ -14,7 +14,7 @@ from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.tables import frames
+from soulsgraph_envs.simulator.layout import frames
 from soulsgraph_envs.testing import check_game, open_fight, press, sample_controls
 
 FULL = load_scenario("iudex-full")
