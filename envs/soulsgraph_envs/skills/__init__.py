@@ -6,7 +6,7 @@ from soulsgraph_envs.skills.base import (
     Skill,
     practice_ground,
 )
-from soulsgraph_envs.skills.registry import (
+from soulsgraph_envs.skills.paper_skills import (
     END_TO_END,
     SKILL_NAMES,
     SkillOptions,

@@ -12,7 +12,7 @@ from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameE
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Decisions, SkillOptions, load_skill_options, make_skill
-from soulsgraph_envs.skills.registry import CameraReward
+from soulsgraph_envs.skills.paper_skills import CameraReward
 
 PHASE_1 = load_scenario("iudex-phase1")
 
