@@ -12,7 +12,8 @@ from soulsgraph.bench.speed import bench_composed, bench_reading, bench_simulati
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
     """Run one benchmark, `train`, `sim`, `tick` or `read`, and return its results as they come."""
     if what == "sim":
-        yield from (bench_simulation(lanes, ticks, rounds) for lanes, ticks in ((256, 2_000), (1, 20_000)))
+        for lanes, ticks in ((256, 2_000), (1, 20_000)):
+            yield from bench_simulation(lanes, ticks, rounds)
     elif what == "tick":
         yield bench_single_tick(10_000)
         yield bench_composed(256, 300, rounds)

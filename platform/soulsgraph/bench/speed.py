@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from soulsgraph.bench.limits import MemorySweep
 from soulsgraph_envs.core.controls import ALL_CONTROLS
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Raw
@@ -56,15 +57,17 @@ class RandomFights:
         self.resets += len(lanes)
 
 
-def bench_simulation(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
-    """Measure lane ticks (0.1 s of fight) per CPU second."""
-    fights = RandomFights(lanes)
+def bench_simulation(lanes: int, ticks: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure lane ticks (0.1 s of fight) per CPU second, and those of a sweep over the lanes' memory."""
+    fights, sweep, unit = RandomFights(lanes), MemorySweep(lanes), "lane ticks"
     fights.run(50)
-    contender = Contender(
-        f"simulator, {lanes} lanes", "lane ticks", lambda: fights.run(ticks), lambda: fights.lane_ticks
-    )
-    interleave(rounds, [contender])
-    return contender.to_dict() | {"resets": fights.resets}
+    contenders = [
+        Contender(f"simulator, {lanes} lanes", unit, partial(fights.run, ticks), lambda: fights.lane_ticks),
+        Contender(f"limit: memory of {lanes} lanes", unit, partial(sweep.run, ticks), lambda: sweep.lane_ticks),
+    ]
+    interleave(rounds, contenders)
+    ours, limit = (contender.to_dict() for contender in contenders)
+    return [ours | {"resets": fights.resets}, limit]
 
 
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:

@@ -13,6 +13,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
+from soulsgraph.bench.limits import UpdateProducts
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.session import SkillGraphEnvRunner, connect
@@ -121,7 +122,11 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
     with connect():
         ours, stock = _ours(skill, lanes, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
-        contenders = [_contender(ours, steps), _theirs(ours, skill, lanes, numbers, steps)]
+        contenders = [
+            _contender(ours, steps),
+            _theirs(ours, skill, lanes, numbers, steps),
+            _limit(skill, numbers, steps),
+        ]
         if stock:
             stock.warm_up()
             train = partial(stock.train, _STOCK_STEPS)
@@ -152,6 +157,14 @@ def _contender(algorithm: SkillDQN, steps: int) -> Contender:
 
     train(_WARM_UP)
     return Contender("soulsgraph", _UNIT, partial(train, steps), lambda: algorithm.decisions, lambda: algorithm.updates)
+
+
+def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:
+    """Return the updates' matrix products alone, as many as this number of decisions owes."""
+    made, owed = make_skill(skill), numbers.decisions_per_update
+    products = UpdateProducts((made.observation.size, *numbers.hidden_sizes, len(made.actions)), numbers.batch_size)
+    train = partial(products.run, steps // owed)
+    return Contender("limit: BLAS products", _UNIT, train, lambda: products.done * owed, lambda: products.done)
 
 
 def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters, steps: int) -> Contender:

@@ -223,19 +223,22 @@ def bench(
 ) -> None:
     """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a reading of memory.
 
+    Beside training and the simulator stands what the machine itself can do, measured in the same rounds.
+
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
             read: milliseconds a whole reading of another process.
         rounds: Interleaved rounds; medians and spread are reported.
     """
     from soulsgraph.bench import describe, run_benchmark
+    from soulsgraph.bench.limits import describe_run
 
     check_range("rounds", rounds, 1, 1000)
-    results = []
+    origin, results = describe_run(), []
     for result in run_benchmark(what, rounds):
         output.console.print(describe(result), soft_wrap=True)
         results.append(result)
-    output.show(results)
+    output.show({**origin, "results": results})
 
 
 def reproduce(
