@@ -184,6 +184,12 @@ class Item:
     #: First and last item id.
     items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
 
+    def quantity(self, entry: bytes) -> int | None:
+        """Return the quantity in the bytes of one entry; None if it holds another item."""
+        first, last = self.items
+        held = first <= int.from_bytes(entry[self.item_at : self.item_at + 4], "little") <= last
+        return int.from_bytes(entry[self.quantity_at : self.quantity_at + 4], "little") if held else None
+
     def quantities(self, data: bytes) -> dict[int, int]:
         """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
         count, step = len(data) // self.entry_size, self.entry_size

@@ -68,20 +68,24 @@ class Layout:
         values = self._again()
         return self._walk() if values is None else values
 
-    def _walk(self) -> Values:
+    def _walk(self, at_once: bool = True) -> Values:
+        """Follow every chain, then read all ends in one call; one by one if that fails."""
         values, pointers, places = Values(), dict[int, int](), list[tuple[int, Leaf]]()
         for leaf in self._leaves:
             try:
                 address = self._reader.follow(leaf.start, leaf.offsets, pointers)
-                data = self._reader.read(address, struct.calcsize("<" + leaf.format))
-                values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
+                if not at_once:
+                    data = self._reader.read(address, struct.calcsize("<" + leaf.format))
+                    values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
                 places.append((address, leaf))
             except BadAddressError:
                 if leaf.missing is None:
                     raise
                 values[leaf.name] = leaf.missing
-        self._again = self._repeat(pointers, places) if len(places) == len(self._leaves) else lambda: None
-        return values
+        again = self._repeat(pointers, places)
+        self._again = again if len(places) == len(self._leaves) else lambda: None
+        found = again() if at_once else values
+        return self._walk(at_once=False) if found is None else values | found
 
     def _repeat(self, pointers: Mapping[int, int], places: list[tuple[int, Leaf]]) -> Callable[[], Values | None]:
         """Return a function that reads all again, neighbours together; it returns None if a pointer has changed."""
@@ -259,9 +263,10 @@ class ItemCounter:
         """Return the item's quantities by the addresses of their entries; a list is its capacity and its address."""
         size, found = self._inventory.entry_size, dict[int, int]()
         if self._known and lists == self._lists:
-            held = [self._inventory.quantities(reader.read(address, size)) for address in self._known]
-            if all(held):
-                return {address: one[0] for address, one in zip(self._known, held, strict=True)}
+            held = ((address, self._inventory.quantity(reader.read(address, size))) for address in self._known)
+            known = {address: quantity for address, quantity in held if quantity is not None}
+            if len(known) == len(self._known):
+                return known
         for capacity, start in lists:
             if start and 0 < capacity <= _MOST_ITEMS:
                 quantities = self._inventory.quantities(reader.read(start, capacity * size))
