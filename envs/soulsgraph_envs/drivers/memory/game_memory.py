@@ -245,13 +245,17 @@ class ItemCounter:
             yield Leaf(*way(base, (*offsets, one.capacity_at)), capacity, "I", int, missing)
             yield Leaf(*way(base, (*offsets, one.entries_at)), entries, _POINTER, int, missing)
 
+    def lists(self, values: Values) -> list[tuple[int, int]]:
+        """Return capacity and address of each list, taken from the values read."""
+        return [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
+
     def count(self, reader: Reader, values: Values) -> float:
         """Return the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
 
         Raises:
             BadAddressError: if a list is not there and the inventory is verified.
         """
-        lists = [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
+        lists = self.lists(values)
         try:
             return float(sum(self.find(reader, lists).values())) if any(entries for _, entries in lists) else nan
         except BadAddressError:
@@ -358,13 +362,10 @@ class GameMemory:
     def _address(self, name: str) -> int:
         entry = self.address_map.entry(name)
         if isinstance(entry, Entry):
-            return self._follow(entry.base, entry.offsets)
-        lists = []
-        for one in entry.lists:
-            ways = [(*entry.offsets, at) for at in (one.capacity_at, one.entries_at)]
-            capacity, entries = (self._follow(entry.base, way) for way in ways)
-            lists.append((int(self._reader.read_value(capacity, "u32")), self._reader.read_pointer(entries)))
-        for address in self._counters[name].find(self._reader, lists):
+            return self._reader.follow(*self._characters.way(entry.base, entry.offsets))
+        counter = self._counters[name]
+        lists = counter.lists(Layout(self._reader, counter.leaves(self._characters.way)).read())
+        for address in counter.find(self._reader, lists):
             return address + entry.quantity_at
         raise BadAddressError(lists[0][1], f"{name} in the inventory here")
 
@@ -382,9 +383,6 @@ class GameMemory:
         """Check that characters are where they were found, before their memory is touched."""
         if self._characters.due() or not all(self._characters.confirm(base) for base in bases):
             self._search()
-
-    def _follow(self, base: str, offsets: tuple[int, ...]) -> int:
-        return self._reader.follow(*self._characters.way(base, offsets))
 
     def _search(self) -> None:
         """Search for the characters found by name, and lay the chains out again if one has moved."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, pack, parse_header
+from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, parse_header
 from soulsgraph_envs.drivers.realtime.link import LinkError, RefusedError
 
 #: Read at once in a scan, and kept of the piece before, so that no match is cut in two.
@@ -110,10 +110,6 @@ class Reader(ABC):
         """Read adjacent numbers in one call."""
         layout = struct.Struct("<" + "".join(FORMATS[kind] for kind in kinds))
         return list(layout.unpack(self.read(address, layout.size)))
-
-    def write_value(self, address: int, kind: str, value: float) -> None:
-        """Write one number; raises `GameError` if the type cannot hold it."""
-        self.write(address, pack(kind, value))
 
     def write_parts(self, parts: Mapping[int, bytes]) -> None:
         """Write bytes by their addresses, those that touch in one piece."""
