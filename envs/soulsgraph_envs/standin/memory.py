@@ -10,13 +10,12 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, Entry, decode_text, load_address_map, pack, unpack
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Entry, load_address_map
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.standin.image import Image
 from soulsgraph_envs.standin.options import Surroundings, surroundings_of
@@ -37,7 +36,7 @@ class Block:
         self.address = 0
 
     def value(self, offset: int, entry: Entry) -> Place:
-        """Reserve room for a value of an entry's type, and return its place.
+        """Reserve room for a value of an entry's type; return its place, to be called once the block has its address.
 
         Raises:
             GameError: if a pointer lies there.
@@ -45,7 +44,7 @@ class Block:
         if [at for at in self.pointers if at < offset + entry.size and offset < at + 8]:
             raise GameError(f"offset {offset:#x}: expected a value, found a pointer: correct the address map.")
         self.size = max(self.size, offset + entry.size)
-        return Place(self, offset, entry)
+        return lambda: Cell(entry, view(self.address + offset, entry.size))
 
     def below(self, offset: int) -> Block:
         """Return the block behind the pointer at an offset, a new one if there is none."""
@@ -65,16 +64,8 @@ class Block:
         return block
 
 
-class Place(NamedTuple):
-    """The place and type of a value."""
-
-    block: Block
-    offset: int
-    entry: Entry
-
-    def cell(self) -> Cell:
-        """Return the bytes there, once the block has its address."""
-        return Cell(self.entry, view(self.block.address + self.offset, self.entry.size))
+#: Returns a value's bytes in memory.
+Place = Callable[[], "Cell"]
 
 
 def _reachable(roots: Iterable[Block]) -> Iterator[Block]:
@@ -106,7 +97,7 @@ class Cell:
         if entry.type == "utf16":
             data = str(value).encode("utf-16-le")[: entry.room].ljust(entry.room, b"\0")
         else:
-            data = pack(entry.type, float(value) / entry.scale)
+            data = entry.encode(float(value))
         if self._mask:
             data = bytes([data[0] << entry.bit])
         if data != self._stored:
@@ -115,14 +106,8 @@ class Cell:
 
     def foreign(self) -> Value | None:
         """Return the value that another program wrote since the last `write` or `foreign`."""
-        found, entry = self._read(), self._entry
-        if found == self._stored:
-            return None
-        self._stored = found
-        if entry.type == "utf16":
-            return decode_text(found)
-        number = found[0] >> entry.bit if self._mask else unpack(entry.type, found)
-        return float(number) * entry.scale
+        before, self._stored = self._stored, self._read()
+        return None if self._stored == before else self._entry.decode(self._stored)
 
     def _read(self) -> bytes:
         data = bytes(self._memory)
@@ -225,10 +210,10 @@ class OwnMemory:
         self._keep_heaps(1)
         layout = _Layout(self._map, self._surroundings)
         self._map_blocks(layout.roots)
-        self._cells = [(name, place.cell()) for name, place in layout.fields]
+        self._cells = [(name, place()) for name, place in layout.fields]
         self._writable = [(name, cell) for name, cell in self._cells if FIELDS[name].writable]
         for place, value in layout.constants:
-            place.cell().write(value)
+            place().write(value)
 
     def move(self) -> None:
         """Move module and blocks to other addresses; nothing is left at the old ones."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -71,15 +71,12 @@ def length_of(kind: str, text: str) -> float:
 
 
 def _seconds(text: str, whole: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not (isfinite(seconds) and seconds >= 0.0):
-        raise SoulsGraphError(
-            f"misbehaviour: expected KIND@START or KIND@START+SECONDS, such as freeze@5+3; found {whole!r}."
-        )
-    return seconds
+    with suppress(ValueError):
+        if 0.0 <= float(text) < inf:
+            return float(text)
+    raise SoulsGraphError(
+        f"misbehaviour: expected KIND@START or KIND@START+SECONDS, such as freeze@5+3; found {whole!r}."
+    )
 
 
 class Schedule:

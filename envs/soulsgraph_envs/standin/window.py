@@ -85,7 +85,7 @@ class GameWindow:
 
 
 class Keyboard:
-    """The keys that are down, and those that went down since the last frame.
+    """The keys that are `down`, and those that went down since the last frame.
 
     A tapped control counts once for each press, however long the key stays down; a held one counts
     as long as its keys are down, and for one frame at least.
@@ -93,14 +93,9 @@ class Keyboard:
 
     def __init__(self, bindings: Bindings) -> None:
         self._bindings = bindings
-        self._down: set[str] = set()
+        self.down: set[str] = set()
         self._pressed: set[str] = set()
         self._taps = Control(sum(Control[name.upper()] for name in bindings.tap))
-
-    @property
-    def down(self) -> frozenset[str]:
-        """The keys that are down."""
-        return frozenset(self._down)
 
     @property
     def help(self) -> str:
@@ -111,20 +106,20 @@ class Keyboard:
 
     def press(self, key: str) -> None:
         """Record a key that goes down."""
-        self._down.add(key)
+        self.down.add(key)
         self._pressed.add(key)
 
     def release(self, key: str) -> None:
         """Record a key that comes up."""
-        self._down.discard(key)
+        self.down.discard(key)
 
     def release_all(self) -> None:
         """Record that the window no longer receives keys."""
-        self._down.clear()
+        self.down.clear()
 
     def controls(self) -> Control:
         """Return the controls of a frame, and start the next frame."""
-        down = self._bindings.controls_of(self._down | self._pressed)
-        steady = self._bindings.controls_of(self._down - self._pressed)
+        down = self._bindings.controls_of(self.down | self._pressed)
+        steady = self._bindings.controls_of(self.down - self._pressed)
         self._pressed.clear()
         return down & ~(self._taps & steady)

@@ -136,4 +136,4 @@ def test_value_where_a_pointer_lies_is_refused() -> None:
     block = Block()
     block.below(0x10)
     with pytest.raises(GameError, match="0x14: expected a value, found a pointer"):
-        block.value(0x14, Entry("", (), "u32"))
+        block.value(0x14, Entry("", (), type="u32"))

@@ -21,10 +21,6 @@ from soulsgraph_envs.drivers.realtime.link import FIELDS
 HEADER_SIZE = 4096
 _EXECUTABLE = 0x20000000
 _RESOURCES = 2
-_VERSION_TYPE = 16
-_SUBFOLDER = 1 << 31
-#: Signature and structure version of VS_FIXEDFILEINFO.
-_FIXED_INFO = struct.pack("<2I", 0xFEEF04BD, 0x10000)
 _WORD = re.compile(r"\?\?|[0-9A-Fa-f]{2}")
 _FEWEST_FIXED = 3
 
@@ -64,31 +60,6 @@ def parse_header(data: bytes) -> PeHeader | None:
 def _section(data: bytes, at: int) -> Section:
     name, size, rva, rights = struct.unpack_from("<8s2I20xI", data, at)
     return Section(name.rstrip(b"\0").decode("latin-1"), rva, size, bool(rights & _EXECUTABLE))
-
-
-def file_version(resources: bytes, rva: int) -> str:
-    """Return the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
-    try:
-        at = 0
-        # Folders of types, names and languages lie within each other.
-        for wanted in (_VERSION_TYPE, None, None):
-            at = _entry(resources, at & ~_SUBFOLDER, wanted)
-        place, size = struct.unpack_from("<2I", resources, at)
-        info = resources[place - rva : place - rva + size]
-        high, low = struct.unpack_from("<2I", info, info.index(_FIXED_INFO) + len(_FIXED_INFO))
-    except (struct.error, ValueError, LookupError):
-        return ""
-    return ".".join(str(part) for part in (high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF))
-
-
-def _entry(resources: bytes, at: int, wanted: int | None) -> int:
-    """Return the target of an entry of a resource folder: the one with an id, or the first."""
-    named, numbered = struct.unpack_from("<12x2H", resources, at)
-    for number in range(named + numbered):
-        key, target = struct.unpack_from("<2I", resources, at + 16 + 8 * number)
-        if wanted is None or key == wanted:
-            return int(target)
-    raise LookupError(wanted)
 
 
 def is_pattern(text: str) -> bool:
@@ -183,6 +154,12 @@ class Item:
     quantity_at: Annotated[int, Between(0, 4096)]
     #: First and last item id.
     items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
+
+    def quantity(self, entry: bytes) -> int | None:
+        """Return the quantity in the bytes of one entry; None if it holds another item."""
+        first, last = self.items
+        held = first <= int.from_bytes(entry[self.item_at : self.item_at + 4], "little") <= last
+        return int.from_bytes(entry[self.quantity_at : self.quantity_at + 4], "little") if held else None
 
     def quantities(self, data: bytes) -> dict[int, int]:
         """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""

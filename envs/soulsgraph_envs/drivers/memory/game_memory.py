@@ -68,20 +68,24 @@ class Layout:
         values = self._again()
         return self._walk() if values is None else values
 
-    def _walk(self) -> Values:
+    def _walk(self, at_once: bool = True) -> Values:
+        """Follow every chain, then read all ends in one call; one by one if that fails."""
         values, pointers, places = Values(), dict[int, int](), list[tuple[int, Leaf]]()
         for leaf in self._leaves:
             try:
                 address = self._reader.follow(leaf.start, leaf.offsets, pointers)
-                data = self._reader.read(address, struct.calcsize("<" + leaf.format))
-                values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
+                if not at_once:
+                    data = self._reader.read(address, struct.calcsize("<" + leaf.format))
+                    values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
                 places.append((address, leaf))
             except BadAddressError:
                 if leaf.missing is None:
                     raise
                 values[leaf.name] = leaf.missing
-        self._again = self._repeat(pointers, places) if len(places) == len(self._leaves) else lambda: None
-        return values
+        again = self._repeat(pointers, places)
+        self._again = again if len(places) == len(self._leaves) else lambda: None
+        found = again() if at_once else values
+        return self._walk(at_once=False) if found is None else values | found
 
     def _repeat(self, pointers: Mapping[int, int], places: list[tuple[int, Leaf]]) -> Callable[[], Values | None]:
         """Return a function that reads all again, neighbours together; it returns None if a pointer has changed."""
@@ -241,13 +245,17 @@ class ItemCounter:
             yield Leaf(*way(base, (*offsets, one.capacity_at)), capacity, "I", int, missing)
             yield Leaf(*way(base, (*offsets, one.entries_at)), entries, _POINTER, int, missing)
 
+    def lists(self, values: Values) -> list[tuple[int, int]]:
+        """Return capacity and address of each list, taken from the values read."""
+        return [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
+
     def count(self, reader: Reader, values: Values) -> float:
         """Return the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
 
         Raises:
             BadAddressError: if a list is not there and the inventory is verified.
         """
-        lists = [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
+        lists = self.lists(values)
         try:
             return float(sum(self.find(reader, lists).values())) if any(entries for _, entries in lists) else nan
         except BadAddressError:
@@ -259,9 +267,10 @@ class ItemCounter:
         """Return the item's quantities by the addresses of their entries; a list is its capacity and its address."""
         size, found = self._inventory.entry_size, dict[int, int]()
         if self._known and lists == self._lists:
-            held = [self._inventory.quantities(reader.read(address, size)) for address in self._known]
-            if all(held):
-                return {address: one[0] for address, one in zip(self._known, held, strict=True)}
+            held = ((address, self._inventory.quantity(reader.read(address, size))) for address in self._known)
+            known = {address: quantity for address, quantity in held if quantity is not None}
+            if len(known) == len(self._known):
+                return known
         for capacity, start in lists:
             if start and 0 < capacity <= _MOST_ITEMS:
                 quantities = self._inventory.quantities(reader.read(start, capacity * size))
@@ -353,13 +362,10 @@ class GameMemory:
     def _address(self, name: str) -> int:
         entry = self.address_map.entry(name)
         if isinstance(entry, Entry):
-            return self._follow(entry.base, entry.offsets)
-        lists = []
-        for one in entry.lists:
-            ways = [(*entry.offsets, at) for at in (one.capacity_at, one.entries_at)]
-            capacity, entries = (self._follow(entry.base, way) for way in ways)
-            lists.append((int(self._reader.read_value(capacity, "u32")), self._reader.read_pointer(entries)))
-        for address in self._counters[name].find(self._reader, lists):
+            return self._reader.follow(*self._characters.way(entry.base, entry.offsets))
+        counter = self._counters[name]
+        lists = counter.lists(Layout(self._reader, counter.leaves(self._characters.way)).read())
+        for address in counter.find(self._reader, lists):
             return address + entry.quantity_at
         raise BadAddressError(lists[0][1], f"{name} in the inventory here")
 
@@ -377,9 +383,6 @@ class GameMemory:
         """Check that characters are where they were found, before their memory is touched."""
         if self._characters.due() or not all(self._characters.confirm(base) for base in bases):
             self._search()
-
-    def _follow(self, base: str, offsets: tuple[int, ...]) -> int:
-        return self._reader.follow(*self._characters.way(base, offsets))
 
     def _search(self) -> None:
         """Search for the characters found by name, and lay the chains out again if one has moved."""

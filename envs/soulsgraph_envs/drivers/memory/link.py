@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window, open_key_device
-from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, compile_pattern, file_version, load_address_map
+from soulsgraph_envs.drivers.memory.address_map import AddressMap, Base, compile_pattern, load_address_map
 from soulsgraph_envs.drivers.memory.game_memory import GameMemory, ResolvedBase
 from soulsgraph_envs.drivers.memory.reader import BadAddressError, LinuxReader, Module, NoPermissionError, Reader
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
@@ -23,6 +24,36 @@ _LOG = logging.getLogger(__name__)
 #: Between two tries to attach.
 _RETRY_S = 0.25
 _T = TypeVar("_T")
+#: Of an executable's resources: the type of a version, and the mark of a folder.
+_VERSION_TYPE = 16
+_SUBFOLDER = 1 << 31
+#: Signature and structure version of VS_FIXEDFILEINFO.
+_FIXED_INFO = struct.pack("<2I", 0xFEEF04BD, 0x10000)
+
+
+def file_version(resources: bytes, rva: int) -> str:
+    """Return the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
+    try:
+        at = 0
+        # Folders of types, names and languages lie within each other.
+        for wanted in (_VERSION_TYPE, None, None):
+            at = _entry(resources, at & ~_SUBFOLDER, wanted)
+        place, size = struct.unpack_from("<2I", resources, at)
+        info = resources[place - rva : place - rva + size]
+        high, low = struct.unpack_from("<2I", info, info.index(_FIXED_INFO) + len(_FIXED_INFO))
+    except (struct.error, ValueError, LookupError):
+        return ""
+    return ".".join(str(part) for part in (high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF))
+
+
+def _entry(resources: bytes, at: int, wanted: int | None) -> int:
+    """Return the target of an entry of a resource folder: the one with an id, or the first."""
+    named, numbered = struct.unpack_from("<12x2H", resources, at)
+    for number in range(named + numbered):
+        key, target = struct.unpack_from("<2I", resources, at + 16 + 8 * number)
+        if wanted is None or key == wanted:
+            return int(target)
+    raise LookupError(wanted)
 
 
 def read_version(reader: Reader, module: Module) -> str:

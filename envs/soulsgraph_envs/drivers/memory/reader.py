@@ -7,13 +7,14 @@ import errno
 import os
 import re
 import struct
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, pack, parse_header
+from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, parse_header
 from soulsgraph_envs.drivers.realtime.link import LinkError, RefusedError
 
 #: Read at once in a scan, and kept of the piece before, so that no match is cut in two.
@@ -110,10 +111,6 @@ class Reader(ABC):
         layout = struct.Struct("<" + "".join(FORMATS[kind] for kind in kinds))
         return list(layout.unpack(self.read(address, layout.size)))
 
-    def write_value(self, address: int, kind: str, value: float) -> None:
-        """Write one number; raises `GameError` if the type cannot hold it."""
-        self.write(address, pack(kind, value))
-
     def write_parts(self, parts: Mapping[int, bytes]) -> None:
         """Write bytes by their addresses, those that touch in one piece."""
         pieces: list[tuple[int, bytes]] = []
@@ -207,6 +204,7 @@ _COMM = 15
 _REMEDY = "run as the game's user with ptrace_scope 0 (sysctl kernel.yama.ptrace_scope=0), or grant CAP_SYS_PTRACE"
 #: Most pieces that the kernel takes at once.
 _MOST_SPANS = 1024
+_READ_SPANS: Any = getattr(ctypes.CDLL(None), "process_vm_readv", None) if sys.platform == "linux" else None
 
 
 class _Span(ctypes.Structure):
@@ -242,14 +240,13 @@ class LinuxReader(Reader):
     def gatherer(self, spans: Sequence[tuple[int, int]]) -> Callable[[], bytes]:
         """Return a function that reads some spans in one system call."""
         one_by_one, size = super().gatherer(spans), sum(size for _, size in spans)
-        read_spans = getattr(ctypes.CDLL(None), "process_vm_readv", None)
-        if len(spans) > _MOST_SPANS or read_spans is None:
+        if len(spans) > _MOST_SPANS or _READ_SPANS is None:
             return one_by_one
         buffer = ctypes.create_string_buffer(size)
         local, remote = _Span(ctypes.addressof(buffer), size), (_Span * len(spans))(*(_Span(*span) for span in spans))
 
         def gather() -> bytes:
-            if read_spans(self.pid, ctypes.byref(local), 1, remote, len(spans), 0) != size:
+            if _READ_SPANS(self.pid, ctypes.byref(local), 1, remote, len(spans), 0) != size:
                 return one_by_one()
             return buffer.raw
 

@@ -316,10 +316,10 @@ class ItemFinder:
         Raises:
             ItemMovedError: if one of them holds something else now.
         """
-        held = [self.count.quantities(data) for data in contents]
-        if not all(held):
+        held = [quantity for data in contents if (quantity := self.count.quantity(data)) is not None]
+        if len(held) < len(contents):
             raise ItemMovedError(f"{self._field}: expected them where they were found, found another item there.")
-        return float(sum(quantities[0] for quantities in held)) if held else nan
+        return float(sum(held)) if held else nan
 
     def write(self, value: float) -> tuple[str, bytes]:
         """Return the attribute that holds the quantity, and its bytes.

@@ -14,7 +14,7 @@ import psutil
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS, KeyDevice
-from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice, open_display, raised_as
+from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.drivers.memory.address_map import compile_pattern
 from soulsgraph_envs.drivers.memory.reader import LinuxReader, Module, Reader
 from soulsgraph_envs.drivers.realtime.link import LinkError
@@ -185,23 +185,17 @@ class DesktopInput:
     def __init__(self, display: str = "") -> None:
         self._lock = threading.Lock()
         self._ending = threading.Event()
-        self._display = open_display(display)
         self._device = XTestDevice(display)
 
     def move_mouse(self, right: int, down: int, steps: int) -> None:
         """Move the mouse by pixels in a number of steps, 10 ms apart; `close` ends it."""
-        from Xlib import X
-        from Xlib.ext.xtest import fake_input
-
         x = y = 0
         for step in range(1, steps + 1):
             if self._ending.wait(_STEP_S if step > 1 else 0.0):
                 return
             to_x, to_y = right * step // steps, down * step // steps
-            with self._lock, raised_as("mouse"):
-                # Detail 1: relative to where it is.
-                fake_input(self._display, X.MotionNotify, 1, x=to_x - x, y=to_y - y)
-                self._display.sync()
+            with self._lock:
+                self._device.move_mouse(to_x - x, to_y - y)
             x, y = to_x, to_y
 
     def down(self) -> list[str]:
@@ -215,7 +209,6 @@ class DesktopInput:
         self._ending.set()
         with self._lock:
             self._device.close()
-            self._display.close()
 
 
 _WATCH_S = 0.2

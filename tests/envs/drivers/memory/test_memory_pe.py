@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from soulsgraph_envs.drivers.memory.address_map import Section, file_version, parse_header
+from soulsgraph_envs.drivers.memory.address_map import Section, parse_header
+from soulsgraph_envs.drivers.memory.link import file_version
 from soulsgraph_envs.standin.image import Sections, write_header, write_resources
 
 SECTIONS = Sections(0x1000, 0x5000, 0x9000, 0xA000)

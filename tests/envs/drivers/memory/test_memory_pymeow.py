@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.memory.address_map import compile_pattern
+from soulsgraph_envs.drivers.memory.address_map import compile_pattern, pack
 from soulsgraph_envs.drivers.memory.pymeow_reader import (
     PymeowReader,
     load_pymeow,
@@ -72,8 +72,8 @@ def test_what_would_end_the_interpreter_never_reaches_pymeow(address, size):
 def test_values_are_written_as_checked_bytes():
     reader, process, _ = opened()
     with pytest.raises(GameError, match="a value to write"):
-        reader.write_value(BASE, "i32", 2**31)
-    reader.write_value(BASE, "i32", 7)
+        reader.write(BASE, pack("i32", 2**31))
+    reader.write(BASE, pack("i32", 7))
     assert process.memory[BASE][:4] == b"\x07\0\0\0"
 
 

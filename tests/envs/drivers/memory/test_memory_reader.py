@@ -74,7 +74,7 @@ def test_scan_passes_over_a_page_that_cannot_be_read():
 def test_value_that_does_not_fit_is_never_written(kind, value):
     reader = FakeReader(FakeProcess({0x1000: bytes(8)}))
     with pytest.raises(GameError, match="a value to write: expected"):
-        reader.write_value(0x1000, kind, value)
+        reader.write(0x1000, pack(kind, value))
     assert not reader.writes
 
 
