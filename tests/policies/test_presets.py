@@ -14,6 +14,7 @@ def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
         "paper": 1,
         "fast": 32,
         "best": 32,
+        "best-1": 32,
         "extended": 32,
     }
     assert max(preset.decisions_per_round for preset in PRESETS.values()) == 128
