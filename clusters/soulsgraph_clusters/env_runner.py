@@ -15,10 +15,10 @@ from soulsgraph_envs.drivers.opening import make_game, open_live_game
 from soulsgraph_envs.drivers.realtime.cycle_timer import stoppable
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.chunk_runner import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork, Weights
 from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Chunk, Sampled, Sampler
+from soulsgraph_policies.stage_config import ChunkRunner
 
 #: A drain of a real-time game comes back after so long, whether or not anything was collected.
 REAL_TIME_WAIT_S = 5.0

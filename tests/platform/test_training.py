@@ -51,7 +51,7 @@ def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
 
 
 def in_what_is_played(algorithm: SkillDQN) -> np.ndarray:
-    return algorithm.env_runner_group.local_env_runner._sampler._player.networks._parameters
+    return algorithm.env_runner_group.local_env_runner._sampler._networks._parameters
 
 
 @pytest.mark.parametrize("place", [in_the_learner, in_what_is_played])
@@ -71,7 +71,7 @@ def test_a_changed_weight_of_a_frozen_skill_is_found_out_wherever_it_is(place, r
 
 def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
     # Camera is the first network; the arrays share the memory that is computed with.
-    networks = runner._sampler._player.networks
+    networks = runner._sampler._networks
     if packed == "_affine":
         networks._affine[_INVERSE, 0] *= 1.01
     else:

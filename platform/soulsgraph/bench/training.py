@@ -24,9 +24,8 @@ from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16
