@@ -1,4 +1,4 @@
-"""Run inside a Ray session, a small local one or a cluster joined by its address; place and run env runners there."""
+"""Run inside a Ray session, a small local one or a cluster joined by its address; place env runners there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 
 # A driver that imports torch only after ray.init() may die in the loader of oneMKL.
@@ -25,19 +24,7 @@ from ray._private.authentication.authentication_token_setup import _enable_token
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from soulsgraph_clusters.local_ray import SessionError, local_ray
-from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.game import Game
-from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.opening import make_game, open_live_game
-from soulsgraph_envs.drivers.realtime.cycle_timer import stoppable
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.chunk_runner import ChunkRunner
-from soulsgraph_policies.inference import FrozenNetwork, Weights
-from soulsgraph_policies.real_time import RealTimeSampling
-from soulsgraph_policies.sampler import Chunk, Sampled, Sampler
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.
 LOCAL = "local"
@@ -276,88 +263,3 @@ def _answer(one: Mapping[str, float], count: int) -> bool:
 def _describe(resources: Mapping[str, float]) -> str:
     shown = {name: amount for name, amount in resources.items() if name in (GAME_PC, *_PROCESSOR)}
     return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
-
-
-#: A drain of a real-time game comes back after so long, whether or not anything was collected.
-REAL_TIME_WAIT_S = 5.0
-
-
-class SkillGraphEnvRunner(ChunkRunner):
-    """Sample one stage: the `scenario` of `env_config`, in `lanes` of the simulator or in real-time `games`.
-
-    One of `games` serves every runner (each on a game PC of its own), more are one each. The tick loop is
-    `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator `sample` runs it; a real-time
-    game runs it in a thread of its own, whose chunks `sample` returns.
-    """
-
-    def make_env(self) -> None:
-        """Open the game; each runner has random streams of its own."""
-        sampled, skills, index = self.config.env_config, self.config.skills, self.worker_index or 0
-        learning = [self._sampled(module) for module in self.config.sampled_modules]
-        self._scenario: Scenario = sampled["scenario"]
-        lanes: int = sampled["lanes"]
-        games: tuple[GameSettings, ...] = sampled.get("games", ())
-        horizon = Horizon(skills[-1].name, skills[-1].horizon)
-        seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
-
-        def sampler(game: Game) -> Sampler:
-            return Sampler(Combat(game, skills, self._scenario, horizon), seed, learning, index * lanes)
-
-        self._sampler: Sampler | RealTimeSampling
-        if games:
-            # Remote runners are counted from 1.
-            settings = games[(index - 1) % len(games)]
-            self._sampler = RealTimeSampling(
-                lambda stop: sampler(open_live_game(settings, stoppable(stop))), sampler(make_game())
-            )
-        else:
-            self._sampler = sampler(make_game(lanes))
-
-    def _sampled(self, module: str) -> Sampled:
-        """Return how a module is sampled: one that does not learn explores nothing."""
-        numbers = self.config.hyperparameters_of(module)
-        skills = tuple(skill for skill, playing in self.modules.items() if playing == module)
-        if module in self.config.trained_modules:
-            return Sampled(module, skills, numbers.exploration_rate, numbers.budget)
-        return Sampled(module, skills, lambda _: 0.0)
-
-    def weights_changed(self, modules: Collection[str]) -> None:
-        """Play the skills of `modules` by their weights from now on."""
-        self._sampler.receive(self.decisions)
-        skills = [skill for skill in self.config.skills if self.modules[skill.name] in modules]
-        if isinstance(self._sampler, Sampler) and self._sampler.has_networks:
-            for skill in skills:
-                self._sampler.load(skill.name, self.weights(self.modules[skill.name]))
-        else:
-            self._sampler.set_networks([self._network(skill) for skill in skills])
-
-    def played_weights(self, skill: str) -> Weights:
-        """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""
-        return (self._sampler.weights(skill) if self.samples else {}) or super().played_weights(skill)
-
-    def _network(self, skill: Skill) -> FrozenNetwork:
-        module = self.modules[skill.name]
-        clip = self.config.hyperparameters_of(module).observation_clip
-        return FrozenNetwork.of(skill, self._scenario, self.weights(module), clip)
-
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return a list of one chunk, empty if a real-time game had none in time."""
-        most = self.config.decisions_per_sample
-        if isinstance(self._sampler, Sampler):
-            return [self._sampler.sample(most)]
-        chunk = self._sampler.sample(most, REAL_TIME_WAIT_S)
-        return [] if chunk is None else [chunk]
-
-    def get_training_state(self) -> dict[str, Any]:
-        """Return lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be saved."""
-        return self._sampler.get_state() if isinstance(self._sampler, Sampler) else {}
-
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`."""
-        if isinstance(self._sampler, Sampler):
-            self._sampler.set_state(state)
-
-    def stop(self) -> None:
-        """Close the game."""
-        if hasattr(self, "_sampler"):
-            self._sampler.close()

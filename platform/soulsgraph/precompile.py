@@ -29,9 +29,8 @@ from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.sampler import Transitions

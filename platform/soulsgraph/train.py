@@ -23,7 +23,8 @@ from soulsgraph.progress import Board, Display, Interrupted, StageProgress, Supe
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import GrowingTable, Row
 from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, place_env_runners
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.session import Session, place_env_runners
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario

@@ -16,8 +16,7 @@ from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.fused_networks import FusedNetworks
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 #: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.
 StandIn = Literal["random", "idle"]
@@ -99,9 +98,8 @@ class Agent:
     def controllers(self, lanes: int) -> list[Controller]:
         """Return the controllers of the agent's skills, for a number of lanes."""
         made: list[Controller] = []
-        trained = [skill.name for skill in self.skills if skill.name not in self.replaced]
-        if trained:
-            made.append(NetworkController(self._fused(trained, lanes)))
+        if len(self.replaced) < len(self.skills):
+            made.append(NetworkController(self._fused(lanes)))
         if self.replaced:
             scripts = {
                 skill.name: _script(self.replaced[skill.name], skill, position, lanes)
@@ -111,11 +109,11 @@ class Agent:
             made.append(ScriptedPlay(scripts))
         return made
 
-    def _fused(self, trained: Sequence[str], lanes: int) -> FusedNetworks:
+    def _fused(self, lanes: int) -> FusedNetworks:
         distinct: list[FrozenNetwork] = []
         columns: list[list[int]] = []
         for skill in self.skills:
-            found = self.networks[skill.name] if skill.name in trained else ()
+            found = () if skill.name in self.replaced else self.networks[skill.name]
             variants = [found] if isinstance(found, FrozenNetwork) else list(found)
             columns.append([len(distinct) + i for i in range(len(variants))] or [-1])
             distinct += variants

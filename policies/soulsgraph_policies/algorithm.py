@@ -13,6 +13,7 @@ from typing import Any
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     LEARNER_RESULTS,
@@ -23,13 +24,10 @@ from ray.tune import Trainable
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.chunk_runner import ChunkRunner, LocalRunnerGroup
 from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.learner import SkillDQNLearner, as_multi_agent_batch
-from soulsgraph_policies.module import QNetworkModule
-from soulsgraph_policies.module_training import ModuleTraining
+from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
+from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, ChunkRunner, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 
 #: A runner that died is asked whether it is back at most this often.
@@ -38,6 +36,21 @@ PROBE_PERIOD_S = 5.0
 ABANDONED_AFTER_S = 300.0
 
 _logger = logging.getLogger("soulsgraph")
+
+
+class LocalRunnerGroup(EnvRunnerGroup):
+    """One runner in the driver's process, and no Ray.
+
+    RLlib's own constructor puts the configuration into Ray's object store for remote runners, even if there are none.
+    """
+
+    def __init__(self, config: SkillDQNConfig) -> None:
+        self.env_runner_cls = config.env_runner_cls
+        self._remote_config = config
+        self._worker_manager = FaultTolerantActorManager(init_id=1)
+        self._ignore_ray_errors_on_env_runners = False
+        self._num_env_runners_dropped_lifetime = 0
+        self._local_env_runner = config.env_runner_cls(config=config, worker_index=0)
 
 
 class SkillDQN(DQN):
@@ -68,14 +81,18 @@ class SkillDQN(DQN):
         self._iteration_end = 0
         self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
         self._last_note, self._played = "", False
-        self._live_runners = int(config.num_env_runners)
+        #: How many remote runners took part in the last round.
+        self.live_runners = int(config.num_env_runners)
         if config.num_env_runners:
             super().setup(config)
         else:
             self._setup_without_ray()
         trained = config.trained_modules
         for place, name in enumerate(trained):
-            self.training[name] = ModuleTraining(config, name, len(trained) - 1 - place)
+            numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
+            # Counted from the last one, and numpy pads with zeros: it draws by the seed itself.
+            entropy = None if config.stage_seed is None else [config.stage_seed, len(trained) - 1 - place]
+            self.training[name] = ModuleTraining(name, numbers, observation, config.mirror_of(name), entropy)
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
         self._send_weights(list(config.module_spaces()))
@@ -169,14 +186,10 @@ class SkillDQN(DQN):
         if received and learning:
             self._learn()
             self._send_weights([one.name for one in learning])
-            self._log_figures(learning)
+            for one in learning:
+                if (figures := one.figures()) is not None:
+                    self.metrics.log_dict(figures, key=(LEARNER_RESULTS, one.name), window=1)
         return received
-
-    def _log_figures(self, learning: Sequence[ModuleTraining]) -> None:
-        for one in learning:
-            figures = one.figures()
-            if figures is not None:
-                self.metrics.log_dict(figures, key=(LEARNER_RESULTS, one.name), window=1)
 
     def _sample(self) -> list[Chunk]:
         # RLlib's own sampling repeats until there is a step: a real-time game with a problem has none.
@@ -198,17 +211,12 @@ class SkillDQN(DQN):
             time.sleep(self.config.env_runner_health_probe_timeout_s)
         return chunks
 
-    @property
-    def live_runners(self) -> int:
-        """How many remote runners took part in the last round."""
-        return self._live_runners
-
     def _log_runners(self) -> None:
         live = self.env_runner_group.num_healthy_remote_workers()
-        if live != self._live_runners:
-            change = "an env runner was lost" if live < self._live_runners else "an env runner is back"
+        if live != self.live_runners:
+            change = "an env runner was lost" if live < self.live_runners else "an env runner is back"
             _logger.warning("%s: %s, %d of %d play", self._title, change, live, self.config.num_env_runners)
-        self._live_runners = live
+        self.live_runners = live
 
     def _log_problems(self, chunks: Sequence[Chunk]) -> None:
         """Log problems of real-time games; one that cannot be opened ends a stage that has not played yet."""
@@ -234,7 +242,7 @@ class SkillDQN(DQN):
                 if len(episodes):
                     self._episodes.setdefault(skill, []).append(episodes)
         for one in self.training.values():
-            self._module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
+            self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
         self._watched += watched
         return received if self.training else watched
 
@@ -274,7 +282,7 @@ class SkillDQN(DQN):
         """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
         learning = self.learner.learning.get(module)
         if learning is None:
-            return self._module(module).weights()
+            return self.learner.q_module(module).weights()
         finished = module in self.training and self.training[module].finished
         return learning.playing_weights() if finished else learning.newest_weights()
 
@@ -284,15 +292,10 @@ class SkillDQN(DQN):
         assert isinstance(runner, ChunkRunner)
         return runner
 
-    def _module(self, name: str) -> QNetworkModule:
-        module = self.learner.module[name].unwrapped()
-        assert isinstance(module, QNetworkModule)
-        return module
-
     def weights(self, module: str) -> Weights:
         """Return a copy of the weights and normaliser that a module is to play by, by name."""
         learning = self.learner.learning.get(module)
-        own = self._module(module).weights() if learning is None else learning.playing_weights()
+        own = self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
         return {name: values.copy() for name, values in own.items()}
 
     def copies(self, skill: str) -> list[Weights]:
@@ -313,14 +316,14 @@ class SkillDQN(DQN):
             SoulsGraphError: if a name or shape does not match.
         """
         for module, values in weights.items():
-            self._module(module).load_weights(values)
+            self.learner.q_module(module).load_weights(values)
         self._send_weights(list(weights))
 
     def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
         """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
         normalizer = self.training[module].normalizer
         normalizer.set_state(state)
-        self._module(module).set_normalizer(normalizer.mean, normalizer.deviation)
+        self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
         self._send_weights([module])
 
     def drain_episodes(self) -> dict[str, Episodes]:
@@ -354,7 +357,7 @@ class SkillDQN(DQN):
             one.set_state(state["training"][name])
             self.learner.learning[name].set_training_state(state["learner"][name])
         for module, weights in state["frozen"].items():
-            self._module(module).load_weights(weights)
+            self.learner.q_module(module).load_weights(weights)
         self._send_weights(list(self.config.module_spaces()))
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])

@@ -1,23 +1,32 @@
-"""One trained skill as files: weights in safetensors, and a JSON card with their origin."""
+"""Trained skills as files: weights in safetensors and a JSON card with their origin, and the library of all versions.
+
+Loading never unpickles.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import pairwise
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from soulsgraph_envs.core.config import Between, Where, read_table, read_value
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
@@ -26,9 +35,11 @@ FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
 _OLD_FORMAT = 1
 
+_WEIGHTS, _CARD = "weights.safetensors", "card.json"
+_OTHER_RUN = "use a run of this graph, or begin a new one"
+
 #: What to do about a damaged file of a library.
 RESTORE = "restore the file from a copy, or begin a new run"
-
 
 _NOT_NEGATIVE = Between(0.0, inf)
 
@@ -56,8 +67,7 @@ class NormalizerStatistics:
     def normalizer(self) -> RunningNormalizer:
         """Return a normaliser that continues the statistics."""
         normalizer = RunningNormalizer(len(self.mean))
-        mean, variance = np.array(self.mean), np.array(self.variance)
-        normalizer.set_state({"mean": mean, "variance": variance, "count": self.count})
+        normalizer.set_state({"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count})
         return normalizer
 
 
@@ -188,16 +198,13 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
         LibraryError: if a tensor is missing, or of another shape or type than the card says.
     """
     named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
-    layers = list(pairwise(card.layer_sizes))
-    for index, (inputs, outputs) in enumerate(layers):
-        weight, bias = layer_names_at(index)
-        _check_tensor(named, weight, (outputs, inputs), source)
-        _check_tensor(named, bias, (outputs,), source)
+    for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
+        for name, shape in zip(layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
+            _check_tensor(named, name, shape, source)
+    expected = 2 * (len(card.layer_sizes) - 1)
     others = sorted(name for name in named if not name.startswith(f"{HEAD}."))
-    if len(others) != 2 * len(layers):
-        raise LibraryError(
-            source, f"{2 * len(layers)} tensors and those of a head", f"{len(named)}: {', '.join(others)}"
-        )
+    if len(others) != expected:
+        raise LibraryError(source, f"{expected} tensors and those of a head", f"{len(named)}: {', '.join(others)}")
     return Artifact(card, named)
 
 
@@ -221,13 +228,15 @@ def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tup
         raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
 
 
-def card_from(values: object, where: Where) -> SkillCard:
-    """Read a card from plain values, every one of them checked; one written before cards had a checksum has none.
+# Cached, for every table asks for the same cards again and again.
+@lru_cache(maxsize=256)
+def card_from(text: str, where: Where) -> SkillCard:
+    """Read a card from its JSON, every value of it checked; one written before cards had a checksum has none.
 
     Raises:
         DataError: if a value is missing, misspelt, of another type, or at odds with another.
     """
-    table: dict[str, Any] = dict(read_value(Mapping[str, Any], values, where))
+    table: dict[str, Any] = dict(read_value(Mapping[str, Any], parse(text, "JSON", where), where))
     written_as = read_value(int, table.get("format_version"), where.at("format_version"))
     if written_as not in (_OLD_FORMAT, FORMAT_VERSION):
         newer = replace(where, remedy="use the version of soulsgraph that wrote it")
@@ -239,17 +248,150 @@ def card_from(values: object, where: Where) -> SkillCard:
         table["training"] = {"jointly": [], **training}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(read_table(SkillCard, table, where), results=table["results"])
-    _check(card, where)
+    size = len(card.observation)
+    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
+        raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
+    for name, statistics in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
+        if len(statistics) != size:
+            raise where.at("normalizer").at(name).error(f"{size} values", len(statistics))
     for name, value in written.items():
         if (found := getattr(card, name)) != value:
             raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
     return card
 
 
-def _check(card: SkillCard, where: Where) -> None:
-    size = len(card.observation)
-    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
-        raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
-    for name, values in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
-        if len(values) != size:
-            raise where.at("normalizer").at(name).error(f"{size} values", len(values))
+class SkillLibrary:
+    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` beside `card.json`.
+
+    A version, once saved, is never overwritten.
+    """
+
+    def __init__(self, folder: Path, graph: SkillGraph) -> None:
+        self.folder, self.graph = folder, graph
+
+    def save(self, artifact: Artifact) -> SkillCard:
+        """Save an artifact as the next version of its skill and return the finished card.
+
+        The card's version, format and sha256 are filled in here.
+
+        Raises:
+            LibraryError: if the artifact is of another graph, or the card and the tensors contradict each other.
+            WriteError: if the folder cannot be written; nothing half-written is left.
+        """
+        version = (self.versions(artifact.card.skill) or [0])[-1] + 1
+        folder = self._version_folder(artifact.card.skill, version)
+        weights = save({name: np.ascontiguousarray(values) for name, values in artifact.parameters.items()})
+        digest = hashlib.sha256(weights).hexdigest()
+        card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
+        self._expect(card, card.skill, version, folder / _CARD)
+        text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
+        where = Where(folder / _CARD, remedy=RESTORE, saved=True)
+        artifact_from(card_from(text, where), artifact.parameters, folder / _WEIGHTS)
+        with whole_folder(folder) as temporary:
+            (temporary / _WEIGHTS).write_bytes(weights)
+            (temporary / _CARD).write_text(text, encoding="utf-8")
+        return card
+
+    def load(self, skill: str, version: int | None = None) -> Artifact:
+        """Load one version of a skill, the latest by default.
+
+        Raises:
+            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph.
+            DataError: if its card is missing or does not hold.
+            ReadError: if it cannot be read.
+        """
+        card = self.card(skill, self.latest(skill) if version is None else version)
+        path = self._version_folder(skill, card.version) / _WEIGHTS
+        try:
+            with reading(path):
+                content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise LibraryError(path, "a file of a trained skill", "none") from error
+        found = hashlib.sha256(content).hexdigest()
+        if found != card.sha256:
+            raise LibraryError(path, f"sha256 {card.sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
+        try:
+            tensors = load(content)
+        except (SafetensorError, ValueError) as error:
+            raise LibraryError(path, "safetensors", error) from error
+        return artifact_from(card, tensors, path)
+
+    def card(self, skill: str, version: int) -> SkillCard:
+        """Read the card of one version, without its weights.
+
+        Raises:
+            SoulsGraphError: as `load`.
+        """
+        path = self._version_folder(skill, version) / _CARD
+        where = Where(path, remedy=RESTORE, saved=True)
+        card = deepcopy(card_from(read_text(where, "JSON"), where))
+        self._expect(card, skill, version, path)
+        return card
+
+    def versions(self, skill: str) -> list[int]:
+        """Return the versions of a skill, oldest first; none where its folder is missing.
+
+        Raises:
+            LibraryError: if its folder, or the library, is a link to one that is missing.
+            ReadError: if its folder cannot be read.
+        """
+        folder = self.folder / skill
+        try:
+            with reading(folder):
+                names = [path.name for path in folder.iterdir()]
+        except FileNotFoundError as error:
+            for path in (folder, self.folder):
+                if path.is_symlink() and not path.exists():
+                    raise LibraryError(path, "a folder", "a broken link", "restore the folder it leads to") from error
+            return []
+        return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
+
+    def latest(self, skill: str) -> int:
+        """Return the newest version of a skill.
+
+        Raises:
+            LibraryError: if there is none.
+        """
+        if versions := self.versions(skill):
+            return versions[-1]
+        remedy = "train it first, or open the library that holds it"
+        raise LibraryError(self.folder / skill, f"a trained {skill}", "none", remedy)
+
+    def lineage(self, skill: str, version: int) -> list[SkillCard]:
+        """Return the cards of a version and of all it continues, newest first.
+
+        Raises:
+            SoulsGraphError: as `card`; also if a card names itself or a later version as its parent.
+        """
+        cards = [self.card(skill, version)]
+        while (parent := cards[-1].parent) is not None:
+            if parent >= cards[-1].version:
+                path = self._version_folder(skill, cards[-1].version) / _CARD
+                raise LibraryError(path, "an earlier version as parent", f"v{parent}")
+            cards.append(self.card(skill, parent))
+        return cards
+
+    def check_upstream(self, card: SkillCard) -> None:
+        """Check that the skills a version was trained on are in the library, unchanged.
+
+        Raises:
+            LibraryError: if one is missing or has changed.
+        """
+        for upstream in card.upstream:
+            found = self.card(upstream.skill, upstream.version)
+            if found.digest != upstream.digest:
+                path = self._version_folder(upstream.skill, upstream.version) / _CARD
+                expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
+                raise LibraryError(path, expected, found.digest[:16])
+
+    def _version_folder(self, skill: str, version: int) -> Path:
+        return self.folder / skill / f"v{version}"
+
+    def _expect(self, card: SkillCard, skill: str, version: int, path: Path) -> None:
+        if card.graph_digest != self.graph.digest:
+            expected = f"a skill of the graph {self.graph.name!r} ({self.graph.digest[:16]})"
+            raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
+        if (card.skill, card.version) != (skill, version):
+            raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")
+        if skill not in self.graph.skills:
+            raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -56,19 +55,11 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         WriteError: if the disk is full, the folder read-only, or the path cannot be made.
     """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            yield temporary
-            temporary.chmod(0o666 & ~_umask())
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with _beside(path) as temporary:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
 
 
 @contextmanager
@@ -78,20 +69,24 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Raises:
         WriteError: if `path` exists by then, or cannot be written.
     """
+    with _beside(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        for file in temporary.rglob("*"):
+            _sync(file)
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
+        temporary.rename(path)
+        _sync(path.parent)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield a path of the same name in a temporary folder beside it, which is removed at the end."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        try:
-            yield temporary
-            temporary.chmod(0o777 & ~_umask())
-            for file in temporary.rglob("*"):
-                _sync(file)
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
-            temporary.rename(path)
-            _sync(path.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.", ignore_cleanup_errors=True) as folder:
+            yield Path(folder) / path.name
 
 
 def check_writable(folder: Path) -> None:
@@ -101,13 +96,7 @@ def check_writable(folder: Path) -> None:
         WriteError: if they cannot.
     """
     with writing(folder):
-        tempfile.TemporaryFile(dir=next(place for place in (folder, *folder.parents) if place.exists())).close()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        TemporaryFile(dir=next(place for place in (folder, *folder.parents) if place.exists())).close()
 
 
 def _sync(path: Path) -> None:

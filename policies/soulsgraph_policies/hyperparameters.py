@@ -256,9 +256,9 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     for name in options:
         if name not in OPTION_NAMES:
             raise UnknownNameError("option", name, OPTION_NAMES)
-    stepping = {name: options[name] for name in _STEPPING if name in options}
-    learning = {name: options[name] for name in _LEARNING if name in options}
-    observing = {name: options[name] for name in _OBSERVING if name in options}
+    stepping, learning, observing = (
+        {name: options[name] for name in known if name in options} for known in (_STEPPING, _LEARNING, _OBSERVING)
+    )
     return replace(
         preset, **stepping, learning={**preset.learning, **learning}, observing={**preset.observing, **observing}
     )

@@ -1,4 +1,4 @@
-"""The learner inside RLlib: DQN updates of each module that learns, by autograd or by the compiled CPU kernel.
+"""What learns: the learner inside RLlib, by autograd or by the compiled CPU kernel, and the driver's side of a module.
 
 Both paths work on the same parameter and Adam memory and agree within float tolerance. A module's batch
 holds whole minibatches, already normalised by its replay.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
@@ -23,53 +24,40 @@ from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import Mirror
+from soulsgraph_envs.skills.base import ObservationMap
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.module import QNetworkModule, TensorBatch, minibatch_loss
-from soulsgraph_policies.replay import Batch
+from soulsgraph_policies.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.replay import Batch, ReplayRing
+from soulsgraph_policies.sampler import Transitions
 from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
 UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 
-_DISCOUNTS, _WEIGHTS = "discounts", "weights"
-_LEARNING, _DECISIONS, _AVERAGE = "learning", "decisions", "average"
+#: RLlib's names of a `Batch`'s columns; the last two are ours.
+_COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights")
+#: Updates over which loss and Q-values are averaged before they are logged.
+UPDATES_PER_LOG = 125
+_LEARNING = "learning"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def as_multi_agent_batch(batches: Mapping[str, Batch]) -> MultiAgentBatch:
     """Return transitions sampled for each module as what RLlib's learner group takes."""
-    rows = {module: _as_rows(batch) for module, batch in batches.items()}
+    rows = {
+        module: SampleBatch(dict(zip(_COLUMNS, vars(batch).values(), strict=True))) for module, batch in batches.items()
+    }
     return MultiAgentBatch(rows, env_steps=sum(len(batch.actions) for batch in batches.values()))
-
-
-def _as_rows(batch: Batch) -> SampleBatch:
-    return SampleBatch(
-        {
-            Columns.OBS: batch.observations,
-            Columns.NEXT_OBS: batch.next_observations,
-            Columns.ACTIONS: batch.actions,
-            Columns.REWARDS: batch.rewards,
-            _DISCOUNTS: batch.discounts,
-            _WEIGHTS: batch.weights,
-        }
-    )
-
-
-def _as_batch(rows: SampleBatch) -> Batch:
-    names = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, _DISCOUNTS, _WEIGHTS)
-    return Batch(*(rows[name] for name in names))
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:
     """Move tensors into one flat vector, in their order, each becoming a view of its part."""
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-    start = 0
-    for tensor in tensors:
-        end = start + tensor.numel()
-        tensor.data = flat[start:end].view_as(tensor)
-        start = end
+    flat = nn.utils.parameters_to_vector(tensors).detach()
+    nn.utils.vector_to_parameters(flat, tensors)
     return flat
 
 
@@ -96,25 +84,22 @@ class SkillDQNLearner(DQNTorchLearner):
         #: What learns, by module.
         self.learning: dict[str, ModuleUpdates] = {name: self._updates_of(name) for name in self.config.trained_modules}
 
-    def _q_module(self, module_id: str) -> QNetworkModule:
+    def q_module(self, module_id: str) -> QNetworkModule:
+        """Return a module by its name."""
         module = self.module[module_id].unwrapped()
         assert isinstance(module, QNetworkModule)
         return module
 
     def _updates_of(self, module_id: str) -> ModuleUpdates:
         numbers, path = self.config.hyperparameters_of(module_id), self.config.update_path_of(module_id)
-        return ModuleUpdates(self._q_module(module_id), self._adam(module_id), numbers, path, self._device)
-
-    def _adam(self, module_id: str) -> torch.optim.Optimizer:
         optimizer = self.get_optimizer(module_id)
-        assert isinstance(optimizer, torch.optim.Optimizer)
-        return optimizer
+        return ModuleUpdates(self.q_module(module_id), optimizer, numbers, path, self._device)
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Make an Adam with torch's defaults for each module that learns."""
         if module_id not in self.config.trained_modules:
             return
-        parameters = list(self._q_module(module_id).q_network.parameters())
+        parameters = list(self.q_module(module_id).q_network.parameters())
         rate = self.config.hyperparameters_of(module_id).learning_rate
         optimizer = _Adam(parameters, lr=rate)
         # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
@@ -156,7 +141,7 @@ class SkillDQNLearner(DQNTorchLearner):
         self._weights_seq_no += 1
         counts = (timesteps or {}).get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
         return {
-            module: self.learning[module].learn(_as_batch(rows), counts.get(module))
+            module: self.learning[module].learn(Batch(*(rows[name] for name in _COLUMNS)), counts.get(module))
             for module, rows in data.policy_batches.items()
         }
 
@@ -193,10 +178,16 @@ class ModuleUpdates:
     ) -> None:
         self.module, self.optimizer, self._device = module, optimizer, device
         self._hyperparameters, self._decisions = hyperparameters, 0
-        self._average = NetworkAverage(module.q_network)
+        # Parameters of equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018), and how many were added.
+        self._average, self._averaged = copy.deepcopy(module.q_network).requires_grad_(False), 0
         self._compiled = path == CPU_KERNEL
-        if self._compiled:
-            self._require_kernel_shape()
+        sizes, plain = hyperparameters.hidden_sizes, hyperparameters.plain_head
+        if self._compiled and (len(sizes) != 2 or device.type != "cpu" or not plain):
+            head = "a plain head" if plain else "dueling streams or quantiles"
+            raise SoulsGraphError(
+                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found {len(sizes)} "
+                f"and {head} on {device.type}; use update path {AUTOGRAD!r}."
+            )
         self.bind()
 
     def bind(self) -> None:
@@ -204,21 +195,14 @@ class ModuleUpdates:
         states = [self.optimizer.state[parameter] for parameter in self.module.q_network.parameters()]
         #: Adam's count of steps; it keeps one for every parameter.
         self._steps: Tensor = states[0]["step"]
-        self.updater = self._make_updater() if self._compiled else None
+        self.updater: CpuUpdater | None = None
+        self._views: Weights | None = None
         if self._compiled:
+            self.updater = self._make_updater()
             for state in states:
                 state["step"] = self._steps
-        # The arrays share the parameters' memory, which has just moved.
-        self._views = self.module.weights() if self._compiled else None
-
-    def _require_kernel_shape(self) -> None:
-        sizes, device = self._hyperparameters.hidden_sizes, self._device.type
-        if len(sizes) != 2 or device != "cpu" or not self._hyperparameters.plain_head:
-            head = "a plain head" if self._hyperparameters.plain_head else "dueling streams or quantiles"
-            raise SoulsGraphError(
-                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found {len(sizes)} "
-                f"and {head} on {device}; use update path {AUTOGRAD!r}."
-            )
+            # The arrays share the parameters' memory, which has just moved.
+            self._views = self.module.weights()
 
     def _make_updater(self) -> CpuUpdater:
         module, optimizer = self.module, self.optimizer
@@ -226,56 +210,50 @@ class ModuleUpdates:
         moments = [[optimizer.state[parameter][name] for parameter in network] for name in _MOMENTS]
         groups = (network, list(module.target_network.parameters()), *moments)
         memory = FlatMemory(*(_flatten(tensors).numpy() for tensors in groups))
-        outputs = [parameter.shape[0] for parameter in network[::2]]
-        return CpuUpdater(memory, (network[0].shape[1], outputs[0], outputs[1], outputs[2]), self._hyperparameters)
+        first, second, actions = (parameter.shape[0] for parameter in network[::2])
+        return CpuUpdater(memory, (network[0].shape[1], first, second, actions), self._hyperparameters)
 
     def learn(self, batch: Batch, decisions: int | None = None) -> UpdateFigures:
         """Take one update for every `batch_size` rows, at a count of decisions received (by default the last one)."""
+        numbers, rows = self._hyperparameters, len(batch.actions)
         reached = self._decisions if decisions is None else decisions
-        figures = self._learn(batch, reached)
-        if self._hyperparameters.averages(reached):
-            self._average.add(self.module.q_network)
+        copied, self._decisions = numbers.target_copy(self._decisions, reached), reached
+        if copied is None:
+            figures = self._take_updates(batch)
+        else:
+            before = min(numbers.updates_before(copied, int(self._steps.item())) * numbers.batch_size, rows)
+            parts = [self._take_updates(batch.part(0, before))] if before else []
+            self._update_target(1.0)
+            if before < rows:
+                parts.append(self._take_updates(batch.part(before, rows)))
+            figures = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
+        if numbers.averages(reached):
+            self._add_to_average()
         return figures
 
-    def _learn(self, batch: Batch, decisions: int) -> UpdateFigures:
-        numbers, rows = self._hyperparameters, len(batch.actions)
-        copy, self._decisions = numbers.target_copy(self._decisions, decisions), decisions
-        if copy is None:
-            return self._take_updates(batch)
-        before = min(numbers.updates_before(copy, self._updates_done()) * numbers.batch_size, rows)
-        figures = [self._take_updates(batch.part(0, before))] if before else []
-        self._copy_target()
-        if before < rows:
-            figures.append(self._take_updates(batch.part(before, rows)))
-        return _mean(figures, [before, rows - before] if len(figures) > 1 else None)
-
-    def _copy_target(self) -> None:
-        self._update_target(1.0)
+    @torch.no_grad()
+    def _add_to_average(self) -> None:
+        self._averaged += 1
+        for mean, value in zip(self._average.parameters(), self.module.q_network.parameters(), strict=True):
+            mean.add_((value - mean) / self._averaged)
 
     def _update_target(self, share: float) -> None:
-        for network, target in self.module.get_target_network_pairs():
-            update_target_network(main_net=network, target_net=target, tau=share)
-
-    def _updates_done(self) -> int:
-        return int(self._steps.item())
+        update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=share)
 
     def _take_updates(self, batch: Batch) -> UpdateFigures:
-        if self.updater is not None:
-            done = self._updates_done()
-            figures = self.updater.update(batch, done)
-            self._steps.fill_(done + len(batch.actions) // self._hyperparameters.batch_size)
-            return figures
-        return _mean([self._autograd_update(part) for part in self._minibatches(batch)])
-
-    def _minibatches(self, batch: Batch) -> Iterable[TensorBatch]:
         size = self._hyperparameters.batch_size
+        if self.updater is not None:
+            done = int(self._steps.item())
+            figures = self.updater.update(batch, done)
+            self._steps.fill_(done + len(batch.actions) // size)
+            return figures
         tensors = [torch.as_tensor(values, device=self._device) for values in vars(batch).values()]
-        for start in range(0, len(batch.actions), size):
-            yield TensorBatch(*(values[start : start + size] for values in tensors))
+        starts = range(0, len(batch.actions), size)
+        return _mean([self._autograd_update([part[start : start + size] for part in tensors]) for start in starts])
 
-    def _autograd_update(self, batch: TensorBatch) -> UpdateFigures:
+    def _autograd_update(self, columns: Sequence[Tensor]) -> UpdateFigures:
         numbers, module, optimizer = self._hyperparameters, self.module, self.optimizer
-        result = minibatch_loss(module, batch, numbers)
+        result = minibatch_loss(module, columns, numbers)
         optimizer.zero_grad()
         result.loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_gradient_norm)
@@ -291,20 +269,24 @@ class ModuleUpdates:
 
     def playing_weights(self) -> Weights:
         """Return the module's weights for greedy play: those of the average once there is one."""
-        return self.module.weights(self._average.network)
+        return self.module.weights(self._average if self._averaged else None)
 
     def playing_head(self) -> Weights:
         """Return the trained head's parameters that go with `playing_weights`."""
-        return self.module.head_weights(self._average.network)
+        return self.module.head_weights(self._average if self._averaged else None)
 
     def get_counts(self) -> dict[str, Any]:
         """Return what RLlib's own state lacks: the count that target copies go by, and the average for play."""
-        return {_DECISIONS: self._decisions, _AVERAGE: self._average.get_state()}
+        parameters = self._average.named_parameters() if self._averaged else ()
+        network = {name: value.cpu().numpy().copy() for name, value in parameters}
+        return {"decisions": self._decisions, "average": {"count": self._averaged, "network": network}}
 
+    @torch.no_grad()
     def set_counts(self, state: dict[str, Any]) -> None:
         """Continue from `get_counts`."""
-        self._decisions = int(state[_DECISIONS])
-        self._average.set_state(state[_AVERAGE])
+        self._decisions, self._averaged = int(state["decisions"]), int(state["average"]["count"])
+        for name, value in state["average"]["network"].items():
+            self._average.get_parameter(name).copy_(torch.from_numpy(value))
 
     def get_training_state(self) -> dict[str, Any]:
         """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
@@ -335,34 +317,84 @@ def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None
     return UpdateFigures(loss, q_mean, td_error, np.concatenate([one.errors for one in figures]))
 
 
-class NetworkAverage:
-    """Average parameters with equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018)."""
+class ModuleTraining:
+    """What the driver keeps for a module that learns: replay, normaliser, generator and clocks of its own decisions.
 
-    def __init__(self, network: nn.Sequential) -> None:
-        self._network = copy.deepcopy(network).requires_grad_(False)
-        self._count = 0
+    Batches are drawn by `entropy`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hyperparameters: DQNHyperparameters,
+        observation: ObservationMap,
+        mirror: Mirror | None,
+        entropy: Sequence[int] | None,
+    ) -> None:
+        self.name, self.hyperparameters = name, hyperparameters
+        self.replay = ReplayRing(hyperparameters, observation.size, mirror)
+        self.normalizer = RunningNormalizer(observation.size, observation.indicators)
+        self._generator = np.random.Generator(np.random.PCG64(entropy))
+        self.decisions, self.updates = 0, 0
+        #: Sums of loss, Q-value and TD error over the updates since the last `figures`.
+        self._sums, self._summed = np.zeros(3), 0
 
     @property
-    def network(self) -> nn.Sequential | None:
-        """The average as a network; None before the first one was added."""
-        return self._network if self._count else None
+    def finished(self) -> bool:
+        """Whether the whole budget was received."""
+        return self.decisions >= self.hyperparameters.budget
 
-    @torch.no_grad()
-    def add(self, network: nn.Sequential) -> None:
-        """Add a network of the same layout to the average."""
-        self._count += 1
-        for mean, value in zip(self._network.parameters(), network.parameters(), strict=True):
-            mean.add_((value - mean) / self._count)
+    @property
+    def exploration_rate(self) -> float:
+        """The share of random actions at this count of decisions."""
+        return self.hyperparameters.exploration_rate(self.decisions)
+
+    @property
+    def owed(self) -> int:
+        """The number of updates owed."""
+        return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
+
+    def receive(self, transitions: Transitions) -> int:
+        """Store transitions up to the budget, drop the surplus, and return the count."""
+        received = transitions.first(self.hyperparameters.budget - self.decisions)
+        self.normalizer.update(received.observations)
+        self.replay.add(received)
+        self.decisions += len(received)
+        return len(received)
+
+    def draw(self, updates: int) -> Batch:
+        """Sample the transitions of this number of updates."""
+        count = updates * self.hyperparameters.batch_size
+        return self.replay.sample(count, self._generator, self.normalizer, self.decisions)
+
+    def learned(self, figures: UpdateFigures, updates: int) -> None:
+        """Count updates that were taken, with what the learner reports of them."""
+        self.updates += updates
+        self._sums += updates * np.array([figures.loss, figures.q_mean, figures.td_error])
+        self._summed += updates
+        self.replay.learned(figures.errors)
+
+    def figures(self) -> dict[str, float] | None:
+        """Return means of the learner's figures once there are enough updates, or at the end; else None."""
+        if not self.finished and self._summed < UPDATES_PER_LOG:
+            return None
+        means = (self._sums / max(self._summed, 1)).tolist()
+        self._sums, self._summed = np.zeros(3), 0
+        return dict(zip((QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY), means, strict=True))
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later averages depend on, as arrays and numbers; only the count 0 before the first."""
-        parameters = self._network.named_parameters() if self._count else ()
-        return {"count": self._count, "network": {name: value.cpu().numpy().copy() for name, value in parameters}}
+        """Return everything that later batches depend on, as nested arrays and plain values."""
+        return {
+            "decisions": self.decisions,
+            "updates": self.updates,
+            "generator": self._generator.bit_generator.state,
+            "normalizer": self.normalizer.get_state(),
+            "replay": self.replay.get_state(),
+        }
 
-    @torch.no_grad()
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
-        self._count = int(state["count"])
-        for name, value in self._network.named_parameters():
-            if self._count:
-                value.copy_(torch.from_numpy(state["network"][name]))
+        self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
+        self._generator.bit_generator.state = state["generator"]
+        self.normalizer.set_state(state["normalizer"])
+        self.replay.set_state(state["replay"])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -63,16 +62,11 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         sizes = (size, *self.model_config.get("hidden_sizes", _HIDDEN_SIZES), int(self.action_space.n))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.model_config.get("seed", 0))
-            self.q_network = make_network(sizes, *self._head_options())
+            head = (0, False) if self.inference_only else self.model_config.get("head", (0, False))
+            self.q_network = make_network(sizes, *head)
         self.clip = float(self.model_config.get("observation_clip", _CLIP))
         self.register_buffer(MEAN, torch.zeros(size, dtype=torch.float64))
         self.register_buffer(DEVIATION, torch.ones(size, dtype=torch.float64))
-
-    def _head_options(self) -> tuple[int, bool]:
-        if self.inference_only:
-            return 0, False
-        quantiles, dueling = self.model_config.get("head", (0, False))
-        return quantiles, dueling
 
     def make_target_networks(self) -> None:
         """Make the target network, a copy of the network."""
@@ -138,10 +132,6 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     def _last(self) -> str:
         return f"{NETWORK}.{len(self.q_network) - 1}."
 
-    @property
-    def _has_head(self) -> bool:
-        return isinstance(self.q_network[-1], QuantileHead)
-
     def weights(self, network: nn.Sequential | None = None) -> Weights:
         """Return the parameters and the normaliser by name as they play, without the target network.
 
@@ -150,12 +140,10 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         """
         parameters = self._named if network is None else self._named | dict(network.named_parameters(prefix=NETWORK))
         head = (self.q_network if network is None else network)[-1]
-        if not isinstance(head, QuantileHead):
-            return {name: tensor.numpy(force=True) for name, tensor in parameters.items()}
-        plain = {name: tensor for name, tensor in parameters.items() if not name.startswith(self._last)}
-        weight, bias = head.fold()
-        plain |= {f"{self._last}weight": weight, f"{self._last}bias": bias}
-        return {name: tensor.numpy(force=True) for name, tensor in plain.items()}
+        if isinstance(head, QuantileHead):
+            parameters = {name: tensor for name, tensor in parameters.items() if not name.startswith(self._last)}
+            parameters |= zip((f"{self._last}weight", f"{self._last}bias"), head.fold(), strict=True)
+        return {name: tensor.numpy(force=True) for name, tensor in parameters.items()}
 
     def head_weights(self, network: nn.Sequential | None = None) -> Weights:
         """Return the parameters of the head that is trained, by name; nothing where it is the layer that plays."""
@@ -199,12 +187,13 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
     def _as_trained(self, weights: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
         """Return the weights without the head, or with it in place of the layer that it folds to."""
         plain = {name: values for name, values in weights.items() if not name.startswith(f"{HEAD}.")}
-        if not self._has_head or len(plain) == len(weights):
+        if not isinstance(self.q_network[-1], QuantileHead) or len(plain) == len(weights):
             return plain
-        head = {
-            self._last + name.removeprefix(f"{HEAD}."): values for name, values in weights.items() if name not in plain
+        return {
+            name.replace(f"{HEAD}.", self._last, 1): values
+            for name, values in weights.items()
+            if not name.startswith(self._last)
         }
-        return {name: values for name, values in plain.items() if not name.startswith(self._last)} | head
 
     def set_normalizer(self, mean: npt.NDArray[np.float64], deviation: npt.NDArray[np.float64]) -> None:
         """Normalise raw observations by this mean and deviation from now on, (size,) each."""
@@ -247,20 +236,7 @@ class QuantileHead(nn.Module):
         return weight, bias - bias.mean() + self.value.bias.mean()
 
 
-@dataclass(frozen=True)
-class TensorBatch:
-    """A `Batch` as tensors on the learner's device."""
-
-    observations: Tensor
-    next_observations: Tensor
-    actions: Tensor
-    rewards: Tensor
-    discounts: Tensor
-    weights: Tensor
-
-
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     """The loss of a minibatch, (); each row's Q-value and signed TD error, (n,), without gradients."""
 
     loss: Tensor
@@ -268,27 +244,26 @@ class Loss:
     errors: Tensor
 
 
-def minibatch_loss(module: QNetworkModule, batch: TensorBatch, hyperparameters: DQNHyperparameters) -> Loss:
-    """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned."""
-    rows = torch.arange(len(batch.actions), device=batch.actions.device)
-    targets = _double_q_targets(module, batch, rows, hyperparameters.double)
-    predictions = module.quantiles(batch.observations)[rows, batch.actions]
-    losses = _quantile_huber(predictions, targets) if hyperparameters.quantiles else _huber(predictions, targets)
+def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparameters: DQNHyperparameters) -> Loss:
+    """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned.
+
+    `columns` are those of a `Batch`, in their order.
+    """
+    observations, next_observations, actions, rewards, discounts, weights = columns
+    rows = torch.arange(len(actions), device=actions.device)
+    with torch.no_grad():
+        following = module.target_quantiles(next_observations)
+        # With `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4).
+        online = module.quantiles(next_observations) if hyperparameters.double else following
+        choices = online.mean(dim=2).argmax(dim=1)
+        targets = rewards[:, None] + discounts[:, None] * following[rows, choices]
+    predictions = module.quantiles(observations)[rows, actions]
+    if hyperparameters.quantiles:
+        losses = _quantile_huber(predictions, targets)
+    else:
+        losses = functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
     values, errors = predictions.detach().mean(dim=1), (predictions.detach() - targets).mean(dim=1)
-    return Loss((batch.weights * losses).mean(), values, errors)
-
-
-@torch.no_grad()
-def _double_q_targets(module: QNetworkModule, batch: TensorBatch, rows: Tensor, double: bool) -> Tensor:
-    """Return (n, quantiles); with `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4)."""
-    following = module.target_quantiles(batch.next_observations)
-    online = module.quantiles(batch.next_observations) if double else following
-    choices = online.mean(dim=2).argmax(dim=1)
-    return batch.rewards[:, None] + batch.discounts[:, None] * following[rows, choices]
-
-
-def _huber(predictions: Tensor, targets: Tensor) -> Tensor:
-    return functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
+    return Loss((weights * losses).mean(), values, errors)
 
 
 def _quantile_huber(predictions: Tensor, targets: Tensor) -> Tensor:

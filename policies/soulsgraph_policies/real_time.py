@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
 from soulsgraph_policies.inference import FrozenNetwork, Weights
@@ -20,13 +19,6 @@ from soulsgraph_policies.sampler import Chunk, Sampler
 MOST_WAITING = 4096
 #: A game that cannot be reset is tried again after so long.
 RETRY_AFTER_S = 5.0
-
-
-class _Collected(NamedTuple):
-    """The transitions of one decision or more, and the tick at which they ended."""
-
-    ended: int
-    chunk: Chunk
 
 
 class RealTimeSampling:
@@ -44,7 +36,8 @@ class RealTimeSampling:
         self._decisions: dict[str, int] = {}
         self._failure = ""
         self._networks: dict[str, FrozenNetwork] = {}
-        self._young: deque[_Collected] = deque()
+        #: Chunks that may still be in doubt, with the ticks at which they ended.
+        self._young: deque[tuple[int, Chunk]] = deque()
         self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
         self._notes: list[str] = []
         self._pending: dict[str, FrozenNetwork] = {}
@@ -97,7 +90,8 @@ class RealTimeSampling:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                networks = self._new_networks()
+                with self._changed:
+                    networks, self._pending = list(self._pending.values()), {}
                 if self._sampler is None:
                     self._open_game(networks)
                 else:
@@ -107,11 +101,6 @@ class RealTimeSampling:
             with self._changed:
                 self._defect = defect
                 self._changed.notify()
-
-    def _new_networks(self) -> list[FrozenNetwork]:
-        with self._changed:
-            networks, self._pending = list(self._pending.values()), {}
-        return networks
 
     def _open_game(self, networks: Sequence[FrozenNetwork]) -> None:
         """Rehearse and open the game; retry at intervals if it cannot be opened."""
@@ -142,15 +131,15 @@ class RealTimeSampling:
 
     def _keep(self, chunk: Chunk, now: int) -> None:
         """Hold a chunk back until it can no longer be in doubt; ticks are counted from the first on."""
-        self._young.append(_Collected(now, chunk))
+        self._young.append((now, chunk))
         with self._changed:
-            while self._young and now - self._young[0].ended >= MOST_DOUBTFUL_TICKS:
-                self._ready.append(self._young.popleft().chunk)
+            while self._young and now - self._young[0][0] >= MOST_DOUBTFUL_TICKS:
+                self._ready.append(self._young.popleft()[1])
             self._changed.notify()
 
     def _lose(self, sampler: Sampler, note: str, doubtful_ticks: int) -> None:
         since = sampler.ticks - doubtful_ticks
-        while self._young and self._young[-1].ended > since:
+        while self._young and self._young[-1][0] > since:
             self._young.pop()
         sampler.abandon_episodes()
         with self._changed:

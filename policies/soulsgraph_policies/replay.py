@@ -48,14 +48,9 @@ class Batch:
     @classmethod
     def empty(cls, count: int, size: int) -> Batch:
         """Return memory for `count` transitions of observations (size,), all of weight 1."""
-        return cls(
-            observations=np.empty((count, size), np.float32),
-            next_observations=np.empty((count, size), np.float32),
-            actions=np.empty(count, np.int64),
-            rewards=np.empty(count, np.float32),
-            discounts=np.empty(count, np.float32),
-            weights=np.ones(count, np.float32),
-        )
+        observations, following = (np.empty((count, size), np.float32) for _ in range(2))
+        rewards, discounts = (np.empty(count, np.float32) for _ in range(2))
+        return cls(observations, following, np.empty(count, np.int64), rewards, discounts, np.ones(count, np.float32))
 
     def part(self, start: int, end: int) -> Batch:
         """Return the rows from `start` to `end`, as views."""
@@ -217,7 +212,10 @@ class ReplayRing:
         self, hyperparameters: DQNHyperparameters, observation_size: int, mirror: Mirror | None = None
     ) -> None:
         hyperparameters.check_memory(observation_size)
-        self._hyperparameters, self._mirror = hyperparameters, mirror
+        self._hyperparameters, self._mirrored = hyperparameters, mirror is not None
+        nothing = np.zeros(0, np.float32)
+        mirror = mirror or Mirror(nothing, nothing, np.zeros(0, np.int64))
+        self._mirror = (mirror.sign, mirror.shift, mirror.actions)
         self.capacity, self.size = hyperparameters.replay_capacity, 0
         self._written = 0
         self._observation_size = observation_size
@@ -236,7 +234,9 @@ class ReplayRing:
         discounts = self._discounts(transitions)
         _add(self._rows, first, observations, transitions.actions, transitions.rewards, discounts)
         if self._hyperparameters.n_step > 1:
-            self._grow(int(transitions.lanes.max(initial=0)) + 1)
+            missing = int(transitions.lanes.max(initial=0)) + 1 - len(self._latest)
+            if missing > 0:
+                self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
             _link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add((first + np.arange(count)) % self.capacity)
@@ -248,11 +248,6 @@ class ReplayRing:
         alive = np.float32(1.0) - transitions.terminated
         discounts: Floats = alive * (discount**transitions.ticks if self._hyperparameters.semi_markov else discount)
         return discounts.astype(np.float32, copy=False)
-
-    def _grow(self, lanes: int) -> None:
-        missing = lanes - len(self._latest)
-        if missing > 0:
-            self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
 
     def sample(
         self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
@@ -278,16 +273,11 @@ class ReplayRing:
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
         following, statistics = (self._links, self._hyperparameters.n_step), (normalizer.mean, normalizer.deviation)
         out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
-        clip, reflection = self._hyperparameters.observation_clip, self._reflection(count, generator)
+        # Without a mirror no rows are reflected.
+        reflected = generator.random(count if self._mirrored else 0) < 0.5
+        clip, reflection = self._hyperparameters.observation_clip, (reflected, *self._mirror)
         _gather(self._rows, self._drawn, statistics, clip, following, reflection, out)
         return batch
-
-    def _reflection(self, count: int, generator: np.random.Generator) -> tuple[Flags, Floats, Floats, Integers]:
-        """Draw which rows to reflect; none without a mirror."""
-        if self._mirror is None:
-            nothing = np.zeros(0, np.float32)
-            return np.zeros(0, np.bool_), nothing, nothing, np.zeros(0, np.int64)
-        return generator.random(count) < 0.5, self._mirror.sign, self._mirror.shift, self._mirror.actions
 
     def learned(self, errors: Floats) -> None:
         """Record the TD errors (n,) of the last drawn transitions."""

@@ -17,8 +17,7 @@ from soulsgraph_envs.combat.rollout import Rollout, SkillLog
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.streams import Seeds, episode_seeds
-from soulsgraph_policies.fused_networks import FusedNetworks
-from soulsgraph_policies.inference import FrozenNetwork, Weights
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
 
 
 @dataclass(frozen=True)
@@ -104,14 +103,22 @@ class Sampled:
     budget: float = math.inf
 
 
-class _Explorer:
-    """Random actions of the skills that one module plays, and the count of decisions that they go by."""
+class _Collecting:
+    """One module that is sampled: its random actions, their clock, and transitions as they come, a log a skill."""
 
-    def __init__(self, sampled: Sampled, combat: Combat, entropy: Sequence[int]) -> None:
-        self.sampled, self.decisions, self.finished = sampled, 0, False
+    def __init__(self, sampled: Sampled, logs: Sequence[SkillLog], entropy: Sequence[int], first_lane: int) -> None:
+        self.sampled, self.logs, self._first_lane = sampled, logs, first_lane
+        self.decisions, self.finished = 0, False
         self.random = np.random.default_rng(entropy)
-        places = [combat.position(skill) for skill in sampled.skills]
-        self._played = [(place, combat.due[:, place], len(combat.skills[place].actions)) for place in places]
+        combat = logs[0].combat
+        self._played = [(combat.position(log.skill.name), log.due, len(log.skill.actions)) for log in logs]
+        #: Decisions logged since `reserve`.
+        self.count = 0
+        #: The most decisions that can end with one tick.
+        self.most_a_tick = len(logs) * combat.lanes
+        self._observe = [log.skill.observation.bind(combat.scenario) for log in logs]
+        #: Transitions made since `reserve`.
+        self.parts: list[Transitions] = []
 
     def receive(self, decisions: int) -> None:
         """Set the count of what the learner received; at its budget the module plays greedily."""
@@ -127,42 +134,9 @@ class _Explorer:
                 if chosen.any():
                     actions[lanes[chosen], place] = choices[chosen] * count
 
-
-class ExploringController:
-    """Play skills by fused networks, exploring in those that learn only."""
-
-    def __init__(self, explorers: Sequence[_Explorer]) -> None:
-        self._explorers = explorers
-        self.networks: FusedNetworks | None = None
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Do nothing: networks have no state between decisions."""
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Write greedy actions, and drawn ones over a share of those of the skills that learn."""
-        assert self.networks is not None, "set_networks comes before sample"
-        self.networks.act(combat.rows, combat.due, actions)
-        for explorer in self._explorers:
-            if not explorer.finished:
-                explorer.act(actions)
-
-
-class _Collecting:
-    """One module's transitions as they come: a log for each skill that it plays."""
-
-    def __init__(self, explorer: _Explorer, logs: Sequence[SkillLog], first_lane: int) -> None:
-        self.explorer, self.logs = explorer, logs
-        self._first_lane = first_lane
-        #: Decisions logged since `reserve`.
-        self.count = 0
-        #: The most decisions that can end with one tick.
-        self.most_a_tick = len(logs) * logs[0].combat.lanes
-        self._observe = [log.skill.observation.bind(log.combat.scenario) for log in logs]
-        self._parts: list[Transitions] = []
-
     def reserve(self, decisions: int) -> None:
         """Begin to collect at most this number of decisions."""
-        self._parts, self.count = [], 0
+        self.parts, self.count = [], 0
         for log in self.logs:
             log.reserve(max(decisions, log.combat.lanes))
 
@@ -173,14 +147,14 @@ class _Collecting:
             over += log.log()
         if over:
             self.count += over
-            self.explorer.decisions += over
+            self.decisions += over
         return over
 
     def collect(self, episodes: npt.NDArray[np.int64]) -> None:
         """Make transitions of what is logged, in lanes that play `episodes` (lanes,)."""
         for index, log in enumerate(self.logs):
             if log.logged:
-                self._parts.append(self._transitions(index, episodes))
+                self.parts.append(self._transitions(index, episodes))
 
     def _transitions(self, index: int, episodes: npt.NDArray[np.int64]) -> Transitions:
         """Reward the decisions of one skill; each skill has lanes of its own, for each follows itself only."""
@@ -198,10 +172,6 @@ class _Collecting:
             episodes=episodes[lanes],
         )
 
-    def take(self) -> Transitions | None:
-        """Return the transitions made since `reserve`; None if there are none."""
-        return Transitions.join(self._parts) if self._parts else None
-
 
 class Sampler:
     """Roll out a combat's lanes without end, exploring in the modules that learn, and return their transitions.
@@ -212,20 +182,16 @@ class Sampler:
 
     def __init__(self, combat: Combat, seed: int, modules: Sequence[Sampled], first_lane: int = 0) -> None:
         self._combat, self._seed = combat, seed
-        # Counted from the last one: numpy pads with zeros, so alone a module draws as it did before there were several.
-        self._explorers = [
-            _Explorer(sampled, combat, [seed, 1, place])
-            for sampled, place in zip(modules, reversed(range(len(modules))), strict=True)
-        ]
-        self._player = ExploringController(self._explorers)
-        self._rollout = Rollout(combat, self._player)
+        self._networks: FusedNetworks | None = None
+        self._rollout = Rollout(combat, self)
         names = [skill for sampled in modules for skill in sampled.skills]
         self._logs: dict[str, SkillLog] = {
             name: self._rollout if name == combat.horizon.skill else SkillLog(combat, name) for name in names
         }
+        # Counted from the last one: numpy pads with zeros, so alone a module draws as it did before there were several.
         self._collecting = [
-            _Collecting(explorer, [self._logs[skill] for skill in explorer.sampled.skills], first_lane)
-            for explorer in self._explorers
+            _Collecting(sampled, [self._logs[skill] for skill in sampled.skills], [seed, 1, place], first_lane)
+            for sampled, place in zip(modules, reversed(range(len(modules))), strict=True)
         ]
         self._episodes = np.zeros(combat.lanes, np.int64)
         self._began = False
@@ -234,12 +200,12 @@ class Sampler:
     @property
     def decisions(self) -> dict[str, int]:
         """Finished decisions of every module so far."""
-        return {explorer.sampled.module: explorer.decisions for explorer in self._explorers}
+        return {one.sampled.module: one.decisions for one in self._collecting}
 
     def receive(self, decisions: Mapping[str, int]) -> None:
         """Set the counts of what the learner has received; a module at its budget plays greedily from now on."""
-        for explorer in self._explorers:
-            explorer.receive(decisions.get(explorer.sampled.module, explorer.decisions))
+        for one in self._collecting:
+            one.receive(decisions.get(one.sampled.module, one.decisions))
 
     @property
     def ticks(self) -> int:
@@ -253,17 +219,16 @@ class Sampler:
             UnknownNameError: if a skill takes no part.
             SoulsGraphError: if a network is of other sizes than before.
         """
-        if self._player.networks is None:
-            ordered = sorted(networks, key=lambda network: self._combat.position(network.skill))
-            self._player.networks = FusedNetworks(ordered)
+        if self._networks is None:
+            self._networks = FusedNetworks(sorted(networks, key=lambda one: self._combat.position(one.skill)))
             return
         for network in networks:
-            self._player.networks.replace(self._combat.position(network.skill), network)
+            self._networks.replace(self._combat.position(network.skill), network)
 
     @property
     def has_networks(self) -> bool:
         """Whether `set_networks` was called."""
-        return self._player.networks is not None
+        return self._networks is not None
 
     def load(self, skill: str, weights: Weights) -> None:
         """Play a skill by newer weights from the next tick on; `set_networks` comes before.
@@ -271,13 +236,23 @@ class Sampler:
         Raises:
             SoulsGraphError: if a name or shape differs.
         """
-        assert self._player.networks is not None, "set_networks comes before load"
-        self._player.networks.load(self._combat.position(skill), weights)
+        assert self._networks is not None, "set_networks comes before load"
+        self._networks.load(self._combat.position(skill), weights)
 
     def weights(self, skill: str) -> Weights:
         """Return a copy of the weights that a skill is played by; empty before the first networks are set."""
-        networks = self._player.networks
-        return {} if networks is None else networks.weights(self._combat.position(skill))
+        return {} if self._networks is None else self._networks.weights(self._combat.position(skill))
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Do nothing: networks have no state between decisions."""
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write greedy actions, and drawn ones over a share of those of the skills that learn."""
+        assert self._networks is not None, "set_networks comes before sample"
+        self._networks.act(combat.rows, combat.due, actions)
+        for one in self._collecting:
+            if not one.finished:
+                one.act(actions)
 
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring a module more than `max_transitions`.
@@ -288,7 +263,7 @@ class Sampler:
         if self._failure is not None:
             raise self._failure
         rollout, lanes = self._rollout, self._combat.lanes
-        collecting = [one for one in self._collecting if not one.explorer.finished]
+        collecting = [one for one in self._collecting if not one.finished]
         before = rollout.ticks
         for one in collecting:
             one.reserve(max_transitions)
@@ -325,8 +300,7 @@ class Sampler:
                 log.close(ended)
 
     def _chunk(self, collecting: Sequence[_Collecting], lane_ticks: int) -> Chunk:
-        taken = {one.explorer.sampled.module: one.take() for one in collecting}
-        transitions = {module: found for module, found in taken.items() if found is not None}
+        transitions = {one.sampled.module: Transitions.join(one.parts) for one in collecting if one.parts}
         episodes = {log.skill.name: log.episodes() for one in collecting for log in one.logs}
         return Chunk(transitions, episodes, lane_ticks)
 
@@ -347,7 +321,7 @@ class Sampler:
         """Return everything the next transition depends on but the networks."""
         return {
             "combat": self._combat.get_state(),
-            "random": {one.sampled.module: one.random.bit_generator.state for one in self._explorers},
+            "random": {one.sampled.module: one.random.bit_generator.state for one in self._collecting},
             "episodes": self._episodes.copy(),
             "sums": {name: log.sums.copy() for name, log in self._logs.items()},
             "began": self._began,
@@ -357,8 +331,8 @@ class Sampler:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of an equal sampler."""
         self._combat.set_state(state["combat"])
-        for explorer in self._explorers:
-            explorer.random.bit_generator.state = state["random"][explorer.sampled.module]
+        for one in self._collecting:
+            one.random.bit_generator.state = state["random"][one.sampled.module]
         self._episodes[:] = state["episodes"]
         for name, log in self._logs.items():
             log.sums[:] = state["sums"][name]

@@ -1,8 +1,9 @@
-"""RLlib's configuration of one stage: which skills learn on top of which, how, and how they are stepped."""
+"""RLlib's configuration of one stage: which skills learn on top of which, and how; and the base of its env runners."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -10,14 +11,20 @@ import gymnasium
 import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn.dqn import DQNConfig
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import Mirror, Skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
 from soulsgraph_policies.module import QNetworkModule
+from soulsgraph_policies.sampler import Chunk
 
 #: Observation and action space.
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
@@ -98,36 +105,6 @@ class SkillDQNConfig(DQNConfig):
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
-        self._describe_dqn()
-        return self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
-
-    def multi_agent(self, **settings: Any) -> Self:
-        """Change which module plays each skill, and which modules learn, as RLlib documents it.
-
-        Raises:
-            UnknownNameError: for a module to play by or to train that is not among `policies`.
-            SoulsGraphError: if the mapping fails, a module plays no skill, skills of unequal spaces share one, or
-                mirrored transitions lack a mirror.
-        """
-        super().multi_agent(**settings)
-        if self.skills:
-            self._describe_modules()
-        return self
-
-    def _describe_modules(self) -> None:
-        specs = {}
-        for module, ((observation, action), index) in self._described().items():
-            specs[module] = RLModuleSpec(
-                module_class=QNetworkModule,
-                observation_space=observation,
-                action_space=action,
-                model_config=self._network_config(module, index),
-            )
-        for module in self.trained_modules:
-            self.mirror_of(module)
-        self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-
-    def _describe_dqn(self) -> None:
         numbers = self.hyperparameters
         self.training(
             lr=numbers.learning_rate,
@@ -141,13 +118,32 @@ class SkillDQNConfig(DQNConfig):
             dueling=numbers.dueling,
             n_step=numbers.n_step,
         )
+        return self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
+
+    def multi_agent(self, **settings: Any) -> Self:
+        """Change which module plays each skill, and which modules learn, as RLlib documents it.
+
+        Raises:
+            UnknownNameError: for a module to play by or to train that is not among `policies`.
+            SoulsGraphError: if the mapping fails, a module plays no skill, skills of unequal spaces share one, or
+                mirrored transitions lack a mirror.
+        """
+        super().multi_agent(**settings)
+        if self.skills:
+            specs = {
+                module: RLModuleSpec(QNetworkModule, *spaces, model_config=self._network_config(module, index))
+                for module, (spaces, index) in self._described().items()
+            }
+            for module in self.trained_modules:
+                self.mirror_of(module)
+            self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        return self
 
     def _network_config(self, module: str, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters_of(module)
         seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
         config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
-        trained = module in self.trained_modules
-        return config | {"head": (numbers.quantiles, numbers.dueling)} if trained else config
+        return config | ({"head": (numbers.quantiles, numbers.dueling)} if module in self.trained_modules else {})
 
     @property
     def stage_seed(self) -> int | None:
@@ -224,17 +220,17 @@ class SkillDQNConfig(DQNConfig):
         if not self.hyperparameters_of(module).mirrored:
             return None
         names = [skill.name for skill in self.skills_of(module)]
-        mirrors = [self.mirrors[name] for name in names if name in self.mirrors]
-        if len(mirrors) < len(names):
-            missing = next(name for name in names if name not in self.mirrors)
-            raise SoulsGraphError(f"stage of {missing}: expected a mirror, found none; give the skill's own.")
-        for other in mirrors[1:]:
-            if not all(map(np.array_equal, vars(mirrors[0]).values(), vars(other).values())):
+        for name in names:
+            if name not in self.mirrors:
+                raise SoulsGraphError(f"stage of {name}: expected a mirror, found none; give the skill's own.")
+        first = self.mirrors[names[0]]
+        for name in names[1:]:
+            if not all(map(np.array_equal, vars(first).values(), vars(self.mirrors[name]).values())):
                 raise SoulsGraphError(
                     f"module {module}: expected one mirror, found different ones of {', '.join(names)}; "
                     "map them to modules of their own."
                 )
-        return mirrors[0]
+        return first
 
     def module_spaces(self) -> dict[str, Spaces]:
         """Return the observation and action space of every module, in the order of the skills they play."""
@@ -250,13 +246,14 @@ class SkillDQNConfig(DQNConfig):
         """Return each module's spaces, and the place of the first skill that it plays."""
         found: dict[str, tuple[Spaces, int]] = {}
         for index, (skill, module) in enumerate(zip(self.skills, self.modules_of_skills().values(), strict=True)):
-            spaces = _spaces(skill)
+            observation = gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
+            spaces: Spaces = (observation, gymnasium.spaces.Discrete(len(skill.actions)))
             first_spaces, first = found.setdefault(module, (spaces, index))
             if spaces != first_spaces:
+                one, other = (f"{seen.shape} and {actions}" for seen, actions in (first_spaces, spaces))
                 raise SoulsGraphError(
-                    f"module {module}: expected skills of equal spaces, found {self.skills[first].name} with "
-                    f"{_shown(*first_spaces)} and {skill.name} with {_shown(*spaces)}; map them to modules of "
-                    "their own."
+                    f"module {module}: expected skills of equal spaces, found {self.skills[first].name} with {one} and "
+                    f"{skill.name} with {other}; map them to modules of their own."
                 )
         for module in self.policies:
             if module not in found:
@@ -269,14 +266,121 @@ class SkillDQNConfig(DQNConfig):
     @property
     def decisions_per_sample(self) -> int:
         """The most transitions of a module that one runner's `sample` may return."""
-        runners = max(int(self.num_env_runners), 1)
-        return max(self.decisions_per_round // runners, 1)
+        return max(self.decisions_per_round // max(int(self.num_env_runners), 1), 1)
 
 
-def _spaces(skill: Skill) -> Spaces:
-    observation = gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
-    return observation, gymnasium.spaces.Discrete(len(skill.actions))
+class ChunkRunner(EnvRunner, Checkpointable):
+    """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
+    `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
+    runner of its own that only holds the weights, so the game is opened in `make_env`, which is called where sampling
+    happens and nowhere else.
+    """
 
-def _shown(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> str:
-    return f"{observation.shape} and {action}"
+    config: SkillDQNConfig
+
+    def __init__(self, *, config: SkillDQNConfig, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        #: The module that plays each skill, by skill.
+        self.modules: Mapping[str, str] = self.config.modules_of_skills()
+        #: Decisions of each sampled module that the learner has received from all runners.
+        self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
+        self._without_weights = set(self.get_spaces())
+        spec = self.config.get_multi_rl_module_spec(inference_only=True)
+        # RLlib asks for the light modules only where it makes the specs of single modules itself.
+        spec.inference_only = True
+        self.module: MultiRLModule = spec.build()
+        self._weights: dict[str, Weights] = {
+            name: self.module[name].unwrapped().weights() for name in self.get_spaces()
+        }
+        if self.samples:
+            self.make_env()
+
+    @property
+    def samples(self) -> bool:
+        """Whether this runner samples: every remote one does, the driver's own only without remote ones."""
+        return bool(self.worker_index) or not self.config.num_env_runners
+
+    @abstractmethod
+    def make_env(self) -> None:
+        """Open the game and make everything that sampling needs but the networks."""
+
+    @abstractmethod
+    def sample(self, **kwargs: Any) -> list[Chunk]:
+        """Return one chunk in a list: transitions, at most `config.decisions_per_sample` of each module.
+
+        A real-time game may have none in time: then an empty list, or a chunk that notes why.
+        """
+
+    @abstractmethod
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Play by the new `weights` of `modules` from now on, exploring as `decisions` tells.
+
+        The first call names every module: a runner that Ray has restarted plays by nothing but what it was given.
+        """
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return what the next chunk depends on, except networks and `decisions`, as nested arrays and plain values."""
+        raise NotImplementedError
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`."""
+        raise NotImplementedError
+
+    def weights(self, module: str) -> Weights:
+        """Return a module's weights and normaliser; the arrays share its memory."""
+        return dict(self._weights[module])
+
+    def played_weights(self, skill: str) -> Weights:
+        """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
+        return self.weights(self.modules[skill])
+
+    def get_spaces(self) -> dict[str, Spaces]:
+        """Return the observation and action space of every module."""
+        return self.config.module_spaces()
+
+    def assert_healthy(self) -> None:
+        """Raise if the runner was not built."""
+        assert self.module is not None
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return what RLlib brings another runner up to date with: modules and the counts of decisions."""
+        state: dict[str, Any] = {
+            NUM_ENV_STEPS_SAMPLED_LIFETIME: sum(self.decisions.values()),
+            NUM_MODULE_STEPS_SAMPLED_LIFETIME: dict(self.decisions),
+        }
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = {module: self.weights(module) for module in self.get_spaces()}
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Set weights (all or some modules) and the counts of decisions."""
+        self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
+        given = state.get(COMPONENT_RL_MODULE, {})
+        for module, weights in given.items():
+            own = self._weights[module]
+            fits = weights.keys() == own.keys()
+            if fits and all(own[name].shape == values.shape for name, values in weights.items()):
+                # Through torch it would take ten times as long, every few decisions.
+                for name, values in weights.items():
+                    own[name][...] = values
+            else:  # Which says what does not fit.
+                self.module[module].unwrapped().load_weights(weights)
+        incomplete = bool(self._without_weights)
+        self._without_weights -= given.keys()
+        if self.samples and not self._without_weights:
+            self.weights_changed(tuple(self.get_spaces()) if incomplete else tuple(given))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the constructor's arguments."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Return the parts that RLlib checkpoints by themselves."""
+        return [(COMPONENT_RL_MODULE, self.module)]

@@ -11,14 +11,15 @@ import numpy.typing as npt
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
-from soulsgraph_policies.chunk_runner import ChunkRunner
-from soulsgraph_policies.inference import DEVIATION, MEAN, NETWORK, Weights
+from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.sampler import Chunk, Transitions
+from soulsgraph_policies.stage_config import ChunkRunner
 
 Floats = npt.NDArray[np.float32]
 #: Columns spread far apart, so that a learner that forgot to normalise would not learn.
 _SPREAD = 20.0
 _DEATH, _HORIZON = 0.02, 50
+_SAVED = ("states", "lengths", "returns", "begun")
 
 
 class LinearRunner(ChunkRunner):
@@ -157,22 +158,20 @@ class _Lanes:
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that the next decision depends on."""
-        arrays = {"states": self._states.copy(), "lengths": self._lengths.copy(), "returns": self._returns.copy()}
-        return {**arrays, "begun": self._begun.copy(), "random": self._random.bit_generator.state}
+        arrays = {name: getattr(self, f"_{name}").copy() for name in _SAVED}
+        return arrays | {"random": self._random.bit_generator.state}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
-        self._states, self._lengths = state["states"].copy(), state["lengths"].copy()
-        self._returns, self._begun = state["returns"].copy(), state["begun"].copy()
+        for name in _SAVED:
+            setattr(self, f"_{name}", state[name].copy())
         self._random.bit_generator.state = state["random"]
 
 
 def q_values(weights: Weights, observations: Floats, clip: float) -> Floats:
     """Return the Q-values (n, actions) of raw observations (n, size), in plain numpy."""
     values = np.clip((observations - weights[MEAN]) / weights[DEVIATION], -clip, clip).astype(np.float32)
-    layers = sorted(int(name.split(".")[1]) for name in weights if name.startswith(NETWORK) and name.endswith("weight"))
-    for layer in layers:
-        values = values @ weights[f"{NETWORK}.{layer}.weight"].T + weights[f"{NETWORK}.{layer}.bias"]
-        if layer != layers[-1]:
-            values = np.maximum(values, 0.0)
-    return values
+    *hidden, (last, last_bias) = layer_names(weights)
+    for weight, bias in hidden:
+        values = np.maximum(values @ weights[weight].T + weights[bias], 0.0)
+    return values @ weights[last].T + weights[last_bias]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +106,9 @@ def _join(value: Any, arrays: Arrays) -> Any:
     return value
 
 
-def _parts(plain: str, arrays: Arrays) -> Iterator[bytes | memoryview]:
-    yield plain.encode()
-    for name, array in sorted(arrays.items()):
-        yield f"{name} {array.dtype} {array.shape}".encode()
-        yield array.reshape(-1).view(np.uint8).data
-
-
 def _digest(plain: str, arrays: Arrays) -> str:
-    digest = hashlib.sha256()
-    for part in _parts(plain, arrays):
-        digest.update(part)
+    digest = hashlib.sha256(plain.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

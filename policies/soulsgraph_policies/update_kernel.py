@@ -27,8 +27,7 @@ _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _NORM_EPSILON = np.float32(1e-6)
 
 
-@dataclass(frozen=True)
-class FlatMemory:
+class FlatMemory(NamedTuple):
     """Parameters, target parameters and Adam's two moments as flat float32 vectors, all (parameters,)."""
 
     network: Floats
@@ -50,7 +49,6 @@ class UpdateFigures:
 Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
 Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats]
-Memory = tuple[Floats, Floats, Floats, Floats]
 #: Adam's steps, learning rate, greatest norm, share of Polyak averaging, whether the target is double.
 Constants = tuple[int, float, float, float, bool]
 
@@ -262,7 +260,7 @@ def _average(network: Floats, target: Floats, share: float) -> None:
 
 
 @_inner
-def _update(memory: Memory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> None:
+def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> None:
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
@@ -289,12 +287,14 @@ def _build_updates(sources: int) -> Callable[..., int]:
     """Compile `updates`, cached on disk; `sources` is the checksum of the code that it calls."""
 
     @njit(cache=True)
-    def updates(memory: Memory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> int:
+    def updates(
+        memory: FlatMemory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]
+    ) -> int:
         observations, following, actions, rewards, discounts, weights = batch
         steps, learning_rate, max_norm, target_rate, double = constants
         sums, errors = figures
         size = len(work.targets)
-        _arrange(_layers(memory[1], work.sizes), work.target)
+        _arrange(_layers(memory.target, work.sizes), work.target)
         for update in range(len(actions) // size):
             rows = slice(update * size, (update + 1) * size)
             part = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows], weights[rows])
@@ -315,8 +315,7 @@ class CpuUpdater:
     """
 
     def __init__(self, memory: FlatMemory, sizes: Sizes, hyperparameters: DQNHyperparameters) -> None:
-        self._memory = (memory.network, memory.target, memory.first_moment, memory.second_moment)
-        self._hyperparameters = hyperparameters
+        self._memory, self._hyperparameters = memory, hyperparameters
         rows, (inputs, first, second, actions) = hyperparameters.batch_size, sizes
         weights = (second, first), (actions, second)
         arranged = ((inputs, first), (first,), (first, second), (second,), (second, actions), *weights)

@@ -5,7 +5,8 @@ import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_clusters.session import SkillGraphEnvRunner, connect
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground

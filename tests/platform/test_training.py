@@ -14,7 +14,8 @@ from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import StageSetup, Workplace, train_stage
-from soulsgraph_clusters.session import Session, SkillGraphEnvRunner, connect
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.session import Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.artifact import SkillCard
@@ -49,7 +50,7 @@ def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
 
 
 def in_what_is_played(algorithm: SkillDQN) -> np.ndarray:
-    return algorithm.env_runner_group.local_env_runner._sampler._player.networks._parameters
+    return algorithm.env_runner_group.local_env_runner._sampler._networks._parameters
 
 
 @pytest.mark.parametrize("place", [in_the_learner, in_what_is_played])
@@ -69,7 +70,7 @@ def test_a_changed_weight_of_a_frozen_skill_is_found_out_wherever_it_is(place, r
 
 def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
     # Camera is the first network; the arrays share the memory that is computed with.
-    networks = runner._sampler._player.networks
+    networks = runner._sampler._networks
     if packed == "_affine":
         networks._affine[_INVERSE, 0] *= 1.01
     else:

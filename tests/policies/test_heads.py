@@ -11,10 +11,9 @@ from ray.rllib.core.columns import Columns
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import FrozenNetwork
-from soulsgraph_policies.module import QNetworkModule, QuantileHead, TensorBatch, _quantile_huber, minibatch_loss
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.module import QNetworkModule, QuantileHead, _quantile_huber, minibatch_loss
 
 HEADS = [(0, True), (5, False), (5, True), (1, False)]
 SKILL, SCENARIO = make_skill("heal_attack"), load_scenario("iudex-phase1")
@@ -53,7 +52,7 @@ def test_folded_network_plays_exactly_as_the_head(quantiles: int, dueling: bool)
     with torch.no_grad():
         trained = module.compute_q_values({Columns.OBS: module.normalize(observations)})["qf_preds"].numpy()
     network = FrozenNetwork.of(SKILL, SCENARIO, module.weights(), 10.0)
-    assert network.layers[-1][0].shape == (3, 9)
+    assert network.weights["q_network.4.weight"].shape == (3, 9)
     np.testing.assert_allclose(FusedNetworks([network]).q_values(0, rows), trained, atol=1e-5)
     light = make_module(quantiles, dueling, inference_only=True)
     light.load_weights(module.weights() | module.head_weights())
@@ -86,16 +85,11 @@ def test_learned_quantiles_are_those_of_the_return() -> None:
     optimizer, random = torch.optim.Adam(module.q_network.parameters(), 1e-2), torch.Generator().manual_seed(0)
     for _ in range(500):
         count = 128
-        batch = TensorBatch(
-            observations=torch.ones(count, SKILL.observation.size),
-            next_observations=torch.ones(count, SKILL.observation.size),
-            actions=torch.zeros(count, dtype=torch.int64),
-            rewards=100.0 * torch.rand(count, generator=random),
-            discounts=torch.zeros(count),
-            weights=torch.ones(count),
-        )
+        observations, actions = torch.ones(count, SKILL.observation.size), torch.zeros(count, dtype=torch.int64)
+        rewards, discounts, weights = 100.0 * torch.rand(count, generator=random), torch.zeros(count), torch.ones(count)
         optimizer.zero_grad()
-        minibatch_loss(module, batch, numbers).loss.backward()
+        columns = (observations, observations, actions, rewards, discounts, weights)
+        minibatch_loss(module, columns, numbers).loss.backward()
         optimizer.step()
     found = module.quantiles(torch.ones(1, SKILL.observation.size))[0, 0].detach()
     np.testing.assert_allclose(found, [12.5, 37.5, 62.5, 87.5], atol=8)
@@ -110,6 +104,6 @@ def test_double_dqn_values_by_the_target_what_the_network_chooses(double: bool, 
             network[-1].weight.zero_()
             network[-1].bias.copy_(torch.tensor(biases))
     one = torch.ones(1, SKILL.observation.size)
-    batch = TensorBatch(one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1))
+    columns = (one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1))
     numbers = DQNHyperparameters(budget=1, replay_capacity=1, double=double)
-    assert minibatch_loss(module, batch, numbers).errors.tolist() == pytest.approx([1.0 - expected])
+    assert minibatch_loss(module, columns, numbers).errors.tolist() == pytest.approx([1.0 - expected])

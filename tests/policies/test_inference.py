@@ -12,8 +12,7 @@ from ray.rllib.core.columns import Columns
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
-from soulsgraph_policies.fused_networks import FusedNetworks
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.module import QNetworkModule
 
 SCENARIO = load_scenario("iudex-phase1")

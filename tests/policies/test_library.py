@@ -20,14 +20,14 @@ from soulsgraph_policies.artifact import (
     LibraryError,
     NormalizerStatistics,
     SkillCard,
+    SkillLibrary,
     Training,
     UpstreamArtifact,
     artifact_from,
     graph_fields,
 )
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
-from soulsgraph_policies.library import SkillLibrary
+from soulsgraph_policies.inference import FusedNetworks
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)

@@ -25,8 +25,9 @@ def network(action: int = 0) -> FrozenNetwork:
     size = CAMERA.observation.size
     bias = np.zeros(len(CAMERA.actions), np.float32)
     bias[action] = 1.0
-    layers = ((np.zeros((len(bias), size), np.float32), bias),)
-    return FrozenNetwork("camera", CAMERA.observation.bind(SCENARIO), np.zeros(size), np.ones(size), 10.0, layers)
+    weights = {"observation_mean": np.zeros(size), "observation_deviation": np.ones(size)}
+    layer = {"q_network.0.weight": np.zeros((len(bias), size)), "q_network.0.bias": bias}
+    return FrozenNetwork.of(CAMERA, SCENARIO, weights | layer, 10.0)
 
 
 def make_sampler(losses=None, failures=(), exploration=0.0):

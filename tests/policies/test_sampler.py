@@ -14,8 +14,7 @@ from soulsgraph_envs.core.streams import episode_seeds
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
-from soulsgraph_policies.fused_networks import FusedNetworks
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, layer_names_at
 from soulsgraph_policies.sampler import Sampled, Sampler, Transitions
 
 
@@ -24,12 +23,12 @@ def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
     made = []
     for skill in skills:
         sizes = (skill.observation.size, 16, len(skill.actions))
-        layers = tuple(
-            (rng.normal(size=(b, a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
-        )
-        observation = skill.observation.bind(scenario)
-        statistics = rng.normal(size=sizes[0]), rng.uniform(0.5, 2.0, sizes[0])
-        made.append(FrozenNetwork(skill.name, observation, *statistics, 10.0, layers))
+        weights = {}
+        for index, (a, b) in enumerate(pairwise(sizes)):
+            weights |= zip(layer_names_at(index), (rng.normal(size=(b, a)), np.zeros(b)), strict=True)
+        statistics = {"observation_mean": rng.normal(size=sizes[0])}
+        statistics["observation_deviation"] = rng.uniform(0.5, 2.0, sizes[0])
+        made.append(FrozenNetwork.of(skill, scenario, weights | statistics, 10.0))
     return made
 
 

@@ -24,7 +24,7 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 from soulsgraph_envs.standin.memory import still_game
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 
 HIDDEN = (64, 64)
 _SCENARIO = "iudex-phase1"
@@ -73,13 +73,12 @@ def bench_simulation(lanes: int, ticks: int, rounds: int) -> list[dict[str, Any]
 def untrained_network(skill: Skill, scenario: Scenario, random: np.random.Generator) -> FrozenNetwork:
     """Return a network of the paper's sizes with random weights, as expensive as a trained one."""
     sizes = (skill.observation.size, *HIDDEN, len(skill.actions))
-    layers = tuple(
-        (random.normal(0.0, fan_in**-0.5, (fan_out, fan_in)).astype(np.float32), np.zeros(fan_out, np.float32))
-        for fan_in, fan_out in pairwise(sizes)
-    )
-    observation = skill.observation.bind(scenario)
-    mean, deviation = np.zeros(skill.observation.size), np.ones(skill.observation.size)
-    return FrozenNetwork(skill.name, observation, mean, deviation, 10.0, layers)
+    weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
+    for index, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        weight, bias = layer_names_at(index)
+        weights[weight] = random.normal(0.0, fan_in**-0.5, (fan_out, fan_in))
+        weights[bias] = np.zeros(fan_out)
+    return FrozenNetwork.of(skill, scenario, weights, 10.0)
 
 
 class ComposedFights:

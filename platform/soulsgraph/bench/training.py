@@ -16,16 +16,16 @@ from ray.tune.registry import register_env
 from soulsgraph.bench.limits import UpdateProducts
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
-from soulsgraph_clusters.session import SkillGraphEnvRunner, connect
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16

@@ -24,9 +24,8 @@ from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.artifact import Artifact, SkillCard
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import NETWORK
+from soulsgraph_policies.inference import NETWORK, FusedNetworks
 from soulsgraph_policies.preprocess import RunningNormalizer
 
 

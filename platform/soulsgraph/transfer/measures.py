@@ -25,8 +25,8 @@ from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
-from soulsgraph_policies.fused_networks import FusedNetworks
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.inference import FusedNetworks
 
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5

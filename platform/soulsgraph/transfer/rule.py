@@ -23,8 +23,7 @@ import numpy as np
 from soulsgraph_envs.combat.episodes import DecisionColumns, Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.fused_networks import FusedNetworks
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 #: Columns that hold numbers of animations, whose order means nothing, and the columns of their progress.
 _PROGRESS = {Column.BOSS_ANIMATION: Column.BOSS_PROGRESS, Column.PLAYER_ANIMATION: Column.PLAYER_PROGRESS}

@@ -19,7 +19,7 @@ from soulsgraph.train import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.fused_networks import FusedNetworks
+from soulsgraph_policies.inference import FusedNetworks
 
 #: 400 to 1,800 decisions a skill: enough to update some hundred times.
 SCALE = 0.02

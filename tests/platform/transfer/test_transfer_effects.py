@@ -114,8 +114,9 @@ def lock_agent(scenario, stand_in="idle") -> Agent:
     """An agent whose hand-made network locks on when the boss is in view; the fight begins far off, facing the boss."""
     camera, lock_on = make_skill("camera"), replace(make_skill("lock_on"), horizon=20)
     # Q(toggle) = 1 - angle - 2 locked, Q(idle) = 0, of the raw (angle, locked).
-    layer = np.array([[-1.0, -2.0], [0.0, 0.0]], np.float32), np.array([1.0, 0.0], np.float32)
-    network = FrozenNetwork("lock_on", lock_on.observation.bind(scenario), np.zeros(2), np.ones(2), 10.0, (layer,))
+    layer = {"q_network.0.weight": np.array([[-1.0, -2.0], [0.0, 0.0]]), "q_network.0.bias": np.array([1.0, 0.0])}
+    weights = layer | {"observation_mean": np.zeros(2), "observation_deviation": np.ones(2)}
+    network = FrozenNetwork.of(lock_on, scenario, weights, 10.0)
     ground = replace(practice_ground(scenario, lock_on), start="long")
     return Agent(ground, (camera, lock_on), {"lock_on": network}, {"camera": stand_in})
 
