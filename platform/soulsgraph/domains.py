@@ -15,7 +15,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_policies.artifact import Artifact, LibraryError, SkillCard
+from soulsgraph_policies.library import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
 _AUTO, _ALL = "auto", "all"

@@ -28,8 +28,8 @@ from soulsgraph_envs.drivers.realtime.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.library import Artifact, SkillCard
 
 
 @dataclass(frozen=True)

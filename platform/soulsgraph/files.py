@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soulsgraph_policies.artifact import package_versions
 from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.library import package_versions
 
 
 def slug(name: str) -> str:

@@ -16,8 +16,8 @@ from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_policies.artifact import SkillLibrary
 from soulsgraph_policies.atomic import check_writable, writing
+from soulsgraph_policies.library import SkillLibrary
 
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
 _LOCK = ".lock"

@@ -33,10 +33,10 @@ from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies import artifact as artifacts
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
+from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.training_state import read_training_state
 

@@ -27,7 +27,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer.retention import measure_retention
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.artifact import LibraryError
+from soulsgraph_policies.library import LibraryError
 
 HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
 BOTH = ("dodge", "heal_attack")

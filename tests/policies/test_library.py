@@ -15,7 +15,9 @@ from safetensors.numpy import load_file
 from soulsgraph_envs.core.errors import DataError, ReadError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.artifact import (
+from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
+from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.library import (
     Artifact,
     LibraryError,
     NormalizerStatistics,
@@ -26,8 +28,6 @@ from soulsgraph_policies.artifact import (
     artifact_from,
     graph_fields,
 )
-from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
-from soulsgraph_policies.inference import FusedNetworks
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)

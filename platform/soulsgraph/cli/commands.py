@@ -25,8 +25,8 @@ from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.atomic import check_writable
+from soulsgraph_policies.library import SkillCard
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[

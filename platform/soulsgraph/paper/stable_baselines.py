@@ -23,9 +23,9 @@ from soulsgraph.tables import GrowingTable
 from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
-from soulsgraph_policies.artifact import Artifact, SkillCard
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import NETWORK, FusedNetworks
+from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 
 

@@ -21,8 +21,8 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.skills import END_TO_END
-from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.inference import NETWORK, Weights
+from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 
 #: First and last mean return of each skill; the middle follows an exponential.

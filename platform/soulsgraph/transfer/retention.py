@@ -37,8 +37,8 @@ from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.artifact import SkillCard
 from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.library import SkillCard
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check
 from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_policies.artifact import SkillLibrary
 from soulsgraph_policies.graph import PAPER_GRAPH
+from soulsgraph_policies.library import SkillLibrary
 from soulsgraph_policies.training_state import read_training_state
 
 _ROOT = Path(__file__).parents[3]
