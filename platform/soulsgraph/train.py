@@ -30,7 +30,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
-from soulsgraph_policies import artifact as artifacts
+from soulsgraph_policies import library as artifacts
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.atomic import whole_folder
