@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Event, Thread
 
 import numpy as np
 import psutil
@@ -63,6 +64,25 @@ def paused(command: list[str]):
         trainer.resume()
 
 
+@contextmanager
+def slowed(command: list[str]):
+    """Suspend the process of a job's command most of the time, so that Ray's slow restarts fit into the stage."""
+    ended = Event()
+
+    def slow_down():
+        while not ended.wait(0.4):
+            with paused(command):
+                ended.wait(0.6)
+
+    thread = Thread(target=slow_down)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def wait_for_log(job: Program, words: str) -> None:
     until(lambda: words in job.logs() or not job.running, f"{words!r} in the log")
     assert words in job.logs(), job.logs()
@@ -89,7 +109,8 @@ def story(cluster, tmp_path_factory):
     wait_for_log(job, "an env runner was lost, 1 of 2 play")
     with paused(first):
         returned = cluster.add_worker()
-    wait_for_log(job, "an env runner is back, 2 of 2 play")
+    with slowed(first):
+        wait_for_log(job, "an env runner is back, 2 of 2 play")
     with paused(first):
         after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
         cluster.stop_job(job)
