@@ -1,8 +1,7 @@
 """A skill's network as acting needs it, and greedy inference of several at once: State rows in, actions out.
 
-Observation map, normaliser and clip are part of the compiled call, and only the (lane, skill) pairs that are due are
-evaluated: one by one where few are, else together as products of matrices. Both sum in one fixed order, so a lane's
-action never depends on how many lanes there are.
+Observation map, normaliser and clip are part of the compiled call. Only the (lane, skill) pairs that are due are
+evaluated, one by one or as products of matrices: both sum in one fixed order, however many lanes there are.
 """
 
 from __future__ import annotations
@@ -78,9 +77,7 @@ class FrozenNetwork:
             )
 
     @classmethod
-    def of(
-        cls, skill: Skill, scenario: Scenario, weights: Mapping[str, npt.NDArray[np.generic]], clip: float
-    ) -> FrozenNetwork:
+    def of(cls, skill: Skill, scenario: Scenario, weights: Weights, clip: float) -> FrozenNetwork:
         """Make a skill's network for a scenario from `QNetworkModule.weights`, which are copied.
 
         Raises:
@@ -176,8 +173,10 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
             total += z * weight[c, unit]
             out[unit] = total + w * weight[d, unit]
     for n in range(whole, count):
+        a = active[n]
+        x = source[a]
         for unit in range(outputs):
-            out[unit] += source[active[n]] * weight[active[n], unit]
+            out[unit] += x * weight[a, unit]
 
 
 @njit
@@ -239,7 +238,8 @@ def _evaluate(rows: StateRows, lanes: Integers, network: int, packed: Packed) ->
 def _best(values: Floats) -> int:
     best = 0
     for action in range(1, values.shape[0]):
-        best = action if values[action] > values[best] else best
+        if values[action] > values[best]:
+            best = action
     return best
 
 
@@ -394,7 +394,7 @@ class FusedNetworks:
     def inputs(self, index: int, rows: StateRows) -> Doubles:
         """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
         part = self._map(index)
-        offset, scale, ids = part[[_OFFSET, _SCALE, _ID]].astype(np.float32)
-        seen = BoundObservation(part[_COLUMN].astype(np.int64), offset, scale, ids)(rows)
+        affine = part[[_OFFSET, _SCALE, _ID]].astype(np.float32)
+        seen = BoundObservation(part[_COLUMN].astype(np.int64), *affine)(rows)
         inputs: Doubles = np.clip((seen - part[_MEAN]) * part[_INVERSE], -part[_CLIP], part[_CLIP])
         return inputs

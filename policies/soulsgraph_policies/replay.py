@@ -273,8 +273,7 @@ class ReplayRing:
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
         following, statistics = (self._links, self._hyperparameters.n_step), (normalizer.mean, normalizer.deviation)
         out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
-        # Without a mirror no rows are reflected.
-        reflected = generator.random(count if self._mirrored else 0) < 0.5
+        reflected = generator.random(count) < 0.5 if self._mirrored else np.zeros(0, np.bool_)
         clip, reflection = self._hyperparameters.observation_clip, (reflected, *self._mirror)
         _gather(self._rows, self._drawn, statistics, clip, following, reflection, out)
         return batch
