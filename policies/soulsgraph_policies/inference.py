@@ -21,7 +21,7 @@ from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
 from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
 from soulsgraph_policies.preprocess import PREPROCESSING, normalized
-from soulsgraph_policies.products import PRODUCTS, SPAN, linear, zeros
+from soulsgraph_policies.products import PRODUCTS, filled, linear, zeros
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -120,10 +120,7 @@ _TOGETHER, _FEWEST = 48, 4
 Packed = tuple[Integers, Doubles, Floats, Floats, Floats, Integers, Integers]
 
 
-@njit
-def _filled(columns: int) -> int:
-    """Return a number of columns filled up to whole vectors."""
-    return (columns + SPAN - 1) // SPAN * SPAN
+_filled = njit(filled)
 
 
 @njit
@@ -317,10 +314,10 @@ class FusedNetworks:
             inputs, *outputs = sizes
             table[: _SIZES + len(outputs)] = columns, parameters, inputs, len(outputs), *outputs
             columns += inputs
-            parameters += sum((fan_in + 1) * _filled(fan_out) for fan_in, fan_out in pairwise(sizes))
+            parameters += sum((fan_in + 1) * filled(fan_out) for fan_in, fan_out in pairwise(sizes))
         self._affine: Doubles = np.zeros((_DEVIATION + 1, columns))
         self._parameters: Floats = zeros(parameters)
-        work = zeros(_TOGETHER * _filled(widest)), zeros(_TOGETHER * _filled(widest))
+        work = zeros(_TOGETHER * filled(widest)), zeros(_TOGETHER * filled(widest))
         numbers = np.zeros(widest, np.int64), np.zeros(_TOGETHER, np.int64)
         self._packed = (self._tables, self._affine, self._parameters, *work, *numbers)
         self._skills = [network.skill for network in networks]
@@ -337,7 +334,7 @@ class FusedNetworks:
         start, inputs = int(table[_PARAMETERS]), int(table[_INPUTS])
         views: Weights = {MEAN: part[_MEAN], DEVIATION: part[_DEVIATION]}
         for layer, outputs in enumerate(table[_SIZES : _SIZES + table[_LAYERS]].tolist()):
-            width = _filled(outputs)
+            width = filled(outputs)
             end = start + inputs * width
             weight, bias = layer_names_at(layer)
             views[weight] = self._parameters[start:end].reshape(inputs, width)[:, :outputs].T

@@ -155,10 +155,15 @@ product = _build(fused=True)
 linear = _build(fused=False)
 
 
+def filled(columns: int) -> int:
+    """Return a number of columns filled up to whole vectors."""
+    return (columns + SPAN - 1) // SPAN * SPAN
+
+
 def zeros(*shape: int) -> Floats:
     """Return zeros whose rows begin where vectors do, their columns filled up to whole vectors."""
     *rows, columns = shape
-    padded = (*rows, -(-columns // SPAN) * SPAN)
+    padded = (*rows, filled(columns))
     memory = np.zeros(prod(padded) + SPAN, np.float32)
     start = -memory.ctypes.data // memory.itemsize % SPAN
     return memory[start : start + prod(padded)].reshape(padded)

@@ -1,6 +1,6 @@
 """Training as jobs of a Ray cluster: a head and two workers that stand in for game PCs."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event, Thread
@@ -53,10 +53,16 @@ def newest_step(folder) -> int:
     return max((int(path.stem.removeprefix("step-")) for path in folder.glob("step-*")), default=0)
 
 
+def process_of(command: list[str]) -> psutil.Process:
+    """Return the process of a job's command."""
+    [process] = [process for process in psutil.process_iter() if command_of(process)[2:] == command[1:]]
+    return process
+
+
 @contextmanager
 def paused(command: list[str]):
     """Suspend the process of a job's command: a fast machine would finish the stage meanwhile."""
-    [trainer] = [process for process in psutil.process_iter() if command_of(process)[2:] == command[1:]]
+    trainer = process_of(command)
     trainer.suspend()
     try:
         yield
@@ -67,12 +73,14 @@ def paused(command: list[str]):
 @contextmanager
 def slowed(command: list[str]):
     """Suspend the process of a job's command most of the time, so that Ray's slow restarts fit into the stage."""
-    ended = Event()
+    ended, trainer = Event(), process_of(command)
 
     def slow_down():
-        while not ended.wait(0.4):
-            with paused(command):
-                ended.wait(0.6)
+        with suppress(psutil.NoSuchProcess):
+            while not ended.wait(0.1):
+                trainer.suspend()
+                ended.wait(0.4)
+                trainer.resume()
 
     thread = Thread(target=slow_down)
     thread.start()
@@ -104,12 +112,11 @@ def story(cluster, tmp_path_factory):
     until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint")
     assert job.running, job.logs()
     at_first = [env_runners(node) for node in cluster.workers]
-    cluster.kill_worker(0)
-    steps_when_lost = newest_step(curves)
-    wait_for_log(job, "an env runner was lost, 1 of 2 play")
-    with paused(first):
-        returned = cluster.add_worker()
     with slowed(first):
+        cluster.kill_worker(0)
+        steps_when_lost = newest_step(curves)
+        wait_for_log(job, "an env runner was lost, 1 of 2 play")
+        returned = cluster.add_worker()
         wait_for_log(job, "an env runner is back, 2 of 2 play")
     with paused(first):
         after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
