@@ -17,8 +17,8 @@ from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 
-#: Seven times its usual budget: a lost game PC has to come back within the stage.
-CAMERA_BUDGET = 140_000
+#: Twenty times its usual budget: a lost game PC has to come back within the stage, on a fast machine too.
+CAMERA_BUDGET = 400_000
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def slowed(command: list[str]):
 
     def slow_down():
         with suppress(psutil.NoSuchProcess):
-            while not ended.wait(0.1):
+            while not ended.wait(0.05):
                 trainer.suspend()
-                ended.wait(0.4)
+                ended.wait(0.45)
                 trainer.resume()
 
     thread = Thread(target=slow_down)
@@ -116,7 +116,9 @@ def story(cluster, tmp_path_factory):
         cluster.kill_worker(0)
         steps_when_lost = newest_step(curves)
         wait_for_log(job, "an env runner was lost, 1 of 2 play")
+    with paused(first):
         returned = cluster.add_worker()
+    with slowed(first):
         wait_for_log(job, "an env runner is back, 2 of 2 play")
     with paused(first):
         after_return = [env_runners(node) for node in (cluster.workers[1], returned)]

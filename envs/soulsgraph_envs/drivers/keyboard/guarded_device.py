@@ -238,13 +238,15 @@ def main() -> None:
     """Guard the keys of one process until it ends."""
     _outlive_signals()
     process, module, name, *arguments = sys.argv[1:]
+    # Before "ready": a process that has ended since could no longer be watched.
+    watched = _watched(int(process))
     try:
         device: KeyDevice = getattr(import_module(module), name)(*arguments)
     except Exception as error:
         print(" ".join(str(error).split()), flush=True)
         return
     print(_READY, flush=True)
-    down = _follow(_lines(int(process)))
+    down = _follow(_lines(watched))
     for _ in range(2 if down else 0):
         # With the game's display gone there is nothing left to let up.
         _let_up(device, list(down))
@@ -262,8 +264,8 @@ def _outlive_signals() -> None:
         os._exit(0)
 
 
-def _lines(process: int) -> Iterator[str]:
-    """Return the lines that come in until the end of file or of `process`.
+def _watched(process: int) -> list[int]:
+    """Return what becomes readable with a line, the end of file or the end of `process`.
 
     The process is watched too, because a child forked from it would hold the pipe open after its death.
     """
@@ -271,6 +273,11 @@ def _lines(process: int) -> Iterator[str]:
     if hasattr(os, "pidfd_open"):
         with suppress(OSError):
             watched.append(os.pidfd_open(process))
+    return watched
+
+
+def _lines(watched: list[int]) -> Iterator[str]:
+    """Return the lines that come in until the end of file or of the process."""
     rest = b""
     while True:
         # Windows cannot select on pipes, and has nothing else to watch.
