@@ -269,6 +269,11 @@ def test_settings_that_cannot_be_are_refused(wrong):
         IudexImgEnv(**wrong)
 
 
+def test_the_whole_fight_begins_in_no_other_phase():
+    with pytest.raises(InvalidGameSettings, match="phase: expected 1, found 2"):
+        IudexEnvDemo(phase=2)
+
+
 def test_an_option_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match="drver"):
         IudexEnv(drver="memory")

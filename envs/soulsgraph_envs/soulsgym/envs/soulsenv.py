@@ -69,6 +69,8 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
+    #: The phases that an episode can begin in.
+    phases: ClassVar[tuple[int, ...]] = (1, 2)
 
     def __init__(
         self,
@@ -236,6 +238,7 @@ class SoulsEnvDemo(SoulsEnv):
     """A whole fight as the game has it: every phase, HP as it is, death and victory."""
 
     refills = False
+    phases = (1,)
 
     def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
@@ -250,7 +253,7 @@ class BossEnv(SoulsEnv):
     """A boss of Dark Souls III, fought by the Knight: one phase of it, the whole fight in a demonstration.
 
     Raises:
-        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+        InvalidGameSettings: for a phase outside `phases`, and as `SoulsEnv`.
     """
 
     game_id = "DarkSoulsIII"
@@ -260,8 +263,9 @@ class BossEnv(SoulsEnv):
     def __init__(
         self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
     ) -> None:
-        if phase not in (1, 2):
-            raise InvalidGameSettings(f"phase: expected 1 or 2, found {phase!r}: choose one.")
+        if phase not in self.phases:
+            expected = " or ".join(map(str, self.phases))
+            raise InvalidGameSettings(f"phase: expected {expected}, found {phase!r}: choose one.")
         super().__init__(game_speed, skip_steps, **options)
         self._fight = load_fight(self.ENV_ID)
         scenario = f"{self.ENV_ID}-phase{int(phase)}" if self.refills else f"{self.ENV_ID}-full"
