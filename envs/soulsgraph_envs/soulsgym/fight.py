@@ -67,6 +67,15 @@ class Coordinates:
     center: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class BossAnimations:
+    """A boss's animations by SoulsGym's kinds, in the order of their numbers."""
+
+    attacks: tuple[str, ...]
+    movement: tuple[str, ...]
+    misc: tuple[str, ...]
+
+
 _END = 0.1
 _APPROACH = 0.01
 #: Nothing is gained by coming closer to the middle of the arena than this.
@@ -86,8 +95,7 @@ class Fight:
     arena_low_m: Position
     arena_high_m: Position
     coordinates: Coordinates
-    #: By SoulsGym's kinds, in the order of their numbers.
-    animations: dict[str, tuple[str, ...]]
+    animations: BossAnimations
     #: What the reward's term for the place is measured from; without one there is no such term.
     reward_centre_m: tuple[float, float] | None = None
     #: The game's names for animations that the simulator calls otherwise.
@@ -101,7 +109,7 @@ class Fight:
     @cached_property
     def boss_numbers(self) -> dict[str, int]:
         """Map each of the boss's animations to its number."""
-        return {name: number for number, name in enumerate(chain(*self.animations.values()))}
+        return {name: number for number, name in enumerate(chain(*vars(self.animations).values()))}
 
     def in_game(self, animation: str) -> str:
         """Return the game's name of a boss's animation, which may differ from the simulator's."""

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 import soulsgraph_envs.soulsgym
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.config import Where, load
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.soulsgym.core.game_state import GameState
+from soulsgraph_envs.soulsgym.fight import DATA, Fight
 from soulsgraph_envs.soulsgym.games.game import StaticGameData
 
 TABLES = (
@@ -97,6 +99,15 @@ def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):
     monkeypatch.setattr(logger, "level", logger.level)
     theirs.set_log_level(logging.ERROR)
     assert logging.getLogger("soulsgraph_envs.drivers.realtime.readings").getEffectiveLevel() == logging.ERROR
+
+
+@pytest.mark.parametrize(("written", "expected"), [("", "no such key"), ("msic = []", "an unknown key")])
+def test_a_fight_has_all_of_soulsgyms_kinds_of_animations(tmp_path, written, expected):
+    text = (DATA / "fights" / "vordt.toml").read_text(encoding="utf-8")
+    path = tmp_path / "vordt.toml"
+    path.write_text(text.replace('misc = ["SABreak"]', written), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"animations\.(misc|msic): expected .*, found {expected}"):
+        load(Fight, Where(path))
 
 
 def test_the_tables_are_numbered_named_and_measured_as_soulsgyms():

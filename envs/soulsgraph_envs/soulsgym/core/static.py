@@ -31,7 +31,7 @@ def _keybindings() -> Table:
 
 
 def _boss_animations(fight: Fight) -> Table:
-    kinds = {kind: list(names) for kind, names in fight.animations.items()}
+    kinds = {kind: list(names) for kind, names in vars(fight.animations).items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
     return {**kinds, "all": named}
 
