@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
@@ -18,15 +20,34 @@ from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.eldengym.errors import SimulatedGameWarning
 from soulsgraph_envs.eldengym.keys import DATA, Keyboard, fight_name, without_effect
 from soulsgraph_envs.eldengym.world import Answer, World, WorldOptions, done
-from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.simulator.driver import TARGETS, Simulator
 
 _FRAMES_PER_S = 60
 
 
-#: What the tables mean stands in the file.
-_FILE = Where(DATA / "attributes.toml")
-_ATTRIBUTES = read_value(dict[str, dict[str, str]], read_file(_FILE), _FILE)
-_SHOWN, _WRITABLE = _ATTRIBUTES["shown"], _ATTRIBUTES["writable"]
+@dataclass(frozen=True)
+class Attributes:
+    """The file `data/eldengym/attributes.toml`; what its tables mean stands there."""
+
+    shown: dict[str, str]
+    writable: dict[str, str]
+
+
+def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
+    """Load the attributes of the simulated fight.
+
+    Raises:
+        DataError: for a missing table, or a value that the simulator does not have.
+    """
+    where = Where(path)
+    data = load(Attributes, where)
+    for table, names, known in (("shown", data.shown, Raw.__members__), ("writable", data.writable, ["", *TARGETS])):
+        for name, value in names.items():
+            where.at(table).at(name).demand(value in known, f"one of {', '.join(known)}", repr(value))
+    return data
+
+
+_SHOWN, _WRITABLE = vars(load_attributes()).values()
 #: What no raw value shows.
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.eldengym.keys import load_keys
-from soulsgraph_envs.eldengym.open_world import SimulatedWorld
+from soulsgraph_envs.eldengym.keys import DATA, load_keys
+from soulsgraph_envs.eldengym.open_world import SimulatedWorld, load_attributes
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning")
 
@@ -25,6 +27,23 @@ def action_named(name: str) -> int:
 def fight(env: Any, actions: list[Any], seed: int = 5) -> list[Any]:
     env.reset(seed=seed)
     return [env.step(action) for action in actions]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [
+        ('"STAMINA_MAX"', '"STAMNA_MAX"', r"shown\.HeroMaxSp: expected one of PLAYER_X.*, found 'STAMNA_MAX'"),
+        ('"boss_hp"', '"boss_health"', r"writable\.NpcHp: expected one of .*boss_hp.*, found 'boss_health'"),
+        ("[writable]", "[written]", "written: expected 'writable', found an unknown key"),
+    ],
+)
+def test_an_attribute_that_the_simulator_does_not_have_is_refused(
+    tmp_path: Path, right: str, wrong: str, expected: str
+) -> None:
+    path = tmp_path / "attributes.toml"
+    path.write_text((DATA / "attributes.toml").read_text(encoding="utf-8").replace(right, wrong), encoding="utf-8")
+    with pytest.raises(DataError, match=expected):
+        load_attributes(path)
 
 
 def test_same_seed_gives_the_same_fights_and_another_seed_others() -> None:
