@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import cache, lru_cache, partial
+from enum import Enum, EnumType, Flag
+from functools import cache, lru_cache, partial, reduce
 from math import inf, isfinite
+from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -184,6 +186,8 @@ def _plain_value(value: Any) -> Any:
         return to_table(value)
     if isinstance(value, Mapping):
         return {key: _plain_value(item) for key, item in value.items()}
+    if isinstance(value, Enum):
+        return value.name
     return [_plain_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -217,6 +221,8 @@ def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
 
 def read_value(hint: Any, value: object, where: Where) -> Any:
     """Check one value against an annotation, and return it as the annotated type.
+
+    A file has a member of an enumeration by its name, and flags by theirs, as in "FORWARD|LEFT".
 
     Raises:
         DataError: for a value of another type or out of its range.
@@ -258,8 +264,8 @@ def _expectation(hint: Any, bounds: Between) -> str:
         return f"a list of {kind}s" if kind else "a list"
     if origin is dict:
         return "a table of tables"
-    if origin is Literal:
-        return f"one of {', '.join(get_args(hint))}"
+    if origin is Literal or isinstance(hint, EnumType):
+        return f"one of {', '.join(get_args(hint) or hint.__members__)}"
     if hint is bool:
         return "true or false"
     kind = f"a {_WORDS[hint]}"
@@ -312,6 +318,12 @@ def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any
     if get_origin(hint) is Literal:
         if isinstance(value, str) and value in get_args(hint):
             return value
+    elif isinstance(hint, EnumType):
+        names = value.split("|") if isinstance(value, str) and issubclass(hint, Flag) else [value]
+        if isinstance(value, hint):
+            return value
+        if all(isinstance(name, str) and name in hint.__members__ for name in names):
+            return reduce(or_, (hint[str(name)] for name in names))
     elif hint in (str, bool):
         if isinstance(value, hint):
             return value

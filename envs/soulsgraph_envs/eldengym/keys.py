@@ -39,8 +39,8 @@ class MenuWay:
 class KeyData:
     """The file `data/eldengym/keys.toml`; what its tables mean stands there."""
 
-    keys: dict[str, str]
-    modified: dict[str, dict[str, str]]
+    keys: dict[str, Control]
+    modified: dict[str, dict[str, Control]]
     without_effect: dict[str, str]
     multi_binary: Tap
     discrete: dict[str, Tap]
@@ -62,16 +62,10 @@ def load_keys() -> KeyData:
     """
     where = Where(DATA / "keys.toml")
     data = load(KeyData, where)
-    meanings = {f"modified.{key}": table for key, table in data.modified.items()}
-    for table, bindings in {"keys": data.keys, **meanings}.items():
-        for key, control in bindings.items():
-            if control not in Control.__members__:
-                raise where.at(table).at(key).error(f"one of {', '.join(Control.__members__)}", repr(control))
     used = {"multi_binary": data.multi_binary.keys} | {name: tap.keys for name, tap in data.discrete.items()}
     for name, keys in (used | {name: (key,) for name, key in data.toggled.items()}).items():
         for key in keys:
-            if key not in data.names:
-                raise where.at(name).error(f"one of {', '.join(sorted(data.names))}", repr(key))
+            where.at(name).demand(key in data.names, f"one of {', '.join(sorted(data.names))}", repr(key))
     return data
 
 
@@ -136,8 +130,8 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
         meanings += data.modified.get(key, {}).values()
         if key in data.without_effect:
             found[key] = data.without_effect[key]
-        elif not any(Control[meaning] & supported for meaning in meanings):
-            found[key] = ", ".join(dict.fromkeys(meanings)).lower().replace("_", " ")
+        elif not any(meaning & supported for meaning in meanings):
+            found[key] = ", ".join(f"{meaning.name}" for meaning in dict.fromkeys(meanings)).lower().replace("_", " ")
     return found
 
 
@@ -176,4 +170,4 @@ class Keyboard:
     def _meaning(self, key: str) -> Control:
         data = load_keys()
         tables = [data.modified[other] for other in self._down if other in data.modified]
-        return next((Control[table[key]] for table in (*tables, data.keys) if key in table), Control.NONE)
+        return next((table[key] for table in (*tables, data.keys) if key in table), Control.NONE)

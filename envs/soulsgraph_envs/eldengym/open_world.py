@@ -29,7 +29,7 @@ _FRAMES_PER_S = 60
 class Attributes:
     """The file `data/eldengym/attributes.toml`; what its tables mean stands there."""
 
-    shown: dict[str, str]
+    shown: dict[str, Raw]
     writable: dict[str, str]
 
 
@@ -41,9 +41,9 @@ def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
     """
     where = Where(path)
     data = load(Attributes, where)
-    for table, names, known in (("shown", data.shown, Raw.__members__), ("writable", data.writable, ["", *TARGETS])):
-        for name, value in names.items():
-            where.at(table).at(name).demand(value in known, f"one of {', '.join(known)}", repr(value))
+    for name, target in data.writable.items():
+        known = target == "" or target in TARGETS
+        where.at("writable").at(name).demand(known, f"one of {', '.join(TARGETS)}, or nothing", repr(target))
     return data
 
 
@@ -119,7 +119,7 @@ class SimulatedWorld(World):
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes of the fight."""
         raw, fp = self._begun()[0], self._simulator.values(0)["fp"]
-        values = {name: raw[Raw[column]] for name, column in _SHOWN.items()}
+        values = {name: raw[column] for name, column in _SHOWN.items()}
         values |= dict(zip(_OTHERS, (fp, self._fp_max, self._speed), strict=True))
         for name in names:
             if name not in values:

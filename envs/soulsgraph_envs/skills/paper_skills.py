@@ -1,17 +1,15 @@
-"""The five skills of the graph and the end-to-end baseline, in the same order each: reward, then the skill.
-
-Their observations, actions and rewards are those of Tables 2 and 3, horizons and step durations of Appendix C.
-"""
+"""The five skills of the graph and the end-to-end baseline: the rewards here, all else in `data/skills.toml`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where, check_fields, load
+from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, read_value
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.state import Column
@@ -30,29 +28,26 @@ Amount = Annotated[float, Between(0.0, 1e6)]
 SKILL_NAMES = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 END_TO_END = "end_to_end"
 
-#: What the extended observations add to Table 2: what the outcome of a skill's action hangs on.
-EXTENDED = {
-    "camera": (Column.LOCKED,),
-    "lock_on": (Column.DISTANCE,),
-    "movement": (
-        *(Column.DISTANCE, Column.DIRECTION_X, Column.DIRECTION_Y),
-        *(Column.CAMERA_X, Column.CAMERA_Y, Column.LOCKED),
-    ),
-    "dodge": (
-        *(Column.PLAYER_ANIMATION, Column.PLAYER_PROGRESS, Column.FLASKS, Column.BOSS_HP),
-        *(Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
-    ),
-    "heal_attack": (Column.DIRECTION_X, Column.DIRECTION_Y, Column.LOCKED),
-}
-
 #: How many ids the one-hot animation columns hold: those of the skills' world, Iudex, Vordt and the
 #: Knight. They are part of every trained policy's shape, so data added later never widens them: an id
 #: beyond sets no indicator.
 ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
 
-_IDLE = Action("idle")
-_SCATTERED = Practice(start="scattered", refill=True)
-_FIGHTING = Practice(start="mid", refill=False)
+
+@dataclass(frozen=True)
+class Task:
+    """A skill but for its reward: one table of `data/skills.toml`, which says what the values mean."""
+
+    symbol: str
+    horizon: Annotated[int, Between(1, 1_000_000)]
+    practice: Practice
+    columns: tuple[Column, ...]
+    actions: tuple[Action, ...]
+    extended: Sequence[Column] = ()
+
+
+_FILE = Where(Path(__file__).parents[1] / "data" / "skills.toml")
+_TASKS = read_value(dict[str, Task], read_file(_FILE), _FILE)
 
 
 @dataclass(frozen=True)
@@ -73,30 +68,6 @@ class CameraReward:
         return angle, aligned
 
 
-#: Camera control (C): keep the boss in the middle of the view.
-_CAMERA = Skill(
-    name="camera",
-    symbol="C",
-    observation=ObservationMap(
-        (
-            *(Column.DIRECTION_X, Column.DIRECTION_Y, Column.DIRECTION_Z),
-            *(Column.CAMERA_X, Column.CAMERA_Y, Column.CAMERA_Z),
-            Column.CAMERA_TARGET_ANGLE,
-        )
-    ),
-    actions=(
-        Action("camera_up", holds=Control.CAMERA_UP),
-        Action("camera_down", holds=Control.CAMERA_DOWN),
-        Action("camera_left", holds=Control.CAMERA_LEFT),
-        Action("camera_right", holds=Control.CAMERA_RIGHT),
-        _IDLE,
-    ),
-    reward=Reward(CameraReward().terms()),
-    horizon=128,
-    practice=_SCATTERED,
-)
-
-
 @dataclass(frozen=True)
 class LockOnReward:
     """Eq. 11: plus one while locked, minus one while not."""
@@ -110,28 +81,7 @@ class LockOnReward:
         return locked, RewardTerm("unlocked", -self.unlocked_weight, lambda d: d.after[:, Column.LOCKED] == 0.0)
 
 
-#: Target lock-on (L): take the lock when the boss is in view, and keep it.
-_LOCK_ON = Skill(
-    name="lock_on",
-    symbol="L",
-    observation=ObservationMap((Column.CAMERA_TARGET_ANGLE, Column.LOCKED)),
-    actions=(Action("toggle_lock_on", presses=Control.LOCK_ON), _IDLE),
-    reward=Reward(LockOnReward().terms()),
-    horizon=64,
-    practice=_SCATTERED,
-)
-
-_MOVES = (
-    Action("forward", holds=Control.FORWARD),
-    Action("back", holds=Control.BACK),
-    Action("left", holds=Control.LEFT),
-    Action("right", holds=Control.RIGHT),
-    Action("forward_left", holds=Control.FORWARD | Control.LEFT),
-    Action("forward_right", holds=Control.FORWARD | Control.RIGHT),
-    Action("back_left", holds=Control.BACK | Control.LEFT),
-    Action("back_right", holds=Control.BACK | Control.RIGHT),
-    _IDLE,
-)
+_MOVES = _TASKS["movement"].actions
 _SIDEWAYS = np.array([bool(action.holds & (Control.LEFT | Control.RIGHT)) for action in _MOVES])
 
 
@@ -156,23 +106,6 @@ class MovementReward:
             "circling", self.circling, lambda d: (d.after[:, Column.DISTANCE] < near) & _SIDEWAYS[d.actions]
         )
         return distance, circling
-
-
-#: Movement (M): walk to the boss and stay engaged.
-_MOVEMENT = Skill(
-    name="movement",
-    symbol="M",
-    observation=ObservationMap(
-        (
-            *(Column.PLAYER_X, Column.PLAYER_Y, Column.PLAYER_Z),
-            *(Column.BOSS_X, Column.BOSS_Y, Column.BOSS_Z),
-        )
-    ),
-    actions=_MOVES,
-    reward=Reward(MovementReward().terms()),
-    horizon=128,
-    practice=_SCATTERED,
-)
 
 
 def _stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
@@ -208,23 +141,6 @@ class DodgeReward:
         )
 
 
-#: Dodge (D): survive; roll through the boss's hit windows without wasting stamina.
-_DODGE = Skill(
-    name="dodge",
-    symbol="D",
-    observation=ObservationMap(
-        (
-            *(Column.BOSS_ANIMATION, Column.BOSS_PROGRESS, Column.BOSS_ANGLE, Column.PLAYER_ANGLE),
-            *(Column.STAMINA, Column.PLAYER_HP, Column.DISTANCE),
-        )
-    ),
-    actions=(Action("dodge", ticks=5, presses=Control.ROLL), _IDLE),
-    reward=Reward(DodgeReward().terms()),
-    horizon=512,
-    practice=_FIGHTING,
-)
-
-
 @dataclass(frozen=True)
 class HealAttackReward:
     """Eq. 14: HP change, boss HP change, death, success; no stamina term by default.
@@ -250,47 +166,6 @@ class HealAttackReward:
             RewardTerm("success", self.success, lambda d: d.won),
             *_stamina_terms(self.stamina, self.stamina_threshold),
         )
-
-
-#: Heal-attack (H): strike when it is safe, drink when it is needed, else wait.
-_HEAL_ATTACK = Skill(
-    name="heal_attack",
-    symbol="H",
-    observation=ObservationMap(
-        (
-            *(Column.BOSS_ANIMATION, Column.BOSS_PROGRESS, Column.PLAYER_ANIMATION, Column.PLAYER_PROGRESS),
-            *(Column.STAMINA, Column.PLAYER_HP, Column.BOSS_HP, Column.BOSS_ANGLE, Column.PLAYER_ANGLE),
-            *(Column.FLASKS, Column.DISTANCE),
-        )
-    ),
-    actions=(
-        Action("light_attack", ticks=2, presses=Control.LIGHT_ATTACK),
-        Action("heal", ticks=3, presses=Control.USE_ITEM, ticks_when_empty=5),
-        _IDLE,
-    ),
-    reward=Reward(HealAttackReward().terms()),
-    horizon=1024,
-    practice=_FIGHTING,
-)
-
-#: The atomic baseline of Appendix B: one policy over all 25 columns and 16 merged actions, with heal-attack's reward.
-#: Each action has its skill's duration.
-_END_TO_END = Skill(
-    name=END_TO_END,
-    symbol="E",
-    observation=ObservationMap(tuple(Column)),
-    actions=(
-        *_MOVES[:4],
-        *(Action(f"dodge_{a.name}", ticks=5, holds=a.holds, presses=Control.ROLL) for a in _MOVES[:4]),
-        *_CAMERA.actions[:4],
-        _LOCK_ON.actions[0],
-        *_HEAL_ATTACK.actions,
-    ),
-    reward=Reward(HealAttackReward().terms()),
-    horizon=2048,
-    practice=_FIGHTING,
-)
-_SKILLS = {skill.name: skill for skill in (_CAMERA, _LOCK_ON, _MOVEMENT, _DODGE, _HEAL_ATTACK, _END_TO_END)}
 
 
 @dataclass(frozen=True)
@@ -326,15 +201,16 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     Raises:
         UnknownNameError: if no skill has that name.
     """
-    if name not in _SKILLS:
-        raise UnknownNameError("skill", name, _SKILLS)
-    chosen, skill = options or SkillOptions(), _SKILLS[name]
-    terms = getattr(chosen, "heal_attack" if name == END_TO_END else name).terms()
-    columns, one_hot = skill.observation.columns, {}
+    if name not in _TASKS:
+        raise UnknownNameError("skill", name, _TASKS)
+    chosen, task = options or SkillOptions(), _TASKS[name]
+    columns, one_hot = task.columns, {}
     if name != END_TO_END:
-        columns += EXTENDED[name] if chosen.observations == "extended" else ()
+        columns += tuple(task.extended) if chosen.observations == "extended" else ()
         one_hot = ANIMATION_COUNTS if chosen.animations == "one_hot" else {}
-    return replace(skill, observation=ObservationMap(columns, chosen.hp_window, one_hot), reward=Reward(terms))
+    observation = ObservationMap(columns, chosen.hp_window, one_hot)
+    reward = Reward(getattr(chosen, "heal_attack" if name == END_TO_END else name).terms())
+    return Skill(name, task.symbol, observation, task.actions, reward, task.horizon, task.practice)
 
 
 def load_skill_options(path: Path | str) -> SkillOptions:

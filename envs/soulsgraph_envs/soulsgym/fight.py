@@ -160,7 +160,7 @@ def frost_of(boss: str) -> Status | None:
 class Static:
     """The file `data/soulsgym/static.toml`; what its tables mean stands there."""
 
-    presses: dict[str, str]
+    presses: dict[str, Control]
     actions: tuple[str, ...]
     critical_player_animations: dict[str, tuple[float, ...]]
     player_stats: dict[str, tuple[int, ...]]
@@ -171,9 +171,8 @@ class Static:
 
 
 STATIC = load(Static, Where(DATA / "static.toml"))
-PRESSES = {name: Control[control] for name, control in STATIC.presses.items()}
 #: What each action presses and holds.
-ACTIONS = tuple(Control(sum(PRESSES[name] for name in action.split())) for action in STATIC.actions)
+ACTIONS = tuple(Control(sum(STATIC.presses[name] for name in action.split())) for action in STATIC.actions)
 MOVES, ROLLS, BLOWS = range(8), range(8, 16), range(16, 19)
 NOTHING = 19
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from soulsgraph_envs.core.config import Where, load, read_table, to_table
+from soulsgraph_envs.core.config import Where, check_fields, load, read_table, to_table
+from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import SkillOptions
 
 
@@ -146,3 +148,33 @@ def value_at(values: dict[str, Any], place: str) -> float:
     for key in place.split("."):
         values = values[key]
     return float(values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Named:
+    column: Column
+    held: Control = Control.NONE
+
+
+def test_a_member_of_an_enumeration_is_its_name_in_a_file() -> None:
+    values = {"column": "STAMINA", "held": "FORWARD|LEFT"}
+    read = read_table(Named, values, Where("named.toml"))
+    assert read == Named(Column.STAMINA, Control.FORWARD | Control.LEFT)
+    assert to_table(read) == values
+    check_fields(read)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"column": "STAMNA"}, "column: expected one of BOSS_ANIMATION, .*, found 'STAMNA'"),
+        ({"column": "STAMINA|PLAYER_HP"}, "column: expected one of .*, found 'STAMINA|PLAYER_HP'"),
+        ({"column": 4}, "column: expected one of .*, found 4"),
+        ({}, "column: expected one of BOSS_ANIMATION, .*, found no such key"),
+        ({"column": "STAMINA", "held": "FORWARD|UP"}, "held: expected one of NONE, FORWARD, .*, found 'FORWARD|UP'"),
+        ({"column": "STAMINA", "held": ""}, "held: expected one of .*, found ''"),
+    ],
+)
+def test_a_name_that_an_enumeration_does_not_have_is_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message.replace("|", r"\|")):
+        read_table(Named, values, Where("named.toml"))

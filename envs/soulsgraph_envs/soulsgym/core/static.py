@@ -14,7 +14,7 @@ import numpy as np
 
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.soulsgym.fight import PRESSES, STATIC, Fight, load_fight, player_table
+from soulsgraph_envs.soulsgym.fight import STATIC, Fight, load_fight, player_table
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"
@@ -22,10 +22,8 @@ Table = dict[str, Any]
 
 
 def _keybindings() -> Table:
-    keys = load_bindings("dark-souls-3")
-    named = {
-        name: "".join((*held, *tapped)) for name, press in PRESSES.items() for held, tapped in [keys.keys_for(press)]
-    }
+    presses = {name: load_bindings("dark-souls-3").keys_for(press) for name, press in STATIC.presses.items()}
+    named = {name: "".join((*held, *tapped)) for name, (held, tapped) in presses.items()}
     named["lockon"] = named["lock_on"]  # the name in 1.1.0
     return {name: " " if key == "space" else key for name, key in named.items()}
 
