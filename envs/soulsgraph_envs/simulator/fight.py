@@ -48,7 +48,7 @@ def begin_lane(lane: Lane, encounter: Encounter, player: Record, boss: Record, s
     lane.player_hp, lane.stamina, lane.flasks = player.body_hp, player.body_stamina, encounter.flasks
     lane.boss_hp, lane.fp = encounter.boss_hp, player.body_fp
     lane.move, lane.slowed_factor = NO_MOVE, 1.0
-    lane.wait = _draw_wait(lane, boss, streams, index)
+    lane.wait = draw_wait(lane, boss, boss_seen(lane).distance, streams, index)
 
 
 @compiled
@@ -56,13 +56,7 @@ def begin_phase(lane: Lane, boss: Record, streams: Seeds, index: int) -> None:
     """Replace the boss by that of the next phase, the scenario's next row, at the same place."""
     lane.scenario += 1
     lane.stance, lane.stance_frame = Stance.STAND, 0
-    lane.wait = _draw_wait(lane, boss, streams, index)
-
-
-@compiled
-def _draw_wait(lane: Lane, boss: Record, streams: Seeds, index: int) -> int:
-    dx, dy = lane.player_x - lane.boss_x, lane.player_y - lane.boss_y
-    return draw_wait(lane, boss, sqrt(dx * dx + dy * dy), streams, index)
+    lane.wait = draw_wait(lane, boss, boss_seen(lane).distance, streams, index)
 
 
 @compiled
