@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.combat.loop import Actions, Flags
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
+from soulsgraph_envs.combat.loop import Actions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -23,9 +24,6 @@ from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
 from soulsgraph_policies.preprocess import PREPROCESSING, normalized
 from soulsgraph_policies.products import PRODUCTS, filled, linear, zeros
 
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
 Weights = dict[str, npt.NDArray[Any]]
 
