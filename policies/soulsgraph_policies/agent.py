@@ -93,21 +93,17 @@ class Agent:
         """Return a rollout of the agent in a game; `further` controllers act after its own."""
         last = self.skills[-1]
         combat = Combat(game, self.skills, self.scenario, Horizon(last.name, last.horizon))
-        return Rollout(combat, Controllers([*self.controllers(game.lanes), *further]))
-
-    def controllers(self, lanes: int) -> list[Controller]:
-        """Return the controllers of the agent's skills, for a number of lanes."""
-        made: list[Controller] = []
+        own: list[Controller] = []
         if len(self.replaced) < len(self.skills):
-            made.append(NetworkController(self._fused(lanes)))
+            own.append(NetworkController(self._fused(game.lanes)))
         if self.replaced:
             scripts = {
-                skill.name: _script(self.replaced[skill.name], skill, position, lanes)
+                skill.name: _script(self.replaced[skill.name], skill, position, game.lanes)
                 for position, skill in enumerate(self.skills)
                 if skill.name in self.replaced
             }
-            made.append(ScriptedPlay(scripts))
-        return made
+            own.append(ScriptedPlay(scripts))
+        return Rollout(combat, Controllers([*own, *further]))
 
     def _fused(self, lanes: int) -> FusedNetworks:
         distinct: list[FrozenNetwork] = []

@@ -38,10 +38,7 @@ class SkillGraph:
             ) from error
 
     def _sorter(self) -> TopologicalSorter[str]:
-        parents: dict[str, list[str]] = {skill: [] for skill in self.skills}
-        for upstream, downstream in self.edges:
-            parents[downstream].append(upstream)
-        return TopologicalSorter(parents)
+        return TopologicalSorter({skill: [a for a, b in self.edges if b == skill] for skill in self.skills})
 
     @property
     def order(self) -> tuple[str, ...]:

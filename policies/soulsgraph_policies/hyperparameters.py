@@ -235,17 +235,6 @@ PRESETS = {
 }
 
 
-def find_preset(name: str) -> Preset:
-    """Return a preset by its name.
-
-    Raises:
-        UnknownNameError: if there is none of that name.
-    """
-    if name not in PRESETS:
-        raise UnknownNameError("preset", name, PRESETS)
-    return PRESETS[name]
-
-
 def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     """Change single options of a preset by their names, as an ablation does.
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.combat.loop import Actions, Flags
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
+from soulsgraph_envs.combat.loop import Actions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -23,9 +24,6 @@ from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
 from soulsgraph_policies.preprocess import PREPROCESSING, normalized
 from soulsgraph_policies.products import PRODUCTS, filled, linear, zeros
 
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
 Weights = dict[str, npt.NDArray[Any]]
 
@@ -124,17 +122,8 @@ _filled = njit(filled)
 
 
 @njit
-def _inputs(rows: StateRows, lane: int, affine: Doubles, out: Floats) -> None:
-    """Write what a network reads of one State row: mapped, normalised, clipped."""
-    for i in range(affine.shape[1]):
-        offset, scale = np.float32(affine[_OFFSET, i]), np.float32(affine[_SCALE, i])
-        value = observed(rows[lane, int(affine[_COLUMN, i])], offset, scale, np.float32(affine[_ID, i]))
-        out[i] = normalized(value, affine[_MEAN, i], affine[_INVERSE, i], affine[_CLIP, i])
-
-
-@njit
-def _inputs_together(rows: StateRows, lanes: Integers, affine: Doubles, out: Floats) -> None:
-    """Write what a network reads of several lanes' rows, (lanes, size): the bits of `_inputs`."""
+def _inputs(rows: StateRows, lanes: Integers, affine: Doubles, out: Floats) -> None:
+    """Write what a network reads of the lanes' State rows, (lanes, size): mapped, normalised, clipped."""
     values = np.empty(lanes.shape[0], np.float32)
     for i in range(affine.shape[1]):
         column, indicated = np.uint64(affine[_COLUMN, i]), np.float32(affine[_ID, i])
@@ -151,7 +140,7 @@ def _inputs_together(rows: StateRows, lanes: Integers, affine: Doubles, out: Flo
 
 @njit
 def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: Floats) -> None:
-    """Write W x + b for W (inputs, outputs), passing over inputs that are 0."""
+    """Write W x + b of one lane for W (inputs, outputs), passing over inputs that are 0: the bits of `linear`."""
     # The inner loops run over units, so the compiler vectorises them without reordering a sum.
     inputs, outputs = weight.shape
     for unit in range(outputs):
@@ -177,38 +166,23 @@ def _layer(weight: Floats, bias: Floats, source: Floats, active: Integers, out: 
 
 
 @njit
-def _evaluate_one(rows: StateRows, lane: int, network: int, packed: Packed, out: Floats) -> None:
-    """Write the Q-values of one network in one lane, (actions,)."""
-    tables, affine, parameters, source, target, active, _ = packed
-    table = tables[network]
-    first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
-    _inputs(rows, lane, affine[:, first : first + inputs], source)
-    for layer in range(table[_LAYERS]):
-        outputs, width = table[_SIZES + layer], _filled(table[_SIZES + layer])
-        end = start + inputs * width
-        weight = parameters[start:end].reshape((inputs, width))
-        _layer(weight, parameters[end : end + width], source, active, target)
-        start, inputs = end + width, outputs
-        for unit in range(outputs):
-            source[unit] = max(target[unit], np.float32(0.0))
-    for action in range(inputs):
-        out[action] = target[action]
-
-
-@njit
-def _evaluate_together(rows: StateRows, lanes: Integers, network: int, packed: Packed) -> Floats:
-    """Return the Q-values of one network in up to `_TOGETHER` lanes, (lanes, actions): the bits of `_evaluate_one`."""
-    tables, affine, parameters, source, out, _, _ = packed
+def _evaluate(rows: StateRows, lanes: Integers, network: int, packed: Packed) -> Floats:
+    """Return the Q-values of one network in up to `_TOGETHER` lanes, (lanes, actions), until the next call."""
+    tables, affine, parameters, source, out, active, _ = packed
     table, count = tables[network], lanes.shape[0]
     first, inputs, start = table[_OBSERVATION], table[_INPUTS], table[_PARAMETERS]
     values = source[: count * inputs].reshape((count, inputs))
-    _inputs_together(rows, lanes, affine[:, first : first + inputs], values)
+    _inputs(rows, lanes, affine[:, first : first + inputs], values)
     for layer in range(table[_LAYERS]):
         outputs, width = table[_SIZES + layer], _filled(table[_SIZES + layer])
         end = start + inputs * width
-        weight = parameters[start:end].reshape((inputs, width))
+        weight, bias = parameters[start:end].reshape((inputs, width)), parameters[end : end + width]
         following = out[: count * width].reshape((count, width))
-        linear(following, values, weight, parameters[end : end + width], None)
+        if count >= _FEWEST:
+            linear(following, values, weight, bias, None)
+        else:
+            for n in range(count):
+                _layer(weight, bias, values[n], active, following[n])
         start, inputs = end + width, outputs
         if layer < table[_LAYERS] - 1:
             flat = out[: count * width]
@@ -216,19 +190,6 @@ def _evaluate_together(rows: StateRows, lanes: Integers, network: int, packed: P
                 flat[i] = max(flat[i], np.float32(0.0))
         values, source, out = following, out, source
     return values[:, :inputs]
-
-
-@njit
-def _evaluate(rows: StateRows, lanes: Integers, network: int, packed: Packed) -> Floats:
-    """Return the Q-values of one network in up to `_TOGETHER` lanes, (lanes, actions)."""
-    if lanes.shape[0] >= _FEWEST:
-        together: Floats = _evaluate_together(rows, lanes, network, packed)
-        return together
-    table = packed[0][network]
-    values = np.empty((lanes.shape[0], table[_SIZES + table[_LAYERS] - 1]), np.float32)
-    for i in range(lanes.shape[0]):
-        _evaluate_one(rows, lanes[i], network, packed, values[i])
-    return values
 
 
 @njit

@@ -16,7 +16,6 @@ import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.core.learner.utils import update_target_network
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
@@ -144,10 +143,6 @@ class SkillDQNLearner(DQNTorchLearner):
             module: self.learning[module].learn(Batch(*(rows[name] for name in _COLUMNS)), counts.get(module))
             for module, rows in data.policy_batches.items()
         }
-
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Leave the target networks alone: `update` copies them by the counts of decisions."""
-        Learner.after_gradient_based_update(self, timesteps=timesteps)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state, and the counts and averages of the modules that learn."""

@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats
 from soulsgraph_envs.core.compiling import checksum
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import base as skill_module
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 #: Checksum of the code that maps, normalises and clips; compiled functions that call it enclose it.
 PREPROCESSING = checksum([Path(skill_module.__file__), Path(__file__)])

@@ -7,19 +7,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
 from soulsgraph_policies.sampler import Transitions
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 # Columns behind the two observations.
 _REWARD, _DISCOUNT, _ACTION, _EXTRA = 0, 1, 2, 3
@@ -55,26 +50,6 @@ class Batch:
     def part(self, start: int, end: int) -> Batch:
         """Return the rows from `start` to `end`, as views."""
         return Batch(*(values[start:end] for values in vars(self).values()))
-
-
-@njit(cache=True)
-def _add(
-    rows: Floats,
-    first: int,
-    observations: tuple[Floats, Floats],
-    actions: Integers,
-    rewards: Floats,
-    discounts: Floats,
-) -> None:
-    before, after = observations
-    size = before.shape[1]
-    for i in range(before.shape[0]):
-        row = rows[(first + i) % rows.shape[0]]
-        for column in range(size):
-            row[column], row[size + column] = before[i, column], after[i, column]
-        row[2 * size + _REWARD] = rewards[i]
-        row[2 * size + _DISCOUNT] = discounts[i]
-        row[2 * size + _ACTION] = actions[i]
 
 
 @njit(cache=True)
@@ -230,16 +205,18 @@ class ReplayRing:
     def add(self, transitions: Transitions) -> None:
         """Store transitions in order, replacing the oldest once the ring is full."""
         count, first = len(transitions), self._written
+        rows = (first + np.arange(count)) % self.capacity
         observations = (transitions.observations, transitions.next_observations)
-        discounts = self._discounts(transitions)
-        _add(self._rows, first, observations, transitions.actions, transitions.rewards, discounts)
+        self._rows[rows] = np.column_stack(
+            (*observations, transitions.rewards, self._discounts(transitions), transitions.actions)
+        )
         if self._hyperparameters.n_step > 1:
             missing = int(transitions.lanes.max(initial=0)) + 1 - len(self._latest)
             if missing > 0:
                 self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
             _link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
-            self._priorities.add((first + np.arange(count)) % self.capacity)
+            self._priorities.add(rows)
         self._written += count
         self.size = min(self._written, self.capacity)
 

@@ -9,9 +9,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout, SkillLog
 from soulsgraph_envs.core.errors import GameError
@@ -29,14 +28,14 @@ class Transitions:
     same lane and episode follow each other; lanes are numbered over all runners.
     """
 
-    observations: npt.NDArray[np.float32]
-    next_observations: npt.NDArray[np.float32]
-    actions: npt.NDArray[np.int64]
-    rewards: npt.NDArray[np.float32]
-    terminated: npt.NDArray[np.bool_]
-    ticks: npt.NDArray[np.int64]
-    lanes: npt.NDArray[np.int64]
-    episodes: npt.NDArray[np.int64]
+    observations: Floats
+    next_observations: Floats
+    actions: Integers
+    rewards: Floats
+    terminated: Flags
+    ticks: Integers
+    lanes: Integers
+    episodes: Integers
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -150,13 +149,13 @@ class _Collecting:
             self.decisions += over
         return over
 
-    def collect(self, episodes: npt.NDArray[np.int64]) -> None:
+    def collect(self, episodes: Integers) -> None:
         """Make transitions of what is logged, in lanes that play `episodes` (lanes,)."""
         for index, log in enumerate(self.logs):
             if log.logged:
                 self.parts.append(self._transitions(index, episodes))
 
-    def _transitions(self, index: int, episodes: npt.NDArray[np.int64]) -> Transitions:
+    def _transitions(self, index: int, episodes: Integers) -> Transitions:
         """Reward the decisions of one skill; each skill has lanes of its own, for each follows itself only."""
         log, observe = self.logs[index], self._observe[index]
         finished = log.collect()

@@ -6,16 +6,14 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.sampler import Chunk, Transitions
 from soulsgraph_policies.stage_config import ChunkRunner
 
-Floats = npt.NDArray[np.float32]
 #: Columns spread far apart, so that a learner that forgot to normalise would not learn.
 _SPREAD = 20.0
 _DEATH, _HORIZON = 0.02, 50
@@ -135,7 +133,7 @@ class _Lanes:
         self._states[ended] = self._draw(len(ended))
         return transitions, episodes
 
-    def _act(self, observations: Floats) -> npt.NDArray[np.int64]:
+    def _act(self, observations: Floats) -> Integers:
         numbers = self._runner.config.hyperparameters_of(self.module)
         values = q_values(self._runner.weights(self.module), observations, numbers.observation_clip)
         rate = numbers.exploration_rate(self._runner.decisions[self.module])
@@ -143,7 +141,7 @@ class _Lanes:
         random = self._random.integers(0, values.shape[1], self.count)
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)
 
-    def _close(self, ended: npt.NDArray[np.int64], died: npt.NDArray[np.bool_]) -> Episodes:
+    def _close(self, ended: Integers, died: Flags) -> Episodes:
         episodes = Episodes(
             lanes=ended,
             lengths=self._lengths[ended],

@@ -71,7 +71,10 @@ def read_training_state(folder: Path) -> dict[str, Any]:
     digest = _digest(metadata["state"], arrays)
     if digest != metadata.get("sha256"):
         raise TrainingStateError(path, f"content of sha256 {metadata.get('sha256')}", digest)
-    state: dict[str, Any] = _join(json.loads(metadata["state"]), arrays)
+    # Only what names an array has that key.
+    state: dict[str, Any] = json.loads(
+        metadata["state"], object_hook=lambda found: arrays[found[_ARRAY]] if _ARRAY in found else found
+    )
     return state
 
 
@@ -93,16 +96,6 @@ def _separate(value: Any, name: str, arrays: Arrays) -> Any:
         return value.item()
     if isinstance(value, (list, tuple)):
         return [_separate(part, f"{name}/{index}", arrays) for index, part in enumerate(value)]
-    return value
-
-
-def _join(value: Any, arrays: Arrays) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {_ARRAY}:
-            return arrays[value[_ARRAY]]
-        return {key: _join(part, arrays) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_join(part, arrays) for part in value]
     return value
 
 

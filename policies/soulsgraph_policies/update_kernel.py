@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.products import PRODUCTS, SPAN, product, zeros
 from soulsgraph_policies.replay import Batch
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 
 #: Compiles a function that compiled ones alone call: what would call it from Python takes as long again.
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

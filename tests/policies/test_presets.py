@@ -6,7 +6,7 @@ import pytest
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
-from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, find_preset, preset_with, skill_hyperparameters
+from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, preset_with, skill_hyperparameters
 
 
 def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
@@ -103,8 +103,3 @@ def test_an_unknown_option_is_told_with_the_names_most_like_it_and_how_many_ther
 def test_option_names_are_of_one_thing_each() -> None:
     assert len(set(OPTION_NAMES)) == len(OPTION_NAMES)
     assert {"double", "animations", "lanes"} < set(OPTION_NAMES)
-
-
-def test_unknown_preset_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownNameError, match="'fast'"):
-        find_preset("fastt")

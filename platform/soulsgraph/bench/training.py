@@ -24,7 +24,7 @@ from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.hyperparameters import DQNHyperparameters, find_preset, skill_hyperparameters
+from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 _ENV = "soulsgraph-skill-graph"
@@ -142,7 +142,7 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
 def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
     skills = tuple(make_skill(name) for name in (*upstream_of(skill), skill))
     scenario = practice_ground(load_scenario(_SCENARIO), skills[-1])
-    preset = find_preset("paper" if lanes == 1 else "fast")
+    preset = PRESETS["paper" if lanes == 1 else "fast"]
     config = SkillDQN.get_default_config().stage(skills, numbers, preset.decisions_per_round, seed=0)
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": lanes}).build_algo()
