@@ -300,8 +300,9 @@ def test_an_item_is_followed_where_it_lies() -> None:
         finder.total([content[:16]])
 
 
-def test_an_item_that_is_nowhere_reads_as_not_a_number() -> None:
-    finder = found_items(entry(5, 1))
+@pytest.mark.parametrize("content", [entry(5, 1), b""], ids=["other items", "no list"])
+def test_an_item_that_is_nowhere_reads_as_not_a_number(content: bytes) -> None:
+    finder = found_items(content)
     assert isnan(finder.total([]))
     with pytest.raises(GameError, match="found 0"):
         finder.write(1.0)
