@@ -254,7 +254,8 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
 
 def x11_layout(display: str = "") -> Layout:
     """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
-    with raised_as("keyboard layout"), closing(open_display(display)) as connection:
+    connection = open_display(display)
+    with raised_as("keyboard layout"), closing(connection):
         rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
         row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
