@@ -218,6 +218,8 @@ class LiveGame:
             session.pad.loosen()
         tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables(scenario)
         world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
+        # Another scenario with this boss may be fought elsewhere.
+        world.arena = arena
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)
         before = session.moment(session.link.read())
