@@ -141,10 +141,8 @@ class SiphonLink:
         while True:
             try:
                 return self._attach()
-            except RefusedError:
-                raise
-            except LinkError:
-                if time.monotonic() + pause_s > give_up:
+            except LinkError as error:
+                if isinstance(error, RefusedError) or time.monotonic() + pause_s > give_up:
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)
