@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -287,10 +287,10 @@ class StandIn:
 
 
 def _factor(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SoulsGraphError(f"speed: expected a number, found {text!r}.") from None
+    with suppress(ValueError):
+        if isfinite(float(text)):
+            return float(text)
+    raise SoulsGraphError(f"speed: expected a number, found {text!r}.")
 
 
 def _wait(until: float) -> float:

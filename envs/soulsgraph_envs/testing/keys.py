@@ -201,7 +201,7 @@ class PlainWindow:
 
 
 @contextmanager
-def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
+def virtual_screen() -> Iterator[str]:
     """Run a virtual X server on a free display and yield its name, such as ":99".
 
     Raises:
@@ -209,8 +209,7 @@ def virtual_screen(width: int = 1024, height: int = 768) -> Iterator[str]:
     """
     if shutil.which("Xvfb") is None:
         raise GameError("expected Xvfb to be installed, found none; install it: apt-get install -y xvfb.")
-    size = f"{width}x{height}x24"
-    command = ["Xvfb", "-displayfd", "1", "-screen", "0", size, "-nolisten", "tcp", "-noreset"]
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1024x768x24", "-nolisten", "tcp", "-noreset"]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdout=pipe, stderr=nowhere, start_new_session=True) as server:
         patience = threading.Timer(_START_S, server.kill)

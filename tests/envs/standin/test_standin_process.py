@@ -168,9 +168,11 @@ def test_window_shows_the_fight(game: StandInProcess, display: str) -> None:
     assert tuple(picture[434, 400]) == (200, 40, 40)
 
 
-def test_unknown_command_is_answered(game: StandInProcess) -> None:
-    game.tell("dance")
-    assert "found 'dance'" in game.expect("error", PATIENCE_S)["message"]
+@pytest.mark.parametrize("command", ["dance", "speed nan", "speed slow"])
+def test_an_impossible_command_is_answered_and_changes_nothing(game: StandInProcess, command: str) -> None:
+    game.tell(command)
+    assert f"found '{command.split()[-1]}'" in game.expect("error", PATIENCE_S)["message"]
+    assert game.state()["game_speed"] == 1.0
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from math import inf, isfinite, pi
+from math import inf, isfinite
+from pathlib import Path
 
 import numpy as np
 
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import derive_seeds
@@ -32,19 +34,9 @@ from soulsgraph_envs.drivers.realtime.readings import supplied_raws
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
+_BOUNDS_FILE = Where(Path(__file__).parents[2] / "data" / "plausible.toml")
 #: What a plausible number lies in, by unit.
-_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "m": (-1e5, 1e5),
-    "rad": (-pi - 1e-3, pi + 1e-3),
-    "points": (-100.0, 1e7),
-    "count": (0.0, 99.0),
-    "flag": (0.0, 1.0),
-    "flag for everyone": (0.0, 1.0),
-    "unit vector": (-1.001, 1.001),
-    "s": (0.0, 1e7),
-    "factor": (0.0, 10.0),
-    "pixels": (1.0, 16384.0),
-}
+_BOUNDS = read_value(dict[str, tuple[float, float]], read_file(_BOUNDS_FILE), _BOUNDS_FILE)
 _LEVELS = ("player_hp", "player_stamina", "boss_hp", "frost_resistance")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -13,25 +12,16 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where
+from soulsgraph_envs.core.config import Between, Where, read_file
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import load_data
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 
-MOUSE_BUTTONS = ("mouse_left", "mouse_middle", "mouse_right", "mouse_back", "mouse_forward")
-MODIFIERS = tuple(f"{side}_{key}" for key in ("shift", "ctrl", "alt") for side in ("left", "right"))
-ARROWS = ("up", "down", "left", "right")
-#: Keys that a keyboard of any layout has at the same place, letters taken as those of an English one.
-KEY_NAMES = (
-    *string.ascii_lowercase,
-    *string.digits,
-    *(f"f{number}" for number in range(1, 13)),
-    *("space", "enter", "escape", "tab", "backspace"),
-    *ARROWS,
-    *MODIFIERS,
-    *MOUSE_BUTTONS,
-)
+#: The keys by name, and what others call them.
+KEYS: dict[str, Any] = read_file(Where(Path(__file__).parents[2] / "data" / "keys.toml"))
+KEY_NAMES: tuple[str, ...] = tuple(KEYS["names"])
+MOUSE_BUTTONS: tuple[str, ...] = tuple(KEYS["mouse_buttons"])
 
 
 @runtime_checkable

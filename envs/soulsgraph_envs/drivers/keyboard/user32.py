@@ -11,7 +11,7 @@ from typing import Any
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import (
-    MODIFIERS,
+    KEYS,
     Geometry,
     Layout,
     Shown,
@@ -28,8 +28,7 @@ _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
 _ENGLISH = 0x09
 _MOST_TITLE = 512
 _MOST_LAYOUTS = 32
-_BUTTONS = {"mouse_left": "left", "mouse_middle": "middle", "mouse_right": "right"}
-_KEYS = {key: "".join(reversed(key.split("_"))) for key in MODIFIERS}
+_KEYS, _BUTTONS = KEYS["pydirectinput"], KEYS["pydirectinput_buttons"]
 #: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
 _WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 

@@ -11,9 +11,8 @@ from typing import Any
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import (
-    ARROWS,
     KEY_NAMES,
-    MOUSE_BUTTONS,
+    KEYS,
     Geometry,
     Layout,
     Shown,
@@ -33,16 +32,7 @@ try:
 except ImportError:
     Display = None
 
-#: X's names of the keys that it names otherwise.
-_KEYSYMS = {"enter": "Return", "backspace": "BackSpace", "escape": "Escape", "tab": "Tab"}
-_KEYSYMS |= {key: key.capitalize() for key in (*ARROWS, *(f"f{number}" for number in range(1, 13)))}
-_KEYSYMS |= {
-    f"{side}_{key}": f"{name}_{side[0].upper()}"
-    for side in ("left", "right")
-    for key, name in (("ctrl", "Control"), ("shift", "Shift"), ("alt", "Alt"))
-}
-#: X numbers the wheel's directions 4 to 7; its pointer state knows nothing of buttons above 5.
-_BUTTONS = dict(zip(MOUSE_BUTTONS, (1, 2, 3, 8, 9), strict=True))
+_KEYSYMS, _BUTTONS = KEYS["x11"], KEYS["x11_buttons"]
 #: Bit of button 0, if there were one, in the state of the pointer: eight modifiers come before button 1.
 _FIRST_BUTTON = 7
 #: Detail of a motion that counts from where the mouse is.
@@ -254,7 +244,8 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
 
 def x11_layout(display: str = "") -> Layout:
     """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
-    with raised_as("keyboard layout"), closing(open_display(display)) as connection:
+    connection = open_display(display)
+    with raised_as("keyboard layout"), closing(connection):
         rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
         row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()

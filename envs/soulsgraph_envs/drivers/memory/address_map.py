@@ -163,11 +163,13 @@ class Item:
 
     def quantities(self, data: bytes) -> dict[int, int]:
         """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
-        count, step = len(data) // self.entry_size, self.entry_size
-        ids, quantities = (np.ndarray(count, "<u4", data, at, step) for at in (self.item_at, self.quantity_at))
-        first, last = self.items
-        held = np.flatnonzero((ids >= first) & (ids <= last))
-        return dict(zip(held.tolist(), quantities[held].tolist(), strict=True))
+        offsets = [self.item_at, self.quantity_at]
+        entry = np.dtype(
+            {"names": ["item", "quantity"], "formats": ["<u4"] * 2, "offsets": offsets, "itemsize": self.entry_size}
+        )
+        entries, (first, last) = np.frombuffer(data, entry, len(data) // self.entry_size), self.items
+        held = np.flatnonzero((entries["item"] >= first) & (entries["item"] <= last))
+        return dict(zip(held.tolist(), entries["quantity"][held].tolist(), strict=True))
 
 
 class Chain(NamedTuple):

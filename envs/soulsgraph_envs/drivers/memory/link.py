@@ -196,10 +196,8 @@ class MemoryLink:
             try:
                 self._game = attach_game(self._settings, self.address_map)
                 break
-            except NoPermissionError:
-                raise
-            except LinkError:
-                if time.monotonic() >= end_s:
+            except LinkError as error:
+                if isinstance(error, NoPermissionError) or time.monotonic() >= end_s:
                     raise
                 self._sleep(_RETRY_S)
         for note in self._game.notes():

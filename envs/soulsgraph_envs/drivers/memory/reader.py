@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, parse_header
+from soulsgraph_envs.drivers.memory.address_map import FORMATS, HEADER_SIZE, PeHeader, parse_header, unpack
 from soulsgraph_envs.drivers.realtime.link import LinkError, RefusedError
 
 #: Read at once in a scan, and kept of the piece before, so that no match is cut in two.
@@ -104,12 +104,7 @@ class Reader(ABC):
 
     def read_value(self, address: int, kind: str) -> float:
         """Read one number of a type of `address_map.FORMATS`."""
-        return self.read_values(address, [kind])[0]
-
-    def read_values(self, address: int, kinds: Sequence[str]) -> list[float]:
-        """Read adjacent numbers in one call."""
-        layout = struct.Struct("<" + "".join(FORMATS[kind] for kind in kinds))
-        return list(layout.unpack(self.read(address, layout.size)))
+        return unpack(kind, self.read(address, struct.calcsize("<" + FORMATS[kind])))
 
     def write_parts(self, parts: Mapping[int, bytes]) -> None:
         """Write bytes by their addresses, those that touch in one piece."""

@@ -85,17 +85,15 @@ class LiveGame:
     every key released; `reset` then recovers, or raises the reason why it cannot.
     """
 
-    lanes = 1
+    lanes, tick_s = 1, 0.1
 
     def __init__(
         self,
         link: Link,
         settings: GameSettings,
         clock: Clock | None = None,
-        tick_s: float = 0.1,
         draw: Draw = draw_start,
     ) -> None:
-        self.tick_s = tick_s
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}
@@ -110,7 +108,7 @@ class LiveGame:
             raise GameError(f"expected a map that reads {', '.join(lacking)}, found one that does not; take another.")
         self._session.operations.check()
         self._recovery = Recovery(self._session)
-        self._timer = CycleTimer(tick_s / settings.speed, self._session.clock)
+        self._timer = CycleTimer(self.tick_s / settings.speed, self._session.clock)
         self._worlds: dict[str, World] = {}
         self._tables: dict[str, readings.Tables] = {}
         self._episode: Episode | None = None
@@ -218,6 +216,8 @@ class LiveGame:
             session.pad.loosen()
         tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables(scenario)
         world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
+        # Another scenario with this boss may be fought elsewhere.
+        world.arena = arena
         if not session.operations.dry_run:
             world.bring_to(boss.phase, reading)
         before = session.moment(session.link.read())

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Between, Where, read_file
+from soulsgraph_envs.core.config import Between, Where, load
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.data_files import load_data, shipped_names
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
@@ -31,11 +31,20 @@ _LOG = logging.getLogger(__name__)
 _ATTACK_MARKS = ("Attack", "SABlend", "Part")
 
 
+_ALIASES = Where(Path(__file__).parents[2] / "data" / "animation_aliases.toml")
+
+
+@dataclass(frozen=True)
+class _Aliases:
+    """By character: the game's names, and the keys of the data's animations that they stand for."""
+
+    player: dict[str, str]
+    boss: dict[str, str]
+
+
 @cache
-def _aliases() -> dict[str, dict[str, str]]:
-    """Return, by character, the game's names and the keys of the data's animations that they stand for."""
-    aliases: dict[str, dict[str, str]] = read_file(Where(Path(__file__).parents[2] / "data" / "animation_aliases.toml"))
-    return aliases
+def _aliases() -> _Aliases:
+    return load(_Aliases, _ALIASES)
 
 
 class AnimationTable:
@@ -44,7 +53,7 @@ class AnimationTable:
     def __init__(self, who: str, animations: Mapping[str, Animation]) -> None:
         self.unknown: Counter[str] = Counter()
         self._who, self._animations, self._idle = who, animations, animations["idle"]
-        self._ids = {name: animations[role].id for name, role in _aliases()[who].items() if role in animations}
+        self._ids = {name: animations[role].id for name, role in vars(_aliases())[who].items() if role in animations}
         self._ids |= {animation.name: animation.id for animation in animations.values()}
         self._numbers = {animation.raw_id: animation.id for animation in animations.values() if animation.raw_id >= 0}
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import nan
-from string import ascii_uppercase, digits
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.drivers.keyboard.device import ARROWS, rgb_of
+from soulsgraph_envs.drivers.keyboard.device import KEYS, rgb_of
 from soulsgraph_envs.drivers.memory.address_map import pack, unpack
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError, Reading, RefusedError
 from soulsgraph_envs.drivers.siphon.attributes import (
@@ -34,28 +33,10 @@ from soulsgraph_envs.drivers.siphon.calls import (
 
 #: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
 _SLACK_S = 5.0
-_DIFFERENT = {
-    "mouse_left": "LEFT",
-    "mouse_right": "RIGHT",
-    "mouse_middle": "MIDDLE",
-    "mouse_back": "BUTTON4",
-    "mouse_forward": "BUTTON5",
-    "escape": "ESC",
-    # Siphon's own server has no arrow keys, and its LEFT is the mouse's; EldenGym asks for them by these names.
-    **{arrow: f"{arrow.upper()}_ARROW" for arrow in ARROWS},
-}
+_DIFFERENT: dict[str, str] = KEYS["siphon"]
 _FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
-_NAMED = """
-    KEYPAD_STAR KEYPAD_PLUS KEYPAD_MINUS KEYPAD_PERIOD ESC BACKSPACE TAB ENTER SPACE CAPSLOCK NUMLOCK SCROLLLOCK
-    LEFT_SHIFT RIGHT_SHIFT LEFT_CTRL LEFT_ALT MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET SEMICOLON APOSTROPHE
-    GRAVE BACKSLASH COMMA PERIOD SLASH LEFT RIGHT MIDDLE BUTTON4 BUTTON5
-"""
 #: Every name Siphon knows.
-SIPHON_KEYS = frozenset(
-    {*ascii_uppercase, *digits, *_NAMED.split()}
-    | {f"F{number}" for number in range(1, 13)}
-    | {f"KEYPAD_{digit}" for digit in digits}
-)
+SIPHON_KEYS = frozenset(KEYS["siphon_names"])
 
 
 class SiphonKeys:
@@ -160,10 +141,8 @@ class SiphonLink:
         while True:
             try:
                 return self._attach()
-            except RefusedError:
-                raise
-            except LinkError:
-                if time.monotonic() + pause_s > give_up:
+            except LinkError as error:
+                if isinstance(error, RefusedError) or time.monotonic() + pause_s > give_up:
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)

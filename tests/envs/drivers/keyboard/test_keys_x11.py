@@ -85,6 +85,13 @@ def test_a_missing_display_is_told_with_its_remedy() -> None:
         open_key_device(":250")
 
 
+@pytest.mark.parametrize("asked", ["keyboard_layout()", "open_key_device()", "find_window('DARK SOULS III')"])
+def test_a_missing_package_is_told_with_its_remedy(asked: str) -> None:
+    hidden = "import sys; sys.modules['Xlib'] = None; from soulsgraph_envs.drivers.keyboard.guarded_device import *; "
+    found = subprocess.run([sys.executable, "-c", hidden + asked], capture_output=True, text=True)
+    assert "GameError: expected python-xlib to be installed, found none; install it:" in found.stderr.splitlines()[-1]
+
+
 def test_a_display_that_went_away_ends_in_one_line() -> None:
     with virtual_screen() as display:
         device = XTestDevice(display)

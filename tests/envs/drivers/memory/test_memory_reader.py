@@ -15,10 +15,11 @@ from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 PAGE = 4096
 
 
-def test_values_side_by_side_come_in_one_read():
-    reader = FakeReader(FakeProcess({0x1000: struct.pack("<ifBI", -5, 0.5, 200, 2**32 - 1)}))
-    assert reader.read_values(0x1000, ["i32", "f32", "u8", "u32"]) == [-5, 0.5, 200, 2**32 - 1]
-    assert reader.reads == [(0x1000, 13)]
+@pytest.mark.parametrize(("kind", "value"), [("i32", -5), ("f32", 0.5), ("u8", 200), ("u32", 2**32 - 1)])
+def test_a_value_comes_in_one_read_of_its_own_bytes(kind, value):
+    reader = FakeReader(FakeProcess({0x1000: pack(kind, value)}))
+    assert reader.read_value(0x1000, kind) == value
+    assert reader.reads == [(0x1000, len(pack(kind, value)))]
 
 
 def test_chain_reads_a_pointer_at_each_offset_but_the_last():

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.drivers.realtime import readings
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Reading, check_side_by_side, load_games
 from soulsgraph_envs.drivers.realtime.operations import OPERATIONS, Operations
 from soulsgraph_envs.drivers.realtime.readings import (
@@ -204,3 +206,16 @@ def test_a_lost_key_is_in_doubt_since_it_was_pressed_whatever_others_do(lost: Co
     with pytest.raises(EpisodeLostError, match="keys have no effect") as told:
         press_in_vain(KeyEffects(PLAYER, looking(-1.0)), lost | Control.CAMERA_LEFT)
     assert told.value.doubtful_ticks == doubtful
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("[players]\nEstus = 'estus'", "players"), ("[player]\nEstus = 1\n[boss]", r"player\.Estus")]
+)
+def test_misspelt_names_of_animations_are_refused_with_their_place(
+    text: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aliases.toml").write_text(text)
+    monkeypatch.setattr(readings, "_ALIASES", Where(tmp_path / "aliases.toml"))
+    monkeypatch.setattr(readings, "_aliases", readings._aliases.__wrapped__)
+    with pytest.raises(DataError, match=rf"aliases\.toml: {named}: expected"):
+        player_table(load_player("knight"))
