@@ -60,6 +60,16 @@ class Supervisor(Protocol):
         ...
 
 
+def describe_pace(
+    done: int, total: int, lately: int, elapsed_s: float, mean_return: float | None, unit: str = ""
+) -> str:
+    """Describe how far a stage is, its speed, and when it will finish; `lately` were done in the time that elapsed."""
+    rate = lately / elapsed_s if elapsed_s > 0.0 else 0.0
+    left = str(timedelta(seconds=round((total - done) / rate))) if rate > 0.0 else "-:--:--"
+    shown = "" if mean_return is None else f"  return {mean_return:.2f}"
+    return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"
+
+
 class ShownProgress:
     """Draw a live bar in a terminal, and print a line from time to time anywhere else.
 
@@ -82,13 +92,10 @@ class ShownProgress:
     def update(self, steps: int, mean_return: float | None = None) -> None:
         """Report total steps and the recent mean return."""
         self._steps = steps
-        elapsed_s = self._clock() - self._began_s
-        rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
-        left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
         # An iteration in which no episode ended has no return of its own: the last one stands.
         self._mean_return = self._mean_return if mean_return is None else mean_return
-        shown = "" if self._mean_return is None else f"  return {self._mean_return:.2f}"
-        text = f"{steps:,}/{self._total:,} {self._unit}  {rate:,.0f} {self._unit}/s{shown}  left {left}"
+        elapsed_s = self._clock() - self._began_s
+        text = describe_pace(steps, self._total, steps - self._first, elapsed_s, self._mean_return, f" {self._unit}")
         self.bar.update(self._task, completed=steps, text=text)
         self._line = f"{self._name}: {text}"
         if self._clock() >= self._next_s:

@@ -16,6 +16,7 @@ from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.plan import lasting_name
+from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer import report as reports
 from soulsgraph.transfer.measures import Question, TransferOptions
@@ -140,6 +141,7 @@ def recovery(
     sources = {seed: domains.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
+    silence_advice()
     results = {}
     needed = any(run.plan.env_runners for run in runs.values())
     with connect(session.address, needed=needed) as joined, WorkerProcess() as worker:

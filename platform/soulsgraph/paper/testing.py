@@ -20,41 +20,14 @@ from soulsgraph.plan import ADAPTATION_BUDGET, BASELINE_BUDGET, BUDGETS, Plan, S
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.train import StageSetup, trained_artifact
+from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.skills import END_TO_END
 from soulsgraph_policies.inference import NETWORK, Weights
 from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 
-#: First and last mean return of each skill; the middle follows an exponential.
-_RETURNS = {
-    "camera": (-180.0, 100.0),
-    "lock_on": (-20.0, 42.0),
-    "movement": (-45.0, -30.0),
-    "dodge": (-9.0, -1.0),
-    "heal_attack": (-9.0, 4.0),
-    END_TO_END: (-11.0, -8.0),
-}
-_MEASURES = {
-    "dodge length": {"random": 150.0, "trained": 300.0, "idle": 200.0},
-    "dodge seconds": {"random": 25.0, "trained": 50.0, "idle": 20.0},
-    "camera return": {"random": -150.0, "trained": 95.0, "scripted": 110.0},
-    "lock_on return": {"random": -24.0, "trained": 33.0, "scripted": 50.0},
-    "movement return": {"random": -45.0, "trained": -31.0, "scripted": -29.0},
-    "share of": {"lock_on": 0.21, "dodge_back": 0.48},
-}
-_DESCRIPTION = {
-    "format": "soulsgraph reproduction",
-    "wall_time_s": 1234.5,
-    "sessions": [
-        {
-            "wall_time_s": wall_time_s,
-            "versions": {"soulsgraph": "0.1.0", "ray": "2.60.0", "torch": torch},
-            "machine": {"processor": "a processor", "cores": 2, "system": "Linux"},
-            "commit": "0123456789abcdef0123456789abcdef01234567",
-        }
-        for wall_time_s, torch in ((1000.0, "2.13.0"), (234.5, "2.14.0"))
-    ],
-}
+#: First and last mean return of each skill, means of the measures, and what describes the folder.
+_MADE_UP = read_file(Where(Path(__file__).with_name("testing.toml")))
 
 
 def write_synthetic_records(
@@ -80,14 +53,14 @@ def write_synthetic_records(
                 tables[table] += [common | place | point for point in _learning(generator, skill, budget, every)]
         tables["measures"] += [
             common | {"name": f"{name} {of}", "value": value * generator.normal(1.0, 0.04), "count": episodes}
-            for name, values in _MEASURES.items()
+            for name, values in _MADE_UP["measures"].items()
             for of, value in values.items()
         ]
     for name, rows in tables.items():
         kept = [{column: row[column] for column in COLUMNS[name]} for row in rows]
         write_rows(folder / "records" / f"{name}.parquet", kept)
     plan = {"preset": preset, "seeds": list(seeds), "episodes": episodes, **planned}
-    write_json(folder / DESCRIPTION, {**_DESCRIPTION, "plan": plan})
+    write_json(folder / DESCRIPTION, {**_MADE_UP["description"], "plan": plan})
     return folder
 
 
@@ -113,7 +86,7 @@ def _stages() -> list[tuple[str, str, str, int]]:
 
 
 def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> Records:
-    first, last = _RETURNS[skill]
+    first, last = _MADE_UP["returns"][skill]
     reached = generator.normal(last, 0.1 * abs(last - first))
     steps = range(every, budget + 1, every)
     points = []

@@ -11,21 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
+from soulsgraph import evaluate as evaluating
 from soulsgraph.domains import adaptation_stages, check_target, finished_versions
-from soulsgraph.evaluate import (
-    EVALUATION_SEED,
-    TABLE_1,
-    OnFinished,
-    Row,
-    Setting,
-    allowed_rows,
-    evaluate,
-    evaluation_seeds,
-    load_artifacts,
-    make_agent,
-    play,
-    started_at,
-)
+from soulsgraph.evaluate import TABLE_1, OnFinished, Row, Setting
 from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
 from soulsgraph.plan import Stage
@@ -164,7 +152,7 @@ def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
 
 def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[Row, ...]:
     """Return what the unit's agent is evaluated on."""
-    settings = allowed_rows(run)
+    settings = evaluating.allowed_rows(run)
     if unit.part == "skills":
         return (*settings, _FINE_TUNED_LONG)
     if unit.part == "end_to_end":
@@ -177,7 +165,7 @@ def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Re
     """Evaluate everything on the same evaluation seeds; return one row a setting."""
     seed, episodes = evaluation_seed(unit.seed), run.plan.episodes
     return [
-        _evaluated(unit, row, evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
+        _evaluated(unit, row, evaluating.evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
         for row in evaluated_settings(run, unit)
     ]
 
@@ -188,14 +176,14 @@ def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: N
     They have no training seed; their rows carry that of the evaluation episodes. There are `REFERENCE_ROWS`
     of them, and each plays `episodes`.
     """
-    rows = []
+    rows, seeds = [], evaluating.evaluation_seeds(REFERENCES.seed, episodes)
     for name, start in _FIGHTS:
         full: dict[str, Script] = {**engaging(), _DODGE: OracleDodge(), "heal_attack": OracleFight()}
         restricted: dict[str, Script] = {END_TO_END: OracleEndToEnd(load_scenario(name))}
         for label, scripts in (("scripted oracle", full), ("scripted oracle, the baseline's 16 actions", restricted)):
             skills = tuple(make_skill(skill) for skill in scripts)
-            agent = Agent(started_at(load_scenario(name), start), skills, replaced=scripts)
-            played = play(agent, evaluation_seeds(EVALUATION_SEED, episodes), on_finished)
+            agent = Agent(evaluating.started_at(load_scenario(name), start), skills, replaced=scripts)
+            played = evaluating.play(agent, seeds, on_finished)
             row = replace(TABLE_1[0], label=label, part=REFERENCE, scenario=name, start=start)
             rows.append(_evaluated(REFERENCES, row, played))
     return rows
@@ -238,8 +226,8 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Records:
 
 def measure_baseline(run: RunFolder, on_finished: OnFinished) -> Records:
     """Measure how often the greedy baseline chooses each of its actions, as shares of all its decisions."""
-    agent = make_agent(run, Setting(HOME, HOME))
-    taken = play(agent, _seeds(run), on_finished, keep_decisions=True).taken
+    agent = evaluating.make_agent(run, Setting(HOME, HOME))
+    taken = evaluating.play(agent, _seeds(run), on_finished, keep_decisions=True).taken
     return [
         _measure(run, f"share of {action.name}", taken.actions == index)
         for index, action in enumerate(agent.skills[-1].actions)
@@ -255,8 +243,7 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
     chain = (*run.plan.skill_graph.upstream(name), name)
     skills = tuple(make_skill(skill, run.plan.options) for skill in chain)
     scenario = practice_ground(load_scenario(run.plan.scenario), skills[-1])
-    artifacts = load_artifacts(run, run.plan.scenario, chain)
-    networks = {skill.name: artifacts[skill.name].network(skill, scenario) for skill in skills}
+    networks = evaluating.load_networks(run, run.plan.scenario, skills, scenario)
     script = engaging().get(name)
     players: dict[str, Mapping[str, StandIn | Script]] = {
         "random": {name: "random"},
@@ -264,8 +251,8 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
         "scripted" if script else "idle": {name: script or "idle"},
     }
     for policy, replaced in players.items():
-        yield policy, play(Agent(scenario, skills, networks, replaced), _seeds(run), on_finished)
+        yield policy, evaluating.play(Agent(scenario, skills, networks, replaced), _seeds(run), on_finished)
 
 
 def _seeds(run: RunFolder) -> Seeds:
-    return evaluation_seeds(evaluation_seed(run.plan.seed), run.plan.episodes)
+    return evaluating.evaluation_seeds(evaluation_seed(run.plan.seed), run.plan.episodes)

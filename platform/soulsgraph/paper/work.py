@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
 from soulsgraph.files import api_call
 from soulsgraph.paper.study import ReproductionFolder, Unit
 from soulsgraph.paper.unit import do_rest
-from soulsgraph.progress import Interrupted, interruptible, silence_advice
+from soulsgraph.progress import Interrupted, describe_pace, interruptible, silence_advice
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Seconds between two reports of a unit.
@@ -102,46 +101,43 @@ Words = Callable[[str], str]
 
 
 class UnitsDisplay:
-    """Show the running units: by a bar each if there are `bars`, else by a line each now and then."""
+    """Show the running units: by a bar each in a terminal, else by a line each now and then."""
 
-    def __init__(self, console: Console, clock: Callable[[], float], words: Words, bars: Progress | None) -> None:
-        self._console, self._clock, self._words, self._bars = console, clock, words, bars
+    def __init__(self, console: Console, clock: Callable[[], float], words: Words) -> None:
+        self._console, self._clock, self._words = console, clock, words
         self._next_s = clock() + LINES_EVERY_S
-        self._tasks: dict[str, TaskID] = {}
         self._began: dict[str, tuple[str, int, float]] = {}
+        self._tasks: dict[str, TaskID] = {}
+        columns = "{task.description:<16}", BarColumn(20), TaskProgressColumn(), "{task.fields[text]}"
+        self.bars = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
 
     def show(self, standings: Mapping[str, Standing]) -> None:
         """Show the progress of the running units."""
         texts = {unit: self._describe(unit, standing) for unit, standing in sorted(standings.items())}
-        if self._bars:
-            for unit, text in texts.items():
-                if unit not in self._tasks:
-                    self._tasks[unit] = self._bars.add_task(unit, text="")
-                done, total = standings[unit].done, standings[unit].total
-                self._bars.update(self._tasks[unit], completed=done, total=total, text=text)
-        elif texts and self._clock() >= self._next_s:
+        for unit, text in texts.items():
+            if unit not in self._tasks:
+                self._tasks[unit] = self.bars.add_task(unit, text="")
+            done, total = standings[unit].done, standings[unit].total
+            self.bars.update(self._tasks[unit], completed=done, total=total, text=text)
+        if self.bars.disable and texts and self._clock() >= self._next_s:
             self._next_s = self._clock() + LINES_EVERY_S
             self._print("\n".join(f"{unit}: {text}" for unit, text in texts.items()))
 
     def ended(self, unit: str, how: str) -> None:
         """Show that a unit has ended."""
-        if self._bars and unit in self._tasks:
-            self._bars.remove_task(self._tasks.pop(unit))
+        if unit in self._tasks:
+            self.bars.remove_task(self._tasks.pop(unit))
         self._print(f"{unit}: {self._words(how)}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
     def _describe(self, unit: str, standing: Standing) -> str:
-        """Describe a unit's stage in one line: how far it is, its speed, and when it will finish."""
         stage, first, since_s = self._began.get(unit, ("", 0, 0.0))
         if stage != standing.stage:
             stage, first, since_s = self._began[unit] = (standing.stage, standing.done, self._clock())
-        elapsed_s = self._clock() - since_s
-        rate = (standing.done - first) / elapsed_s if elapsed_s > 0.0 else 0.0
-        left = str(timedelta(seconds=round((standing.total - standing.done) / rate))) if rate > 0.0 else "-:--:--"
-        shown = "" if standing.mean_return is None else f"  return {standing.mean_return:.2f}"
-        return f"{standing.stage}  {standing.done:,}/{standing.total:,}  {rate:,.0f}/s{shown}  left {left}"
+        done, elapsed_s = standing.done, self._clock() - since_s
+        return f"{stage}  {describe_pace(done, standing.total, done - first, elapsed_s, standing.mean_return)}"
 
 
 @contextmanager
@@ -149,12 +145,10 @@ def units_display(
     console: Console, clock: Callable[[], float] = time.monotonic, words: Words = str
 ) -> Iterator[UnitsDisplay]:
     """Return a console's display of units; a quiet console shows nothing."""
-    if not console.is_terminal or console.quiet:
-        yield UnitsDisplay(console, clock, words, None)
-        return
-    name, text = TextColumn("{task.description:<16}"), TextColumn("{task.fields[text]}")
-    with Progress(name, BarColumn(20), TaskProgressColumn(), text, console=console) as bars:
-        yield UnitsDisplay(console, clock, words, bars)
+    display = UnitsDisplay(console, clock, words)
+    # A bar that is disabled prints an empty line as it ends in some releases of rich.
+    with nullcontext() if display.bars.disable else display.bars:
+        yield display
 
 
 #: Seconds between two looks at the units.

@@ -16,17 +16,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from soulsgraph import evaluate as evaluating
 from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of
-from soulsgraph.evaluate import (
-    EVALUATION_SEED,
-    Setting,
-    check_evaluation,
-    evaluate,
-    evaluation_seeds,
-    make_agent,
-    play_variants,
-)
+from soulsgraph.evaluate import EVALUATION_SEED, Setting
 from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.run_folder import RunFolder
@@ -151,7 +144,7 @@ def measure_retention(
         SoulsGraphError: if the run was not adapted to another scenario yet.
         WriteError: if the results cannot be written.
     """
-    check_evaluation(seed, episodes)
+    evaluating.check_evaluation(seed, episodes)
     domains = domain_chain(run)
     if len(domains) < 2:
         raise SoulsGraphError(
@@ -166,7 +159,7 @@ def measure_retention(
             return result
 
         def won_by(player: RunFolder, setting: Setting) -> Flags:
-            return np.asarray(counted(evaluate(player, setting, episodes, seed).episodes.won))
+            return np.asarray(counted(evaluating.evaluate(player, setting, episodes, seed).episodes.won))
 
         chance = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
         won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
@@ -211,7 +204,7 @@ class SuccessCurve:
 
 def win_rates(agent: Agent, seed: int, variants: int = 1) -> list[float]:
     """Return the win rate of each of an agent's variants over the same episodes, all in one batch of lanes."""
-    won = play_variants(agent, evaluation_seeds(seed, POINT_EPISODES), variants).won
+    won = evaluating.play_variants(agent, evaluating.evaluation_seeds(seed, POINT_EPISODES), variants).won
     return [float(rate) for rate in won.reshape(variants, -1).mean(axis=1)]
 
 
@@ -224,7 +217,7 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
     """
     before = domain_chain(run, domain)[:-1]
     untrained = Setting(domain, domain, randomize=run.plan.skill_graph.order)
-    agent = make_agent(run, Setting(domain, before[-1]) if before else untrained)
+    agent = evaluating.make_agent(run, Setting(domain, before[-1]) if before else untrained)
     steps, rates = [0], win_rates(agent, seed)
     for cards in cards_by_stage(domain_cards(run, domain)):
         points, clip = _points(run, cards), cards[-1].observation_clip

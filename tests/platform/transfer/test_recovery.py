@@ -1,18 +1,21 @@
 """Recovery: every arm in a folder of its own, resumed, compared at the same steps."""
 
 import json
+import logging
 from functools import partial
 
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli import main
+from soulsgraph.cli import adapting, main
 from soulsgraph.domains import adaptation_stages, domain_chain
 from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
+from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Workplace
+from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph.transfer.recovery import Arm, Target, arms_of, branch, joint_arms, recover
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -110,3 +113,14 @@ def test_jointly_is_compared_with_one_after_another_over_seeds(tmp_path, monkeyp
     for run in runs:
         rows = json.loads((run.path / "results" / f"jointly-{SECOND}-1000.json").read_text())["rows"]
         assert [row["setting"] for row in rows] == ["nothing", "jointly", "one after another"]
+
+
+def test_a_recovery_keeps_rays_advice_to_itself(run, monkeypatch):
+    def stop(*_):
+        raise Interrupted(logging.getLevelName(logging.getLogger("ray.rllib").level))
+
+    monkeypatch.setattr("soulsgraph.transfer.recovery.recover", stop)
+    # As importing Ray leaves it.
+    monkeypatch.setattr(logging.getLogger("ray.rllib"), "level", logging.WARNING)
+    with pytest.raises(Interrupted, match=r"^ERROR$"):
+        adapting.recovery((run.path,), evaluation=TransferOptions(SECOND, episodes=4), jointly="camera")
