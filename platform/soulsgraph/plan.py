@@ -27,6 +27,8 @@ BASELINE_BUDGET = 250_000
 ADAPTATION_BUDGET = 40_000
 #: An adapted skill explores less from the start: it already knows the game.
 ADAPTATION_EXPLORATION = 0.3
+#: The present names of presets in folders that were begun before the names changed: they go on as they began.
+RENAMED_PRESETS = {"best": "best-1"}
 
 _STAGE_STREAM = 10
 

@@ -7,19 +7,19 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from soulsgraph.files import api_call, write_json
-from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import check_writable, writing
 from soulsgraph_policies.library import SkillLibrary
 
-_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 2, (1, 2)
+_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 3, (1, 2, 3)
 _LOCK = ".lock"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
@@ -188,6 +188,8 @@ class RunFolder(PlannedFolder[Plan]):
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
         read = read_table(_Begun, values, where)
         plan, graph = read.plan, read.graph
+        if version < 3:
+            plan = replace(plan, preset=RENAMED_PRESETS.get(plan.preset, plan.preset))
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
             raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")

@@ -25,9 +25,9 @@ def run(tmp_path) -> Path:
         (('"lanes": null', '"lanes": ' + "[" * 100_000), "tables or lists within each other"),
         (('"preset": "fast"', '"preset": 3'), "plan.preset: expected a text, found 3"),
         (('"seed": 0', '"sed": 0'), "plan.sed: expected 'seed', found an unknown key"),
-        (('"format_version": 2', '"format_version": 3'), "expected format version 2, found 3"),
-        (('"format_version": 2', '"format_version": true'), "expected format version 2, found True"),
-        (('"format_version": 2,', '"format_version": 2, "new": 1,'), "new: expected one of"),
+        (('"format_version": 3', '"format_version": 4'), "expected format version 3, found 4"),
+        (('"format_version": 3', '"format_version": true'), "expected format version 3, found True"),
+        (('"format_version": 3,', '"format_version": 3, "new": 1,'), "new: expected one of"),
     ],
 )
 def test_a_plan_file_that_was_edited_wrongly(refuse, run, edit, message):

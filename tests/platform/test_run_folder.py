@@ -9,6 +9,7 @@ from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError
+from soulsgraph_policies.hyperparameters import PRESETS
 
 
 @pytest.fixture
@@ -56,8 +57,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=3)
-    with pytest.raises(RunFolderError, match="expected format version 2, found 3"):
+    _change(run, format_version=4)
+    with pytest.raises(RunFolderError, match="expected format version 3, found 4"):
         RunFolder.open(run.path)
 
 
@@ -103,6 +104,16 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(WriteError):
         RunFolder.planned(tmp_path / "file" / "run", Plan(scale=0.01))
+
+
+@pytest.mark.parametrize(("begun", "now"), [("best", "best-1"), ("fast", "fast")])
+def test_a_run_begun_before_presets_changed_goes_on_with_the_one_it_began_with(tmp_path, begun, now):
+    run = RunFolder.create(tmp_path / "run", Plan(preset=begun, scale=0.01))
+    assert RunFolder.open(run.path).plan.preset == begun
+    _change(run, format_version=2)
+    plan = RunFolder.open(run.path).plan
+    assert plan.preset == now
+    assert plan.method.learning == PRESETS[now].learning
 
 
 def test_a_run_of_format_version_1_opens_though_its_digest_is_of_another_rule(tmp_path):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import api_call, describe_origin, write_json
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
-from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph.run_folder import PlannedFolder, RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
@@ -180,7 +180,7 @@ def check_stable_baselines(preset: Preset) -> None:
         )
 
 
-_FORMAT, _VERSION = "soulsgraph reproduction", 1
+_FORMAT, _VERSION, _READ_VERSIONS = "soulsgraph reproduction", 2, (1, 2)
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
 _AGAIN = "remove it and go on with `ReproductionFolder.open`"
 
@@ -299,9 +299,13 @@ class ReproductionFolder(PlannedFolder[Study]):
 def _read_begun(file: Path) -> _Begun:
     where = Where(file, remedy=_REMEDY, saved=True)
     values = read_file(where)
-    if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
+    known = [(_FORMAT, version) for version in _READ_VERSIONS]
+    if not isinstance(values, dict) or (values.get("format"), values.get("version")) not in known:
         raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
     begun = read_table(_Begun, values, where)
+    if begun.version < _VERSION:
+        preset = RENAMED_PRESETS.get(begun.plan.preset, begun.plan.preset)
+        begun = replace(begun, version=_VERSION, plan=replace(begun.plan, preset=preset))
     for index, session in enumerate(begun.sessions):
         read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
     return begun

@@ -1,6 +1,7 @@
 """Reproductions: the study, its folder, what is recorded, and how units report."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -147,6 +148,17 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     assert again.plan == SMALL
     with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
+
+
+def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_began_with(tmp_path):
+    folder = ReproductionFolder.create(tmp_path / "folder", replace(SMALL, preset="best"))
+    assert ReproductionFolder.open(folder.path).plan.preset == "best"
+    file = folder.path / "reproduction.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 1}))
+    again = ReproductionFolder.open(folder.path)
+    assert again.plan.preset == "best-1"
+    again.begin_session()
+    assert ReproductionFolder.open(folder.path).plan.preset == "best-1", "what is written anew keeps its meaning"
 
 
 @pytest.mark.parametrize(
