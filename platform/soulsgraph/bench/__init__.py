@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from soulsgraph.bench.speed import bench_composed, bench_reading, bench_simulation, bench_single_tick
 
 
-def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """Run one benchmark, `train`, `sim`, `tick` or `read`, and return its results as they come."""
+def run_benchmark(what: str, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:
+    """Run one benchmark, `train`, `sim`, `tick`, `read` or `efficiency`, and return its results as they come.
+
+    Efficiency takes as many seeds as there are rounds, and keeps each in the folder.
+    """
     if what == "sim":
         for lanes, ticks in ((256, 2_000), (1, 20_000)):
             yield from bench_simulation(lanes, ticks, rounds)
@@ -19,6 +23,11 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
         yield bench_composed(256, 300, rounds)
     elif what == "read":
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
+    elif what == "efficiency":
+        # Imported here, as below.
+        from soulsgraph.bench.efficiency import bench_efficiency
+
+        yield from bench_efficiency(rounds, folder)
     else:
         # Imported here: torch, ray and stable-baselines3 take seconds.
         from soulsgraph.bench.training import bench_training
@@ -30,6 +39,14 @@ def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
 def describe(result: dict[str, Any]) -> str:
     """Return one result as a line: medians, the lowest and highest round, CPU time and wall time."""
     place = f"{result['skill']}, {result['lanes']} lanes, " if "skill" in result else ""
+    if "reached" in result:
+        got_there = f"{result['reached']} of {len(result['seeds'])} seeds got there"
+        if result["decisions"] is None:
+            return f"{result['name']}: {got_there}; all decisions take {result['trained_cpu_s']:,.1f} CPU seconds"
+        return (
+            f"{result['name']}: median {result['decisions']:,.0f} {result['unit']}, "
+            f"{result['cpu_s']:,.1f} CPU seconds; {got_there}"
+        )
     if "cpu_ms" in result:
         cpu, wall = result["cpu_ms"], result["wall_ms"]
         return (

@@ -217,9 +217,10 @@ def _describe(card: SkillCard) -> str:
 
 
 def bench(
-    what: Positional[Literal["train", "sim", "tick", "read"]],
+    what: Positional[Literal["train", "sim", "tick", "read", "efficiency"]],
     output: options.OutputOptions = options.DEFAULT_OUTPUT,
     rounds: int = 3,
+    out: Path = Path("runs/efficiency"),
 ) -> None:
     """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a reading of memory.
 
@@ -227,15 +228,18 @@ def bench(
 
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
-            read: milliseconds a whole reading of another process.
-        rounds: Interleaved rounds; medians and spread are reported.
+            read: milliseconds a whole reading of another process; efficiency: decisions and CPU seconds until the
+            agent wins nine greedy fights in ten, by preset and by stable-baselines3.
+        rounds: Interleaved rounds; medians and spread are reported. Efficiency has a training seed a round.
+        out: Folder for what efficiency measures, a file for each training, and its figure; it goes on with one
+            that is there.
     """
     from soulsgraph.bench import describe, run_benchmark
     from soulsgraph.bench.limits import describe_run
 
     check_range("rounds", rounds, 1, 1000)
     origin, results = describe_run(), []
-    for result in run_benchmark(what, rounds):
+    for result in run_benchmark(what, rounds, out):
         output.console.print(describe(result), soft_wrap=True)
         results.append(result)
     output.show({**origin, "results": results})

@@ -31,7 +31,8 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
-_styled = style.context(Path(__file__).with_name("report.mplstyle"))
+#: Draws a figure in the style of the report.
+styled = style.context(Path(__file__).with_name("report.mplstyle"))
 PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
 PAPER_DODGE_LENGTHS = (150.0, 300.0)
@@ -39,7 +40,7 @@ _PERIODS = 10
 _BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
-@_styled
+@styled
 def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
     """Draw every seed's win rate in each row of Table 1, with the paper's and its interval; None without a row."""
     if not any(row.label in item.setting for row in TABLE_1 for item in reproductions):
@@ -106,7 +107,7 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
     axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
 
 
-@_styled
+@styled
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG.
 
@@ -117,7 +118,7 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format="png", facecolor="white", metadata={"Software": "soulsgraph"})
 
 
-@_styled
+@styled
 def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
     """Draw return over steps of the five skills (Figures 2 and 3); None without a curve."""
     if seed_curves(reproduction.curves, "episode_return", unit="skills") is None:
@@ -133,7 +134,7 @@ def draw_skill_returns(reproduction: Reproduction) -> Figure | None:
     return figure
 
 
-@_styled
+@styled
 def draw_baseline(reproduction: Reproduction) -> Figure | None:
     """Draw return and episode length of the end-to-end baseline while it trains (Figure 5); None without it.
 
@@ -154,7 +155,7 @@ def draw_baseline(reproduction: Reproduction) -> Figure | None:
     return figure
 
 
-@_styled
+@styled
 def draw_dodge_lengths(reproduction: Reproduction) -> Figure | None:
     """Draw how long dodge's episodes last, in decisions (Figure 6) and in seconds; None without a curve."""
     place = {"unit": "skills", "skill": "dodge", "scenario": PHASE_1}

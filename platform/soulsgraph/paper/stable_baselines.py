@@ -21,6 +21,7 @@ from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import GrowingTable
 from soulsgraph.train import StageSetup, trained_artifact
+from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -110,7 +111,9 @@ GoOn = Callable[[int], bool]
 _PACKAGE = "stable-baselines3"
 
 
-def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True) -> SkillCard:
+def train_with_stable_baselines(
+    run: RunFolder, stage: Stage, go_on: GoOn = lambda steps: True, worker: WorkerProcess | None = None
+) -> SkillCard:
     """Train a stage with stable-baselines3's DQN, and save the skill's next version.
 
     A stopped stage starts again from the beginning: stable-baselines3 does not resume exactly.
@@ -125,7 +128,7 @@ def train_with_stable_baselines(run: RunFolder, stage: Stage, go_on: GoOn = lamb
     setup = StageSetup(run, stage)
     model = build_model(setup)
     try:
-        model.learn(stage.budget, callback=_Watch(setup, go_on), log_interval=None)
+        model.learn(stage.budget, callback=_Watch(setup, go_on, worker), log_interval=None)
     finally:
         model.get_env().close()
     if model.num_timesteps < stage.budget:
@@ -173,12 +176,12 @@ def export(setup: StageSetup, model: DQN) -> Artifact:
 class _Watch(BaseCallback):
     """Record finished episodes and a greedy learning curve, and check regularly whether to stop."""
 
-    def __init__(self, setup: StageSetup, go_on: GoOn) -> None:
+    def __init__(self, setup: StageSetup, go_on: GoOn, worker: WorkerProcess | None) -> None:
         super().__init__()
         self._setup, self._go_on = setup, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         folder = setup.run.path / "curves" / setup.stage.name
-        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip)
+        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         # A stage that was stopped begins anew.
         for table in (self._table, self._curve):
             table.forget(setup.stage.name, after_step=0)

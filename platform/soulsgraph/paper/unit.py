@@ -21,6 +21,7 @@ from soulsgraph.progress import Board, Interrupted, Supervisor
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Workplace, train_stages
+from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
@@ -57,12 +58,12 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
         return
     run = folder.run(unit)
     with run.locked():
-        stages = _train(run, folder.plan.learner, run.plan.stages(), supervisor)
+        stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
         if unit.part == "skills":
             planned = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
             # A unit adapts once: what was adapted before an interruption is not another stage.
             adapted = tuple(replace(stage, suffix="") for stage in planned)
-            stages += _train(run, folder.plan.learner, adapted, supervisor)
+            stages += train_by(folder.plan.learner, run, adapted, supervisor)
     # Three policies in four tasks, one in one.
     measure, tasks = (measure_skills, 12) if unit.part == "skills" else (measure_baseline, 1)
     makers: dict[str, Callable[[], Tables]] = {
@@ -88,10 +89,16 @@ def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinishe
     return on_finished
 
 
-def _train(run: RunFolder, learner: str, stages: tuple[Stage, ...], supervisor: Supervisor) -> tuple[Stage, ...]:
+def train_by(
+    learner: str, run: RunFolder, stages: tuple[Stage, ...], supervisor: Supervisor, worker: WorkerProcess | None = None
+) -> tuple[Stage, ...]:
+    """Train those of the stages that are not finished yet, by our learner or stable-baselines3; return all of them.
+
+    Learning curves are evaluated by the `worker`, without one in this process.
+    """
     if learner == "soulsgraph":
         with Board(run.tensorboard, run.plan.skill_graph.order) as board:
-            place = Workplace(run, Session(local=False), board, "silent", supervisor)
+            place = Workplace(run, Session(local=False), board, "silent", supervisor, worker=worker)
             train_stages(place, stages, Console(quiet=True))
         return stages
     # Imported here: it takes seconds, and only a comparison needs it.
@@ -104,7 +111,7 @@ def _train(run: RunFolder, learner: str, stages: tuple[Stage, ...], supervisor: 
             progress.update(steps)  # noqa: B023 - called within this round of the loop only
             return not supervisor.stop_requested()
 
-        train_with_stable_baselines(run, stage, go_on)
+        train_with_stable_baselines(run, stage, go_on, worker)
     return stages
 
 
