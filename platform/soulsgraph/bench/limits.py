@@ -1,4 +1,4 @@
-"""What the machine itself can do, measured in the same rounds as a benchmark: work that no code of ours could save."""
+"""The bare work beside a benchmark, in the same rounds: an update's products by numpy's BLAS, a sweep over memory."""
 
 from __future__ import annotations
 
