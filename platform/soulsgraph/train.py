@@ -40,8 +40,8 @@ from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.training_state import read_training_state
 
-#: Decisions between two checkpoints to resume from.
-SAVE_INTERVAL = 10_000
+#: Seconds between two checkpoints to resume from, written at the end of an iteration.
+SAVE_EVERY_S = 10.0
 
 #: Checkpoints kept: where the latest is damaged, the stage goes on from the one before.
 _KEPT = 2
@@ -306,15 +306,14 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             algorithm.load_checkpoint(str(latest))
         records = StageRecords(setup, place.board, algorithm.decisions, place.worker)
         with place.watched(stage, algorithm.decisions) as (progress, interrupted):
-            algorithm.stop_requested = interrupted
+            algorithm.stop_requested, saved_s = interrupted, time.monotonic()
             while not algorithm.finished:
-                before = algorithm.decisions
                 mean_return = records.add(algorithm, algorithm.train())
                 progress.update(algorithm.decisions, mean_return)
-                due = algorithm.decisions // SAVE_INTERVAL > before // SAVE_INTERVAL
-                if due or algorithm.finished or interrupted():
+                if time.monotonic() - saved_s >= SAVE_EVERY_S or algorithm.finished or interrupted():
                     records.flush()
                     _save_checkpoint(place.run, stage, algorithm)
+                    saved_s = time.monotonic()
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
                     raise Interrupted(f"stopped in stage {stage.name} {done}")

@@ -96,7 +96,7 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
 def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same_weights(
     tmp_path, session, monkeypatch
 ):
-    monkeypatch.setattr("soulsgraph.train.SAVE_INTERVAL", 1_000)
+    monkeypatch.setattr("soulsgraph.train.SAVE_EVERY_S", 0.0)
     first, second = (RunFolder.create(tmp_path / name, Plan(scale=0.11)) for name in ("first", "second"))
     wanted = _train(first, "camera", session).sha256
     kept = sorted(path.name for path in first.checkpoints("camera").iterdir())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import errno
+import gc
 import os
 import select
 import signal
@@ -40,6 +42,9 @@ def main() -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     silence_advice()
+    # What torch and Ray load stays to the end: to look through it again and again takes seconds.
+    gc.set_threshold(100_000, 20, 20)
+    atexit.register(gc.freeze)
     threading.excepthook = _forget_refused_write
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:

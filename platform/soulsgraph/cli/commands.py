@@ -295,11 +295,12 @@ def report(
 
 
 def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
+    for note in notes:
+        session.console.print(note, soft_wrap=True)
+    # Imported after the first line: it takes seconds.
     from soulsgraph.train import train_stages
 
     with options.workplace(run, session) as place:
-        for note in notes:
-            session.console.print(note, soft_wrap=True)
         train_stages(place, run.plan.stages(), session.console)
         _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place.board)
 
