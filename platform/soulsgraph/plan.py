@@ -97,8 +97,8 @@ class Plan:
     """Scenario to train on: a name or a TOML file."""
     preset: str = "fast"
     """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
-    pays in the same budget; best-1: best before it took half the updates; extended: best-1 with more to observe than
-    the paper's Table 2 has."""
+    pays in the same budget; best-1: best before it took half the updates; pqn: no replay and no target network;
+    extended: best-1 with more to observe than the paper's Table 2 has."""
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, Between(1e-3, 1e3)] = 1.0

@@ -32,6 +32,17 @@ _BEST_1: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov"
 #: Half the updates, chosen by the ablation of docs/results/updates (seeds 200 to 204).
 _BEST = _BEST_1 | {"decisions_per_update": 8}
 
+#: Chosen by a search on seeds 210 to 213.
+_PQN: dict[str, Any] = {
+    "rollout": 256,
+    "batch_size": 64,
+    "epochs": 8,
+    "trace_decay": 0.3,
+    "learning_rate": 1e-3,
+    "semi_markov": True,
+    "averaged_fraction": 0.2,
+}
+
 
 @dataclass(frozen=True)
 class DQNHyperparameters:
@@ -85,6 +96,11 @@ class DQNHyperparameters:
     #: Last part of the budget over which the network is averaged for greedy play (Polyak & Juditsky 1992;
     #: Izmailov et al. 2018); 0 plays by the last network.
     averaged_fraction: _Share = 0.0
+    #: Above 0: without replay and target network. After every this many decisions they are learned from in
+    #: `epochs` passes, towards returns of the trace `trace_decay`, and forgotten (PQN, Gallici et al. 2025).
+    rollout: Annotated[int, Between(0, 10**8)] = 0
+    epochs: Annotated[int, Between(1, 1_000)] = 4
+    trace_decay: _Share = 0.65
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -92,6 +108,17 @@ class DQNHyperparameters:
         if len(self.hidden_sizes) > _MOST_LAYERS or self.hidden_sizes[-1] < least:
             expected = f"at most {_MOST_LAYERS} layers, the last of at least {least} units (dueling halves it)"
             raise DataError(None, "hidden_sizes", expected, list(self.hidden_sizes), "correct the value")
+        if self.rollout:
+            self._check_rollout()
+
+    def _check_rollout(self) -> None:
+        if self.rollout < self.batch_size:
+            expected = f"0 or at least batch_size, {self.batch_size}"
+            raise DataError(None, "rollout", expected, self.rollout, "correct one of them")
+        for name, without in (("quantiles", 0), ("n_step", 1), ("mirrored", False), ("priority_exponent", 0.0)):
+            if getattr(self, name) != without:
+                found = f"{name} = {getattr(self, name)}"
+                raise DataError(None, "rollout", "0 with options of the replay or of quantiles", found, "leave one out")
 
     def check_memory(self, observation_size: int) -> None:
         """Refuse a replay that would fill more than half of this machine's memory.
@@ -132,11 +159,13 @@ class DQNHyperparameters:
 
     def updates_owed(self, decisions: int, updates: int) -> int:
         """Return the number of updates due for `decisions` received, of which `updates` are done."""
+        if self.rollout:
+            return decisions // self.rollout * self.epochs * (self.rollout // self.batch_size) - updates
         return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
 
     def target_copy(self, before: int, after: int) -> int | None:
-        """Return the count of decisions in (before, after] at which the target is copied, None without one."""
-        if self.target_rate:
+        """Return the count of decisions in (before, after] at which the target is copied, None for no copy."""
+        if self.target_rate or self.rollout:
             return None
         latest = after // self.target_period * self.target_period
         return latest if latest > before else None
@@ -223,6 +252,7 @@ PRESETS = {
         Preset("paper", lanes=1, decisions_per_round=4),
         Preset("fast", lanes=32, decisions_per_round=128),
         Preset("best", lanes=32, decisions_per_round=128, learning=_BEST, observing={"animations": "one_hot"}),
+        Preset("pqn", lanes=32, decisions_per_round=128, learning=_PQN, observing={"animations": "one_hot"}),
         Preset("best-1", lanes=32, decisions_per_round=128, learning=_BEST_1, observing={"animations": "one_hot"}),
         Preset(
             "extended",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from soulsgraph_envs.skills.base import ObservationMap
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, ReplayRing
 from soulsgraph_policies.sampler import Transitions
@@ -315,7 +316,7 @@ def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None
 class ModuleTraining:
     """What the driver keeps for a module that learns: replay, normaliser, generator and clocks of its own decisions.
 
-    Batches are drawn by `entropy`.
+    Batches are drawn by `entropy`. `network` returns the module's newest weights.
     """
 
     def __init__(
@@ -325,9 +326,11 @@ class ModuleTraining:
         observation: ObservationMap,
         mirror: Mirror | None,
         entropy: Sequence[int] | None,
+        network: Callable[[], Weights],
     ) -> None:
         self.name, self.hyperparameters = name, hyperparameters
-        self.replay = ReplayRing(hyperparameters, observation.size, mirror)
+        recent = RecentDecisions(hyperparameters, network) if hyperparameters.rollout else None
+        self.replay = recent or ReplayRing(hyperparameters, observation.size, mirror)
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))
         self.decisions, self.updates = 0, 0

@@ -52,6 +52,14 @@ class Batch:
         return Batch(*(values[start:end] for values in vars(self).values()))
 
 
+def discounts_of(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Floats:
+    """Return what each transition discounts the value of its next state by, (n,): 0 where the episode terminated."""
+    discount = np.float32(hyperparameters.discount)
+    alive = np.float32(1.0) - transitions.terminated
+    discounts: Floats = alive * (discount**transitions.ticks if hyperparameters.semi_markov else discount)
+    return discounts.astype(np.float32, copy=False)
+
+
 @njit(cache=True)
 def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
     """Link every decision to the row of the next one of its episode, or to -1.
@@ -207,9 +215,8 @@ class ReplayRing:
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
         observations = (transitions.observations, transitions.next_observations)
-        self._rows[rows] = np.column_stack(
-            (*observations, transitions.rewards, self._discounts(transitions), transitions.actions)
-        )
+        discounts = discounts_of(transitions, self._hyperparameters)
+        self._rows[rows] = np.column_stack((*observations, transitions.rewards, discounts, transitions.actions))
         if self._hyperparameters.n_step > 1:
             missing = int(transitions.lanes.max(initial=0)) + 1 - len(self._latest)
             if missing > 0:
@@ -219,12 +226,6 @@ class ReplayRing:
             self._priorities.add(rows)
         self._written += count
         self.size = min(self._written, self.capacity)
-
-    def _discounts(self, transitions: Transitions) -> Floats:
-        discount = np.float32(self._hyperparameters.discount)
-        alive = np.float32(1.0) - transitions.terminated
-        discounts: Floats = alive * (discount**transitions.ticks if self._hyperparameters.semi_markov else discount)
-        return discounts.astype(np.float32, copy=False)
 
     def sample(
         self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0

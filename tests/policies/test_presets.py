@@ -14,6 +14,7 @@ def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
         "paper": 1,
         "fast": 32,
         "best": 32,
+        "pqn": 32,
         "best-1": 32,
         "extended": 32,
     }

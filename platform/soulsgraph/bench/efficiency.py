@@ -29,6 +29,7 @@ from soulsgraph_policies.atomic import check_writable, whole_file
 #: Learners by the names in a table: the preset, and the package that learns.
 LEARNERS = {
     "best": ("best", "soulsgraph"),
+    "pqn": ("pqn", "soulsgraph"),
     "fast": ("fast", "soulsgraph"),
     "paper": ("paper", "soulsgraph"),
     "stable-baselines3": ("paper", "stable-baselines3"),

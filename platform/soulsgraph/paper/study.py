@@ -83,7 +83,7 @@ class Study:
     """
 
     preset: str = Plan.preset
-    """How the agents learn: paper, fast, best, best-1 or extended."""
+    """How the agents learn: paper, fast, best, best-1, pqn or extended."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes

@@ -1,0 +1,110 @@
+"""Learning without a replay: the decisions since the last updates, with the returns that followed them (PQN).
+
+Gallici et al., "Simplifying Deep Temporal Difference Learning" (ICLR 2025): many lanes take the place of a replay, and
+returns of the trace lambda that of a target network. Layers are not normalised here, but observations are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import Weights, layer_names
+from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.replay import Batch, discounts_of
+from soulsgraph_policies.sampler import Transitions
+
+
+@njit(cache=True)
+def _trace_returns(
+    lanes: Integers, follows: Flags, discounts: Floats, values: Floats, decay: float, returns: Floats
+) -> None:
+    """Turn rewards into lambda returns in place, (n,), from the last decision to the first.
+
+    `values` are those of the states after the decisions; a decision that `follows` continues the one before in its
+    lane.
+    """
+    later = np.full(lanes.max() + 1, -1)
+    for i in range(lanes.shape[0] - 1, -1, -1):
+        after, ahead = later[lanes[i]], values[i]
+        if after >= 0 and follows[after]:
+            ahead += decay * (returns[after] - ahead)
+        returns[i] += discounts[i] * ahead
+        later[lanes[i]] = i
+
+
+def _follows(transitions: Transitions) -> Flags:
+    """Return whether each decision continues the one before it in its lane: same episode, nothing lost between."""
+    follows = np.zeros(len(transitions), np.bool_)
+    by_lane = np.argsort(transitions.lanes, kind="stable")
+    before, after = by_lane[:-1], by_lane[1:]
+    same = (transitions.lanes[before] == transitions.lanes[after]) & (
+        transitions.episodes[before] == transitions.episodes[after]
+    )
+    follows[after] = same & (transitions.next_observations[before] == transitions.observations[after]).all(axis=1)
+    return follows
+
+
+def _values(network: Weights, observations: Floats) -> Floats:
+    """Return the greatest Q-value of normalised observations (n, size), (n,)."""
+    names = layer_names(network)
+    rows = observations
+    for place, (weight, bias) in enumerate(names):
+        rows = rows @ network[weight].T + network[bias]
+        rows = rows if place == len(names) - 1 else np.maximum(rows, 0.0)
+    greatest: Floats = rows.max(axis=1)
+    return greatest
+
+
+class RecentDecisions:
+    """Keep one skill's transitions since the last updates, for learning from them in `epochs` passes.
+
+    It stands in the place of a `ReplayRing`. `network` returns the skill's present weights.
+    """
+
+    def __init__(self, hyperparameters: DQNHyperparameters, network: Callable[[], Weights]) -> None:
+        self._hyperparameters, self._network = hyperparameters, network
+        self._parts: list[Transitions] = []
+
+    def add(self, transitions: Transitions) -> None:
+        """Store transitions in order."""
+        if len(transitions):
+            self._parts.append(transitions)
+
+    def sample(
+        self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
+    ) -> Batch:
+        """Return `count` rows, every epoch its share of all transitions in an order of its own, and forget them.
+
+        Their rewards are the whole targets: lambda returns by the present network.
+        """
+        numbers, recent = self._hyperparameters, Transitions.join(self._parts)
+        self._parts = []
+        clip, mean, deviation = numbers.observation_clip, normalizer.mean, normalizer.deviation
+        seen, following = (
+            ((rows - mean) / deviation).clip(-clip, clip).astype(np.float32)
+            for rows in (recent.observations, recent.next_observations)
+        )
+        returns, discounts = recent.rewards.copy(), discounts_of(recent, numbers)
+        values = _values(self._network(), following)
+        _trace_returns(recent.lanes, _follows(recent), discounts, values, numbers.trace_decay, returns)
+        share = count // numbers.epochs
+        rows = np.concatenate([generator.permutation(len(recent))[:share] for _ in range(numbers.epochs)])
+        nothing, ones = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
+        return Batch(seen[rows], seen[rows], recent.actions[rows], returns[rows], nothing, ones)
+
+    def learned(self, errors: Floats) -> None:
+        """Record nothing: what was learned from is gone."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the transitions kept, as arrays."""
+        return {"recent": vars(Transitions.join(self._parts)) if self._parts else {}}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
+        self._parts = [Transitions(**state["recent"])] if state["recent"] else []
