@@ -92,8 +92,8 @@ class SkillDQN(DQN):
             numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
             # Counted from the last one, and numpy pads with zeros: it draws by the seed itself.
             entropy = None if config.stage_seed is None else [config.stage_seed, len(trained) - 1 - place]
-            newest = self.learner.learning[name].newest_weights
-            self.training[name] = ModuleTraining(name, numbers, observation, config.mirror_of(name), entropy, newest)
+            network, mirror = self.learner.q_module(name).q_network, config.mirror_of(name)
+            self.training[name] = ModuleTraining(name, numbers, observation, mirror, entropy, network)
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
         self._send_weights(list(config.module_spaces()))

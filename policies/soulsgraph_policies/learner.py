@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -316,7 +316,7 @@ def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None
 class ModuleTraining:
     """What the driver keeps for a module that learns: replay, normaliser, generator and clocks of its own decisions.
 
-    Batches are drawn by `entropy`. `network` returns the module's newest weights.
+    Batches are drawn by `entropy`; `network` is the one that learns.
     """
 
     def __init__(
@@ -326,7 +326,7 @@ class ModuleTraining:
         observation: ObservationMap,
         mirror: Mirror | None,
         entropy: Sequence[int] | None,
-        network: Callable[[], Weights],
+        network: nn.Module,
     ) -> None:
         self.name, self.hyperparameters = name, hyperparameters
         recent = RecentDecisions(hyperparameters, network) if hyperparameters.rollout else None

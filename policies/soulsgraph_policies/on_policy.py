@@ -6,15 +6,15 @@ returns of the trace lambda that of a target network. Layers are not normalised 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
+from torch import nn
 
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import Weights, layer_names
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, discounts_of
 from soulsgraph_policies.sampler import Transitions
@@ -50,24 +50,14 @@ def _follows(transitions: Transitions) -> Flags:
     return follows
 
 
-def _values(network: Weights, observations: Floats) -> Floats:
-    """Return the greatest Q-value of normalised observations (n, size), (n,)."""
-    names = layer_names(network)
-    rows = observations
-    for place, (weight, bias) in enumerate(names):
-        rows = rows @ network[weight].T + network[bias]
-        rows = rows if place == len(names) - 1 else np.maximum(rows, 0.0)
-    greatest: Floats = rows.max(axis=1)
-    return greatest
-
-
 class RecentDecisions:
     """Keep one skill's transitions since the last updates, for learning from them in `epochs` passes.
 
-    It stands in the place of a `ReplayRing`. `network` returns the skill's present weights.
+    It stands in the place of a `ReplayRing`. `network` is the one that learns: normalised observations (n, size) to
+    Q-values (n, actions).
     """
 
-    def __init__(self, hyperparameters: DQNHyperparameters, network: Callable[[], Weights]) -> None:
+    def __init__(self, hyperparameters: DQNHyperparameters, network: nn.Module) -> None:
         self._hyperparameters, self._network = hyperparameters, network
         self._parts: list[Transitions] = []
 
@@ -91,12 +81,19 @@ class RecentDecisions:
             for rows in (recent.observations, recent.next_observations)
         )
         returns, discounts = recent.rewards.copy(), discounts_of(recent, numbers)
-        values = _values(self._network(), following)
+        values = self._values(following)
         _trace_returns(recent.lanes, _follows(recent), discounts, values, numbers.trace_decay, returns)
         share = count // numbers.epochs
         rows = np.concatenate([generator.permutation(len(recent))[:share] for _ in range(numbers.epochs)])
         nothing, ones = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
         return Batch(seen[rows], seen[rows], recent.actions[rows], returns[rows], nothing, ones)
+
+    @torch.no_grad()
+    def _values(self, observations: Floats) -> Floats:
+        device = next(self._network.parameters()).device
+        greatest = self._network(torch.as_tensor(observations, device=device)).max(dim=1).values
+        values: Floats = greatest.cpu().numpy()
+        return values
 
     def learned(self, errors: Floats) -> None:
         """Record nothing: what was learned from is gone."""

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch
@@ -35,21 +36,16 @@ def _transitions(**columns: Any) -> Transitions:
     return Transitions(**columns | {"rewards": np.asarray(columns["rewards"], np.float32)})
 
 
-def _network() -> Weights:
-    """Value the single column times ten by the better of two actions, through hidden layers of one unit."""
-    one, none = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
-    output = np.array([[10.0], [-5.0]], np.float32)
-    layers = ((one, none), (one, none), (output, np.zeros(2, np.float32)))
-    return {
-        f"q_network.{2 * index}.{name}": values
-        for index, layer in enumerate(layers)
-        for name, values in zip(("weight", "bias"), layer, strict=True)
-    }
+def _network() -> nn.Module:
+    """Value the single column times ten by the better of two actions."""
+    network = nn.Linear(1, 2, bias=False)
+    network.weight.data = torch.tensor([[10.0], [-5.0]])
+    return network
 
 
 def _sampled(transitions: Transitions, numbers: DQNHyperparameters, count: int = 4) -> dict[int, float]:
     """Return the returns of one epoch over all transitions, by action."""
-    recent = RecentDecisions(numbers, _network)
+    recent = RecentDecisions(numbers, _network())
     recent.add(transitions)
     normalizer = RunningNormalizer(1, np.array([True]))
     batch = recent.sample(count, np.random.default_rng(0), normalizer)
@@ -114,7 +110,7 @@ def test_lanes_that_take_turns_are_told_apart() -> None:
 
 def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotten() -> None:
     numbers = _numbers(rollout=32, batch_size=8, epochs=3)
-    recent, generator = RecentDecisions(numbers, _network), np.random.default_rng(1)
+    recent, generator = RecentDecisions(numbers, _network()), np.random.default_rng(1)
     for first in (0, 20):
         recent.add(_transitions(rewards=np.ones(20), actions=np.arange(first, first + 20)))
     batch = recent.sample(96, generator, RunningNormalizer(1))
@@ -126,7 +122,7 @@ def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotte
 
 def test_the_state_continues_to_the_bit() -> None:
     numbers = _numbers()
-    recent, again = RecentDecisions(numbers, _network), RecentDecisions(numbers, _network)
+    recent, again = RecentDecisions(numbers, _network()), RecentDecisions(numbers, _network())
     recent.add(_transitions(rewards=[1.0, 2.0]))
     recent.add(_transitions(rewards=[3.0, 4.0]))
     again.set_state(recent.get_state())
