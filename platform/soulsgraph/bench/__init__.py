@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.bench.speed import bench_composed, bench_reading, bench_simulation, bench_single_tick
+from soulsgraph.progress import Display
 
 
-def run_benchmark(what: str, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:
+def run_benchmark(what: str, rounds: int, folder: Path, display: Display) -> Iterator[dict[str, Any]]:
     """Run one benchmark, `train`, `sim`, `tick`, `read` or `efficiency`, and return its results as they come.
 
     Efficiency takes as many seeds as there are rounds, and keeps each in the folder.
@@ -27,7 +28,7 @@ def run_benchmark(what: str, rounds: int, folder: Path) -> Iterator[dict[str, An
         # Imported here, as below.
         from soulsgraph.bench.efficiency import bench_efficiency
 
-        yield from bench_efficiency(rounds, folder)
+        yield from bench_efficiency(rounds, folder, display)
     else:
         # Imported here: torch, ray and stable-baselines3 take seconds.
         from soulsgraph.bench.training import bench_training

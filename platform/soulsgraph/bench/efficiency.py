@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,11 +15,11 @@ from matplotlib.figure import Figure
 
 from soulsgraph.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.evaluate import evaluation_seeds, play_variants
-from soulsgraph.files import source_commit, write_json
+from soulsgraph.files import api_call, source_commit, write_json
 from soulsgraph.paper.figures import BLUE, styled
 from soulsgraph.paper.unit import train_by
 from soulsgraph.plan import Plan
-from soulsgraph.progress import Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.train import StageSetup
 from soulsgraph.worker_process import WorkerProcess
@@ -83,7 +84,7 @@ class Stopwatch:
         return time.process_time() - self._began_s
 
 
-def bench_efficiency(seeds: int, folder: Path) -> Iterator[dict[str, Any]]:
+def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Iterator[dict[str, Any]]:
     """Train by every learner with every seed, draw `efficiency.png`, and return each learner's result.
 
     What the folder holds of the same commit is not measured again.
@@ -97,24 +98,27 @@ def bench_efficiency(seeds: int, folder: Path) -> Iterator[dict[str, Any]]:
     spent: dict[str, list[Spent]] = {name: [] for name in LEARNERS}
     warm: set[str] = set()
     with WorkerProcess() as worker:
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-            for name in LEARNERS:
-                file = folder / f"{name}-{seed}.json"
-                known = load(Spent, Where(file)) if file.exists() else None
-                if known is None or known.commit != source_commit():
+        for seed, name in product(range(FIRST_SEED, FIRST_SEED + seeds), LEARNERS):
+            file = folder / f"{name}-{seed}.json"
+            known = load(Spent, Where(file)) if file.exists() else None
+            if known is None or known.commit != source_commit():
+                try:
                     if name not in warm:
-                        warm.add(name)
-                        measure(name, seed, worker, _WARM_UP_SCALE)
-                    known = measure(name, seed, worker)
-                    write_json(file, asdict(known))
-                spent[name].append(known)
+                        measure(name, seed, worker, "silent", _WARM_UP_SCALE)
+                    known = measure(name, seed, worker, display)
+                except Interrupted as stop:
+                    go_on = api_call("bench_efficiency", seeds=seeds, folder=folder)
+                    raise Interrupted(f"stopped; what was measured before is kept: go on with {go_on}") from stop
+                warm.add(name)
+                write_json(file, asdict(known))
+            spent[name].append(known)
     results = [summary(of_learner) for of_learner in spent.values()]
     with whole_file(folder / "efficiency.png") as temporary:
         draw(results).savefig(temporary, format="png")
     yield from results
 
 
-def measure(learner: str, seed: int, worker: WorkerProcess, scale: float = 1.0) -> Spent:
+def measure(learner: str, seed: int, worker: WorkerProcess, display: Display = "auto", scale: float = 1.0) -> Spent:
     """Train the five skills, and look for the first checkpoint of the last one that wins often enough.
 
     Raises:
@@ -125,12 +129,12 @@ def measure(learner: str, seed: int, worker: WorkerProcess, scale: float = 1.0) 
         run = RunFolder.create(Path(name), Plan(preset=preset, seed=seed, scale=scale))
         stages = run.plan.stages()
         before, whole = (sum(stage.budget for stage in part) for part in (stages[:-1], stages))
-        with interruptible() as interrupted, stage_progress(f"{learner}, seed {seed}", whole) as shown:
+        with interruptible() as interrupted, stage_progress(f"{learner}, seed {seed}", whole, display) as shown:
             watch = Stopwatch(shown, interrupted)
             train_by(package, run, stages, watch, worker)
             trained_cpu_s = watch.elapsed_s()
             if interrupted():
-                raise Interrupted("stopped; what was measured so far is kept.")
+                raise Interrupted("stopped after the training")
         step = first_to_win(run)
     reached = None if step is None else before + step
     cpu_s = None if reached is None else watch.cpu_s[reached]

@@ -239,7 +239,7 @@ def bench(
 
     check_range("rounds", rounds, 1, 1000)
     origin, results = describe_run(), []
-    for result in run_benchmark(what, rounds, out):
+    for result in run_benchmark(what, rounds, out, output.display):
         output.console.print(describe(result), soft_wrap=True)
         results.append(result)
     output.show({**origin, "results": results})

@@ -8,7 +8,9 @@ import pytest
 
 from soulsgraph.bench import describe, efficiency
 from soulsgraph.bench.efficiency import FIRST_SEED, LEARNERS, Spent, bench_efficiency, measure
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import source_commit
+from soulsgraph.progress import Display, Interrupted
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -46,7 +48,7 @@ def test_another_commits_measurement_is_measured_again(folder: Path, monkeypatch
     old.write_text(json.dumps(asdict(_spent("fast", FIRST_SEED, 1, "another"))))
     measured = []
 
-    def fake(learner: str, seed: int, worker: WorkerProcess, scale: float = 1.0) -> Spent:
+    def fake(learner: str, seed: int, worker: WorkerProcess, display: Display, scale: float = 1.0) -> Spent:
         measured.append((learner, seed, scale))
         return _spent(learner, seed, 170_000, source_commit())
 
@@ -56,6 +58,18 @@ def test_another_commits_measurement_is_measured_again(folder: Path, monkeypatch
     assert [scale < 1.0 for *_, scale in measured] == [True, False], "a small run compiles first"
     assert results[2]["decisions"] == 170_000
     assert json.loads(old.read_text())["decisions"] == 170_000
+
+
+def test_a_stop_keeps_what_was_measured_and_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*arguments: object) -> Spent:
+        raise Interrupted("stopped in stage camera after 5 of 10 steps")
+
+    monkeypatch.setattr(efficiency, "measure", stop)
+    (folder / f"fast-{FIRST_SEED}.json").unlink()
+    with pytest.raises(Interrupted) as stopped:
+        [*bench_efficiency(1, folder)]
+    assert in_commands(str(stopped.value), "bench").endswith(f"soulsgraph bench efficiency --rounds 1 --out {folder}")
+    assert (folder / f"best-{FIRST_SEED}.json").exists()
 
 
 def test_a_damaged_file_is_refused(folder: Path) -> None:
