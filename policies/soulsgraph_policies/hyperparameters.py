@@ -25,6 +25,8 @@ _BASELINE_CAPACITY = 100_000
 _STEPPING = ("lanes", "decisions_per_round")
 _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
+#: Options of a replay, a target network or another head, which learning without them has no use for.
+_NOT_ON_POLICY = ("double", "dueling", "quantiles", "n_step", "target_rate", "priority_exponent", "mirrored")
 #: A stage's own: its budget, and the replay that goes with it.
 _OF_THE_STAGE = ("budget", "replay_capacity")
 #: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
@@ -115,10 +117,10 @@ class DQNHyperparameters:
         if self.rollout < self.batch_size:
             expected = f"0 or at least batch_size, {self.batch_size}"
             raise DataError(None, "rollout", expected, self.rollout, "correct one of them")
-        for name, without in (("quantiles", 0), ("n_step", 1), ("mirrored", False), ("priority_exponent", 0.0)):
-            if getattr(self, name) != without:
-                found = f"{name} = {getattr(self, name)}"
-                raise DataError(None, "rollout", "0 with options of the replay or of quantiles", found, "leave one out")
+        for name in _NOT_ON_POLICY:
+            if getattr(self, name) != getattr(type(self), name):
+                expected, found = f"0 with {name}", f"{self.rollout} with {name} = {getattr(self, name)}"
+                raise DataError(None, "rollout", expected, found, "leave one of them out")
 
     def check_memory(self, observation_size: int) -> None:
         """Refuse a replay that would fill more than half of this machine's memory.
@@ -129,10 +131,11 @@ class DQNHyperparameters:
         # Two observations, reward, discount and action.
         row = 4 * (2 * observation_size + 3)
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
-        needed, most = self.replay_capacity * row, machine_memory() // 2
+        kept = self.rollout * self.epochs or self.replay_capacity
+        needed, most = kept * row, machine_memory() // 2
         if needed > most:
             expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
-            found = f"{self.replay_capacity:,} transitions of {needed / 2**30:.1f} GiB"
+            found = f"{kept:,} transitions of {needed / 2**30:.1f} GiB"
             raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
 
     @property

@@ -69,12 +69,12 @@ class RecentDecisions:
     def sample(
         self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
     ) -> Batch:
-        """Return `count` rows, every epoch its share of all transitions in an order of its own, and forget them.
+        """Return `count` rows, every epoch its share of all whole rollouts in an order of its own, and forget those.
 
-        Their rewards are the whole targets: lambda returns by the present network.
+        Their rewards are the whole targets: lambda returns by the present network. What was kept beyond whole
+        rollouts enters the returns and stays for the next call.
         """
         numbers, recent = self._hyperparameters, Transitions.join(self._parts)
-        self._parts = []
         clip, mean, deviation = numbers.observation_clip, normalizer.mean, normalizer.deviation
         seen, following = (
             ((rows - mean) / deviation).clip(-clip, clip).astype(np.float32)
@@ -83,10 +83,13 @@ class RecentDecisions:
         returns, discounts = recent.rewards.copy(), discounts_of(recent, numbers)
         values = self._values(following)
         _trace_returns(recent.lanes, _follows(recent), discounts, values, numbers.trace_decay, returns)
-        share = count // numbers.epochs
-        rows = np.concatenate([generator.permutation(len(recent))[:share] for _ in range(numbers.epochs)])
-        nothing, ones = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
-        return Batch(seen[rows], seen[rows], recent.actions[rows], returns[rows], nothing, ones)
+        whole, share = len(recent) // numbers.rollout * numbers.rollout, count // numbers.epochs
+        self._parts = [recent.last(len(recent) - whole)] if len(recent) > whole else []
+        drawn = np.concatenate([generator.permutation(whole)[:share] for _ in range(numbers.epochs)])
+        assert len(drawn) == count, "updates are owed by whole rollouts"
+        # No value of a later state is added to a return: any observations do.
+        rows, nothing, ones = seen[drawn], np.zeros(count, np.float32), np.ones(count, np.float32)
+        return Batch(rows, rows, recent.actions[drawn], returns[drawn], nothing, ones)
 
     @torch.no_grad()
     def _values(self, observations: Floats) -> Floats:

@@ -46,6 +46,11 @@ class Transitions:
             return self
         return Transitions(*(getattr(self, field.name)[:count] for field in fields(self)))
 
+    def last(self, count: int) -> Transitions:
+        """Return the last `count` transitions, of their own memory."""
+        first = len(self) - count
+        return Transitions(*(getattr(self, field.name)[first:].copy() for field in fields(self)))
+
     @classmethod
     def join(cls, parts: Sequence[Transitions]) -> Transitions:
         """Join one or more parts in their order."""

@@ -223,6 +223,14 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
         np.testing.assert_array_equal(values, states[1]["weights"][name], err_msg=name)
 
 
+def test_without_a_replay_every_update_that_is_owed_is_taken() -> None:
+    # Chunks are no multiple of a rollout: some hold the end of one and the beginning of the next.
+    method = {"rollout": 100, "batch_size": 50, "epochs": 2}
+    stage = run(make_stage(budget=1_000, path=CPU_KERNEL, method=method))
+    taken = stage.learner.learning["heal_attack"].get_training_state()["adam"]["0"]["step"]
+    assert stage.updates == taken == 1_000 // 100 * 2 * 2
+
+
 def test_a_trained_head_is_played_folded_and_continued() -> None:
     method = {"dueling": True, "quantiles": 5, "averaged_fraction": 0.5}
     teacher, pupil = run(make_stage(budget=500, path=None, method=method)), make_stage(9, path=None, method=method)

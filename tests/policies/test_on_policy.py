@@ -115,8 +115,12 @@ def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotte
         recent.add(_transitions(rewards=np.ones(20), actions=np.arange(first, first + 20)))
     batch = recent.sample(96, generator, RunningNormalizer(1))
     epochs = batch.actions.reshape(3, 32)
-    assert [len(set(epoch)) for epoch in epochs] == [32, 32, 32]
-    assert {*epochs[0]} != {*epochs[1]} or [*epochs[0]] != [*epochs[1]]
+    assert [sorted(epoch) for epoch in epochs] == [[*range(32)]] * 3, "whole rollouts, the surplus not"
+    assert [*epochs[0]] != [*epochs[1]]
+    kept = recent.get_state()["recent"]["actions"]
+    np.testing.assert_array_equal(kept, np.arange(32, 40))
+    recent.add(_transitions(rewards=np.ones(24), actions=np.arange(40, 64)))
+    assert set(recent.sample(96, generator, RunningNormalizer(1)).actions) == {*range(32, 64)}
     assert recent.get_state() == {"recent": {}}
 
 
@@ -143,12 +147,20 @@ def test_updates_are_owed_by_whole_rollouts() -> None:
     ("options", "message"),
     [
         ({"rollout": 32}, "rollout: expected 0 or at least batch_size, 64, found 32"),
-        ({"n_step": 3}, "found n_step = 3"),
-        ({"priority_exponent": 0.6}, r"found priority_exponent = 0\.6"),
-        ({"mirrored": True}, "found mirrored = True"),
-        ({"quantiles": 5}, "found quantiles = 5"),
+        ({"n_step": 3}, "rollout: expected 0 with n_step, found 256 with n_step = 3; leave one of them out"),
+        ({"priority_exponent": 0.6}, r"with priority_exponent = 0\.6"),
+        ({"mirrored": True}, "with mirrored = True"),
+        ({"quantiles": 5}, "with quantiles = 5"),
+        ({"dueling": True}, "with dueling = True"),
+        ({"double": True}, "with double = True"),
+        ({"target_rate": 0.01}, r"with target_rate = 0\.01"),
     ],
 )
 def test_options_of_the_replay_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         _numbers(**{"rollout": 256, "batch_size": 64, **options})
+
+
+def test_a_rollout_that_would_fill_the_memory_is_refused() -> None:
+    with pytest.raises(DataError, match="10,000,000,000 transitions"):
+        _numbers(rollout=10**7, epochs=1_000).check_memory(observation_size=25)

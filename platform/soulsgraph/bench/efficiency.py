@@ -40,7 +40,8 @@ WINS, FIGHTS = 0.9, 100
 #: The report's seeds and those that anything was chosen on lie elsewhere.
 FIRST_SEED = 700
 _BATCH = 5
-_WARM_UP_SCALE = 1e-3
+#: Long enough for an update of every learner.
+_WARM_UP_SCALE = 0.02
 
 
 @dataclass(frozen=True)

@@ -236,8 +236,10 @@ def bench(
     """
     from soulsgraph.bench import describe, run_benchmark
     from soulsgraph.bench.limits import describe_run
+    from soulsgraph.precompile import precompile
 
     check_range("rounds", rounds, 1, 1000)
+    precompile(output.console)
     origin, results = describe_run(), []
     for result in run_benchmark(what, rounds, out, output.display):
         output.console.print(describe(result), soft_wrap=True)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import api_call
+from soulsgraph.plan import RENAMED_PRESETS
 from soulsgraph.statistics import Interval, SettingRates, Spread, WinCount, paired_difference
 from soulsgraph.tables import markdown_table, number, read_rows, seeds_text
 from soulsgraph_envs.core.config import Where, read_file, read_value
@@ -211,6 +212,8 @@ def _described(file: Path) -> Mapping[str, Any]:
     plan = read_value(table, description.get("plan", {}), where.at("plan"))
     read_value(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
     read_value(list[table], description.get("sessions", []), where.at("sessions"))  # type: ignore[valid-type]
+    if description.get("version") == 1 and plan.get("preset") in RENAMED_PRESETS:
+        return {**description, "plan": {**plan, "preset": RENAMED_PRESETS[plan["preset"]]}}
     return description
 
 

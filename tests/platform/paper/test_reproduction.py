@@ -10,7 +10,7 @@ from rich.console import Console
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import source_commit
-from soulsgraph.paper.records import load_reproductions
+from soulsgraph.paper.records import _described, load_reproductions
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
@@ -157,6 +157,7 @@ def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_beg
     file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 1}))
     again = ReproductionFolder.open(folder.path)
     assert again.plan.preset == "best-1"
+    assert _described(file)["plan"]["preset"] == "best-1", "a report calls it so too"
     again.begin_session()
     assert ReproductionFolder.open(folder.path).plan.preset == "best-1", "what is written anew keeps its meaning"
 
