@@ -45,7 +45,9 @@ def test_another_preset_observes_in_its_own_way():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
-    plan = Plan(preset=preset, graph="end-to-end", overrides={"n_step": 3, "animations": "one_hot", "lanes": 2})
+    plan = Plan(
+        preset=preset, graph="end-to-end", overrides={"learning_rate": 1e-2, "animations": "one_hot", "lanes": 2}
+    )
     run = RunFolder.create(tmp_path / "run", plan)
     setup = StageSetup(run, plan.stages()[0])
     assert setup.hyperparameters == baseline_hyperparameters(250_000)
