@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from soulsgraph.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.evaluate import evaluation_seeds, play_variants
 from soulsgraph.files import api_call, source_commit, write_json
-from soulsgraph.paper.figures import BLUE, styled
+from soulsgraph.paper.figures import BLUE, GREY, styled
 from soulsgraph.paper.unit import train_by
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
@@ -178,17 +179,22 @@ def _median(values: list[float | None]) -> float | None:
 
 @styled
 def draw(results: list[dict[str, Any]]) -> Figure:
-    """Draw every seed's decisions and CPU seconds, and the medians; a seed that did not get there is left out."""
+    """Draw every seed's decisions and CPU seconds, and medians; a cross is the end of a seed that never got there."""
     figure = Figure(figsize=(9.5, 1.2 + 0.5 * len(results)))
-    panels = (("decisions", "decisions of all five skills"), ("cpu_s", "CPU seconds"))
-    for axes, (key, label) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+    panels = (("decisions", "decisions of all five skills", "linear"), ("cpu_s", "CPU seconds", "log"))
+    for axes, (key, label, scale) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
         for place, result in enumerate(results):
-            values = [one[key] for one in result["seeds"] if one[key] is not None]
-            axes.plot(values, [place] * len(values), "o", color=BLUE, mfc="none", ms=5.0)
+            got_there = [one[key] for one in result["seeds"] if one[key] is not None]
+            never = [one[f"trained_{key}"] for one in result["seeds"] if one[key] is None]
+            axes.plot(got_there, [place] * len(got_there), "o", color=BLUE, mfc="none", ms=5.0)
+            axes.plot(never, [place] * len(never), "x", color=GREY, ms=6.0)
             if result[key] is not None:
                 axes.plot(result[key], place, "|", color=BLUE, markersize=18.0, markeredgewidth=2.6)
         names = [f"{result['name']} ({result['reached']} of {len(result['seeds'])})" for result in results]
         axes.set_yticks(range(len(results)), names)
-        axes.set(xlabel=label, xscale="log", ylim=(len(results) - 0.5, -0.5))
+        axes.set(xlabel=label, xscale=scale, ylim=(len(results) - 0.5, -0.5))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(5) if scale == "linear" else LogLocator(subs=(1.0, 3.0)))
     figure.suptitle(f"Until {WINS:.0%} of greedy fights are won: seeds, and the median", x=0.01, ha="left")
     return figure
