@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,9 @@ def _play() -> None:
 def _learn() -> None:
     """Store transitions, sample some of them, and take updates."""
     # Imported here: it takes a second, which playing need not wait for.
+    from torch import nn
+
+    from soulsgraph_policies.on_policy import RecentDecisions
     from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16
@@ -130,6 +134,9 @@ def _learn() -> None:
     normalizer.update(observations)
     replay.add(transitions)
     batch = replay.sample(count, np.random.default_rng(0), normalizer)
+    recent = RecentDecisions(replace(numbers, rollout=count, epochs=1), nn.Linear(inputs, actions))
+    recent.add(transitions)
+    recent.sample(count, np.random.default_rng(0), normalizer)
     parameters = hidden * (inputs + 1) + hidden * (hidden + 1) + actions * (hidden + 1)
     memory = FlatMemory(*(np.zeros(parameters, np.float32) for _ in range(4)))
     CpuUpdater(memory, (inputs, hidden, hidden, actions), numbers).update(batch, 0)

@@ -61,10 +61,10 @@ class Supervisor(Protocol):
 
 
 def describe_pace(
-    done: int, total: int, lately: int, elapsed_s: float, mean_return: float | None, unit: str = ""
+    done: int, total: int, recent: int, elapsed_s: float, mean_return: float | None, unit: str = ""
 ) -> str:
-    """Describe how far a stage is, its speed, and when it will finish; `lately` were done in the time that elapsed."""
-    rate = lately / elapsed_s if elapsed_s > 0.0 else 0.0
+    """Describe how far a stage is, its speed, and when it will finish; `recent` were done in the time that elapsed."""
+    rate = recent / elapsed_s if elapsed_s > 0.0 else 0.0
     left = str(timedelta(seconds=round((total - done) / rate))) if rate > 0.0 else "-:--:--"
     shown = "" if mean_return is None else f"  return {mean_return:.2f}"
     return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"

@@ -13,41 +13,24 @@ import torch
 from numba import njit
 from torch import nn
 
-from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
+from soulsgraph_envs.combat.episodes import Floats, Integers
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import Batch, discounts_of
+from soulsgraph_policies.replay import Batch, link, pack, read_rows
 from soulsgraph_policies.sampler import Transitions
 
 
 @njit(cache=True)
-def _trace_returns(
-    lanes: Integers, follows: Flags, discounts: Floats, values: Floats, decay: float, returns: Floats
-) -> None:
+def _trace_returns(links: Integers, discounts: Floats, values: Floats, decay: float, returns: Floats) -> None:
     """Turn rewards into lambda returns in place, (n,), from the last decision to the first.
 
-    `values` are those of the states after the decisions; a decision that `follows` continues the one before in its
-    lane.
+    `values` are those of the states after the decisions, `links` the places of the decisions that follow, or -1.
     """
-    later = np.full(lanes.max() + 1, -1)
-    for i in range(lanes.shape[0] - 1, -1, -1):
-        after, ahead = later[lanes[i]], values[i]
-        if after >= 0 and follows[after]:
-            ahead += decay * (returns[after] - ahead)
+    for i in range(links.shape[0] - 1, -1, -1):
+        ahead = values[i]
+        if links[i] >= 0:
+            ahead += decay * (returns[links[i]] - ahead)
         returns[i] += discounts[i] * ahead
-        later[lanes[i]] = i
-
-
-def _follows(transitions: Transitions) -> Flags:
-    """Return whether each decision continues the one before it in its lane: same episode, nothing lost between."""
-    follows = np.zeros(len(transitions), np.bool_)
-    by_lane = np.argsort(transitions.lanes, kind="stable")
-    before, after = by_lane[:-1], by_lane[1:]
-    same = (transitions.lanes[before] == transitions.lanes[after]) & (
-        transitions.episodes[before] == transitions.episodes[after]
-    )
-    follows[after] = same & (transitions.next_observations[before] == transitions.observations[after]).all(axis=1)
-    return follows
 
 
 class RecentDecisions:
@@ -75,21 +58,19 @@ class RecentDecisions:
         rollouts enters the returns and stays for the next call.
         """
         numbers, recent = self._hyperparameters, Transitions.join(self._parts)
-        clip, mean, deviation = numbers.observation_clip, normalizer.mean, normalizer.deviation
-        seen, following = (
-            ((rows - mean) / deviation).clip(-clip, clip).astype(np.float32)
-            for rows in (recent.observations, recent.next_observations)
-        )
-        returns, discounts = recent.rewards.copy(), discounts_of(recent, numbers)
-        values = self._values(following)
-        _trace_returns(recent.lanes, _follows(recent), discounts, values, numbers.trace_decay, returns)
+        every, rows = Batch.empty(len(recent), recent.observations.shape[1]), pack(recent, numbers)
+        read_rows(rows, np.arange(len(recent)), normalizer, numbers.observation_clip, every)
+        links, latest = np.full(len(recent), -1), np.full((recent.lanes.max() + 1, 2), -1)
+        link(rows, 0, links, latest, recent.lanes, recent.episodes)
+        values = self._values(every.next_observations)
+        _trace_returns(links, every.discounts, values, numbers.trace_decay, every.rewards)
         whole, share = len(recent) // numbers.rollout * numbers.rollout, count // numbers.epochs
         self._parts = [recent.last(len(recent) - whole)] if len(recent) > whole else []
         drawn = np.concatenate([generator.permutation(whole)[:share] for _ in range(numbers.epochs)])
         assert len(drawn) == count, "updates are owed by whole rollouts"
         # No value of a later state is added to a return: any observations do.
-        rows, nothing, ones = seen[drawn], np.zeros(count, np.float32), np.ones(count, np.float32)
-        return Batch(rows, rows, recent.actions[drawn], returns[drawn], nothing, ones)
+        seen, nothing = every.observations[drawn], np.zeros(count, np.float32)
+        return Batch(seen, seen, every.actions[drawn], every.rewards[drawn], nothing, every.weights[drawn])
 
     @torch.no_grad()
     def _values(self, observations: Floats) -> Floats:

@@ -52,16 +52,18 @@ class Batch:
         return Batch(*(values[start:end] for values in vars(self).values()))
 
 
-def discounts_of(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Floats:
-    """Return what each transition discounts the value of its next state by, (n,): 0 where the episode terminated."""
+def pack(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Floats:
+    """Return raw transitions as rows of one matrix, (n, columns); where an episode terminated the discount is 0."""
     discount = np.float32(hyperparameters.discount)
     alive = np.float32(1.0) - transitions.terminated
-    discounts: Floats = alive * (discount**transitions.ticks if hyperparameters.semi_markov else discount)
-    return discounts.astype(np.float32, copy=False)
+    discounts = alive * (discount**transitions.ticks if hyperparameters.semi_markov else discount)
+    observations = (transitions.observations, transitions.next_observations)
+    rows = np.column_stack((*observations, transitions.rewards, discounts, transitions.actions))
+    return rows.astype(np.float32, copy=False)
 
 
 @njit(cache=True)
-def _link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
+def link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
     """Link every decision to the row of the next one of its episode, or to -1.
 
     Where a transition was lost, the observations on both sides differ, and there is no link.
@@ -179,6 +181,26 @@ def _build_gather(sources: int) -> Callable[..., int]:
 
 
 _gather = _build_gather(PREPROCESSING)
+#: For transitions that are learned from as they are: none follows another, none is mirrored.
+_ALONE = np.zeros(0, np.int64), 1
+_AS_SEEN = np.zeros(0, np.bool_), np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
+
+
+def read_rows(
+    rows: Floats,
+    indices: Integers,
+    normalizer: RunningNormalizer,
+    clip: float,
+    batch: Batch,
+    following: tuple[Integers, int] = _ALONE,
+    mirror: tuple[Flags, Floats, Floats, Integers] = _AS_SEEN,
+) -> None:
+    """Write packed transitions at `indices` (n,) into a batch of n, normalised by the present statistics.
+
+    `following` are the links and the decisions that a return sums, `mirror` which ones are mirrored and how.
+    """
+    out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
+    _gather(rows, indices, (normalizer.mean, normalizer.deviation), clip, following, mirror, out)
 
 
 class ReplayRing:
@@ -214,14 +236,12 @@ class ReplayRing:
         """Store transitions in order, replacing the oldest once the ring is full."""
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
-        observations = (transitions.observations, transitions.next_observations)
-        discounts = discounts_of(transitions, self._hyperparameters)
-        self._rows[rows] = np.column_stack((*observations, transitions.rewards, discounts, transitions.actions))
+        self._rows[rows] = pack(transitions, self._hyperparameters)
         if self._hyperparameters.n_step > 1:
             missing = int(transitions.lanes.max(initial=0)) + 1 - len(self._latest)
             if missing > 0:
                 self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
-            _link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
+            link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add(rows)
         self._written += count
@@ -249,11 +269,9 @@ class ReplayRing:
             self._drawn = self._priorities.draw(count, generator)
             correction = self._hyperparameters.correction(decisions)
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
-        following, statistics = (self._links, self._hyperparameters.n_step), (normalizer.mean, normalizer.deviation)
-        out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
+        following, clip = (self._links, self._hyperparameters.n_step), self._hyperparameters.observation_clip
         reflected = generator.random(count) < 0.5 if self._mirrored else np.zeros(0, np.bool_)
-        clip, reflection = self._hyperparameters.observation_clip, (reflected, *self._mirror)
-        _gather(self._rows, self._drawn, statistics, clip, following, reflection, out)
+        read_rows(self._rows, self._drawn, normalizer, clip, batch, following, (reflected, *self._mirror))
         return batch
 
     def learned(self, errors: Floats) -> None:

@@ -244,6 +244,8 @@ def bench(
     for result in run_benchmark(what, rounds, out, output.display):
         output.console.print(describe(result), soft_wrap=True)
         results.append(result)
+    if what == "efficiency":
+        output.console.print(f"measurements and figure in {out}", soft_wrap=True)
     output.show({**origin, "results": results})
 
 
