@@ -4,8 +4,24 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 TORCH := $(shell grep '^torch==' constraints.txt)
 RUN ?= runs/curriculum
 SCALE ?= 1.0
+# How many faults `make chaos` lets happen in one run, and where its log and table are kept.
+CHAOS_FAULTS ?= 100
+CHAOS_OUT ?= docs/results/chaos
+# What draws the diagrams of the site.
+MERMAID := 11.9.0
+# Which fight the pictures of the pages show.
+PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
-.PHONY: curriculum test check bench clean screen
+# The pictures of README and docs: a fight of an agent of the zoo, a person's window, and pages, for which it needs Chromium.
+.PHONY: pictures
+pictures: .venv/ready
+	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --gif docs/fight.gif
+	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --seconds 5 --png docs/fight.png
+	.venv/bin/soulsgraph watch $(PICTURED) --seconds 5 --png docs/watch.png
+	.venv/bin/python site/picture_environments.py docs/environments
+	.venv/bin/python site/picture_pages.py
+
+.PHONY: curriculum test chaos check bench zoo docs docs-test clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
@@ -13,6 +29,15 @@ curriculum: .venv/ready
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.precompile
 	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Every test that is marked chaos, wherever it is: faults of a fleet one by one and in a row, messages of any bytes.
+chaos: SHELL := bash
+chaos: .SHELLFLAGS := -o pipefail -c
+chaos: .venv/ready
+	.venv/bin/python -m soulsgraph.precompile
+	mkdir -p $(CHAOS_OUT)
+	CHAOS_FAULTS=$(CHAOS_FAULTS) CHAOS_OUT=$(CHAOS_OUT) .venv/bin/pytest -m chaos -v -s --durations=0 2>&1 \
+		| tee $(CHAOS_OUT)/chaos.log
 
 # Linux tests keys and windows on a virtual screen; pygame opens its window through the two libraries.
 screen:
@@ -41,8 +66,32 @@ bench: .venv/ready
 	.venv/bin/soulsgraph bench tick
 	.venv/bin/soulsgraph bench train
 
+# Trains the agents of the zoo anew, going on where it was stopped, and plays each once more: a quarter of an hour of
+# one core. A finished run in runs/zoo is not trained again: remove it to begin anew.
+zoo: .venv/ready
+	.venv/bin/soulsgraph zoo build
+	.venv/bin/soulsgraph zoo verify --out docs/results/zoo
+
+# Runs every command and piece of code of the pages, but for those that say why not.
+docs-test: .venv/ready screen
+	.venv/bin/pytest -m docs -s tests/test_pages.py
+
+# The pages as a site in build/site, which loads nothing from another host. Diagrams are drawn by mermaid, from npm.
+docs: .venv/ready build/mermaid-$(MERMAID).min.js
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --config-file site/mkdocs.yml
+	@echo "open build/site/index.html"
+
+build/mermaid-$(MERMAID).min.js:
+	@command -v npm > /dev/null || { echo "expected npm, which brings mermaid for the diagrams, found none;" \
+		"install it: apt-get install npm" >&2; exit 2; }
+	mkdir -p build
+	npm pack --silent --pack-destination build mermaid@$(MERMAID) > /dev/null
+	tar -xzf build/mermaid-$(MERMAID).tgz -C build package/dist/mermaid.min.js
+	mv build/package/dist/mermaid.min.js $@
+	rm -r build/package build/mermaid-$(MERMAID).tgz
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 .venv/ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "expected Python 3.11 as python3.11 or python3, found neither;" \

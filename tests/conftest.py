@@ -9,7 +9,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import FunctionType, ModuleType
@@ -23,6 +24,8 @@ _MOST_WORKERS = 4
 
 # Before numpy and torch are imported: threads of two workers would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Before gRPC is: a test may use Ray's before it imports what sets this.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -33,6 +36,31 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(2 * processors, _MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes a quarter of an hour and more, unless it is asked for by its mark."""
+    for mark in ("chaos", "docs"):
+        if mark not in config.option.markexpr:
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Return a Chromium that opens pages, without a display."""
+    from soulsgraph_envs.testing.browser import BrowserError, find_chromium, open_browser, starts_by_itself
+
+    if (program := find_chromium()) is None:
+        pytest.skip("no Chromium is installed to open pages in")
+    with ExitStack() as open_until_the_end:
+        try:
+            opened = open_until_the_end.enter_context(open_browser(program))
+        except BrowserError as error:
+            if starts_by_itself(program):
+                raise
+            pytest.skip(f"Chromium does not start here: {error}")
+        yield opened
 
 
 _PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")

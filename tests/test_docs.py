@@ -12,6 +12,12 @@ import pandas as pd
 import pytest
 
 from soulsgraph.evaluate import TABLE_1
+from soulsgraph.project.listing import markdown, toml_fields
+from soulsgraph.recordings.header import PlayedSkill
+from soulsgraph.recordings.schema import FIGHT_COLUMNS, skill_columns
+from soulsgraph.zoo import AGENTS, agent_names
+from soulsgraph.zoo.card import read_card
+from soulsgraph.zoo.pages import agents_table
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
@@ -62,6 +68,14 @@ def test_every_unverified_entry_is_on_the_checklist_with_its_fallback() -> None:
     assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
 
 
+def test_every_column_of_a_recording_is_told_with_its_unit() -> None:
+    skill = PlayedSkill("<skill>", "network", 1, "", True, (), (), ("<term>",))
+    told = _rows("recordings.md", "# What a file holds\n")
+    assert {name: cells[0].strip() for name, cells in told.items()} == {
+        column.name: column.unit for column in (*FIGHT_COLUMNS, *skill_columns(skill))
+    }
+
+
 def test_the_keys_to_set_are_those_of_the_bindings() -> None:
     bindings = load_bindings("dark-souls-3")
     text = (_DOCS / "game_pc.md").read_text(encoding="utf-8").split("# Keys\n", 1)[1].split("\n\nThey", 1)[0]
@@ -95,6 +109,28 @@ def test_the_readmes_win_rates_are_those_of_the_reports() -> None:
             assert line[column] == expected, (name, line[0])
 
 
+def test_the_page_of_the_zoo_has_the_rates_of_the_cards_and_every_agent_was_played_again() -> None:
+    cards = {name: read_card(AGENTS / name) for name in agent_names()}
+    assert agents_table(cards.values()) in (_DOCS / "zoo.md").read_text(encoding="utf-8")
+    verified = json.loads((_DOCS / "results" / "zoo" / "verify.json").read_text(encoding="utf-8"))["agents"]
+    assert [one["agent"] for one in verified] == list(cards)
+    for one in verified:
+        assert one["holds"]
+        assert one["changed"] == []
+        assert one["card"]["won"] == cards[one["agent"]].reached.won
+
+
+def test_every_field_of_every_toml_file_is_on_its_page() -> None:
+    assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
+
+
+def test_the_figures_of_own_skills_are_what_compare_wrote() -> None:
+    table = (_DOCS / "results" / "own-skills" / "comparison.md").read_text(encoding="utf-8")
+    assert table.strip() in (_DOCS / "own_skills.md").read_text(encoding="utf-8")
+    written = json.loads((_DOCS / "results" / "own-skills" / "comparison.json").read_text(encoding="utf-8"))
+    assert [agent["seed"] for agent in written["agents"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
 def test_every_link_between_pages_leads_somewhere() -> None:
     root = _DOCS.parent
     pages = [*root.glob("*.md"), *_DOCS.glob("*.md"), _DOCS / "results" / "README.md"]
@@ -124,3 +160,124 @@ def test_the_speeds_are_those_that_the_benchmark_printed() -> None:
         bare = f"{medians['limit: BLAS products']:,.0f}"
         expected = [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", stock, bare]
         assert [cell.strip("| ") for cell in cells] == expected, title
+
+
+def test_the_differences_between_groups_of_seeds_are_the_reports() -> None:
+    report = (_DOCS / "results" / "seeds-720-739" / "report.md").read_text(encoding="utf-8")
+    printed = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*agree \|$", report, re.M)
+    ]
+    found = {(row[0], row[1]): row[4] for row in printed}
+    rows = "heal-attack trained, dodge trained", "zero-shot, mid-range start", "dodge and heal-attack fine-tuned"
+    told = _rows("findings.md", "## Updates of our own\n")
+    assert len(told) == 3
+    for preset, cells in told.items():
+        assert [cell.strip("| ") for cell in cells] == [found[row, preset.strip("`")] for row in rows], preset
+
+
+def test_what_a_fleet_learned_is_what_the_example_wrote() -> None:
+    written = (_DOCS / "results" / "fleet" / "learning.md").read_text(encoding="utf-8")
+    told = _rows("findings.md", "### Dodge trained by a fleet\n")
+    assert len(told) == 3
+    for row, cells in told.items():
+        assert f"| {row} | {' | '.join(cell.strip('| ') for cell in cells)} |" in written
+
+
+def test_the_fleets_figures_are_those_that_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "fleet" / "bench.json").read_text(encoding="utf-8"))["results"]
+    told = _rows("findings.md", "## A fleet\n")
+    assert len(told) == 4
+    by_name = {row["name"]: row for row in printed}
+    for title, cells in told.items():
+        row = by_name[title.replace(" at", " paced games at", 1)]
+        medians = {name: value["median"] for name, value in row.items() if isinstance(value, dict)}
+        expected = [
+            f"{row['load']:.1f}",
+            f"{medians['share_of_bare_ticks']:.1%}".replace("%", " %"),
+            f"{medians['lateness_p99_beyond_bare_ms']:+.1f} ms",
+            f"{medians['cpu_ms_a_tick']:.2f} ms",
+        ]
+        assert [cell.strip("| ") for cell in cells] == expected, title
+
+
+def test_what_one_game_costs_the_others_is_what_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "fleet" / "disturbed.json").read_text(encoding="utf-8"))["results"]
+    told = _rows("findings.md", "### One game that resets or is frozen\n")
+    assert len(told) == len(printed) == 2
+    for (title, cells), row in zip(told.items(), printed, strict=True):
+        assert row["name"].endswith(title)
+        expected = [
+            f"{one['median']:.1%} ({one['lowest']:.1%} to {one['highest']:.1%})".replace("%", " %")
+            for one in (row["others_ticks"], row["learned_a_game"])
+        ]
+        assert [cell.strip("| ") for cell in cells] == expected, title
+
+
+def test_what_the_driver_takes_is_what_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "fleet" / "driver.json").read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in printed["results"]}
+    told = (
+        (_DOCS / "findings.md").read_text(encoding="utf-8").partition("### The driver's share\n")[2].partition("\n#")[0]
+    )
+    gateway, both = (rows[name] for name in ("gateway", "gateway and driver without updates"))
+    assert f"--streams {both['streams']} --rounds {both['rounds']}` at commit {printed['commit'][:7]}" in told
+    for row in (gateway, both):
+        assert f"{row['beyond_bare_ms_a_chunk']['median']:.2f} ms" in told
+
+
+def test_the_figures_of_resets_are_those_that_the_benchmark_printed() -> None:
+    before, now = (
+        json.loads((_DOCS / "results" / "resets" / f"{name}.json").read_text(encoding="utf-8"))["results"]
+        for name in ("before", "reset")
+    )
+    told = _rows("real_games.md", "`soulsgraph bench reset` prints")
+    assert len(told) == len(before) == len(now) == 6
+    for (title, cells), old, new in zip(told.items(), before, now, strict=True):
+        hastened = new["map"] == "stand-in"
+        assert title == new["name"].removeprefix("resets ") + (", hastened" if hastened else "")
+        assert (old["name"], old["map"]) == (new["name"], new["map"])
+        seconds = [row[share]["mean"] for share in ("whole_s", "ours_s") for row in (old, new)]
+        expected = [*(f"{one:.2f} s" for one in seconds), f"{seconds[3] / seconds[2]:.0%}".replace("%", " %")]
+        assert [cell.strip("| ") for cell in cells] == expected, title
+
+
+def test_every_fault_of_the_chaos_suite_has_its_guarantee() -> None:
+    text = (_DOCS.parent / "tests" / "chaos" / "test_chaos.py").read_text(encoding="utf-8")
+    faults = re.findall(r"^    (\w+),$", text.split("\nFAULTS = [\n", 1)[1].split("]\n", 1)[0], re.MULTILINE)
+    rows = _rows("guarantees.md", "four things hold")
+    assert len(faults) > 10
+    assert [cells[-1].strip("`| ") for cells in rows.values()] == faults
+    assert "def test_fault(" in text
+    assert "def test_many_faults_in_one_run(" in text
+
+
+def test_the_chaos_run_that_is_kept_had_every_fault_at_least_five_times() -> None:
+    run = json.loads((_DOCS / "results" / "chaos" / "chaos.json").read_text(encoding="utf-8"))["run"]
+    found = [row["fault"] for row in run["faults"]]
+    rows = _rows("guarantees.md", "four things hold")
+    assert len(found) >= 100
+    assert all(found.count(cells[-1].strip("`| ")) >= 5 for cells in rows.values())
+    assert run["replay"] == "the same bits"
+
+
+def test_what_the_page_says_of_onnx_is_what_the_exports_of_the_zoo_wrote() -> None:
+    files = {name: _DOCS / "results" / "onnx" / f"{name}.json" for name in agent_names()}
+    found = [one for file in files.values() for one in json.loads(file.read_text(encoding="utf-8"))["skills"]]
+    assert {one["observations"] for one in found} == {500_000}
+    assert sum(one["clear_differing"] for one in found) == 0
+    whole, near, other = (sum(one[name] for one in found) for name in ("observations", "near", "near_differing"))
+    page = " ".join((_DOCS / "exchange.md").read_text(encoding="utf-8").split())
+    told = f"{len(found) // 2} skills, {whole:,} observations, none with another action beyond a near tie; "
+    assert f"{told}{near:,} near ties, {other:,} of them with another action" in page
+
+
+def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:
+    before, now = (
+        {row["name"]: row["start_cpu_s"]["median"] for row in json.loads(file.read_text(encoding="utf-8"))["results"]}
+        for file in (_DOCS / "results" / "start" / f"{name}.json" for name in ("before", "start"))
+    )
+    told = _rows("findings.md", "### What a command takes to start\n")
+    assert len(told) > 4
+    for name, cells in told.items():
+        expected = [f"{before[name]:.2f} s", f"{now[name]:.2f} s", f"{now[name] / before[name]:.2f}"]
+        assert [cell.strip("| ") for cell in cells] == expected, name

@@ -1,19 +1,19 @@
-"""The examples: the one-file version learns and is repeatable, and a fight is recorded."""
+"""The examples: the one-file version learns and is repeatable, and comparisons are written."""
 
 import ast
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from scipy.stats import ttest_ind
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_policies import cloning
 
 ROOT = Path(__file__).parents[1]
 
@@ -92,12 +92,63 @@ def test_means_over_seeds_have_their_intervals():
     assert alone == {"mean": 10.0, "low": None, "high": None}
 
 
-def test_a_fight_is_recorded(tmp_path, monkeypatch, capsys):
-    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
-    out = tmp_path / "fight.gif"
-    monkeypatch.setattr("sys.argv", ["record_fight", str(run.path), "--out", str(out), "--seconds", "1.5"])
-    example("record_fight").main()
-    assert "fight.gif: 1.5 s, won: False" in capsys.readouterr().out
-    with Image.open(out) as picture:
-        assert picture.n_frames == 15
-        assert picture.size == (480, 270)
+@pytest.mark.slow
+def test_a_seed_is_trained_with_a_fleet_and_without_and_only_once(tmp_path, monkeypatch):
+    out, work = tmp_path / "fleet", tmp_path / "work"
+    small = ("--first", "3", "--seeds", "2", "--scale", "0.01", "--speed", "50", "--work", work, "--out", out)
+    monkeypatch.setattr("sys.argv", ["compare_fleet", *map(str, small)])
+    example("compare_fleet").main()
+    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    assert (found["seeds"], found["lanes"]) == ([3, 4], 8)
+    assert {row.label for row in TABLE_1[:4]} <= found["percent"].keys()
+    assert "attic/1 joined" in (work / "3" / "log.txt").read_text(encoding="utf-8")
+    written = (work / "3" / "log.txt").stat().st_mtime_ns
+    example("compare_fleet").main()
+    assert (work / "3" / "log.txt").stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_clones_and_agents_from_nothing_are_trained_once_and_compared(tmp_path, monkeypatch):
+    out, work = tmp_path / "cloning", tmp_path / "work"
+    small = ("--first", 3, "--seeds", 2, "--fights", 2, "--scale", 0.01, "--small", 150, "--episodes", 8)
+    monkeypatch.setattr("sys.argv", ["compare_cloning", *map(str, (*small, "--work", work, "--out", out))])
+    monkeypatch.setattr(cloning, "UPDATES", 50)
+    example("compare_cloning").main()
+    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    rates = found["percent"]
+    assert found["seeds"] == [3, 4]
+    assert {f"{kind}, {budget}" for kind in ("cloned", "scratch") for budget in ("0", "150", "full")} < rates.keys()
+    for seed in ("3", "4"):
+        difference = rates["cloned, 150"]["by_seed"][seed] - rates["scratch, 150"]["by_seed"][seed]
+        assert rates["cloned, 150 less scratch, 150"]["by_seed"][seed] == pytest.approx(difference)
+    written = (work / "3" / "rates.json").stat().st_mtime_ns
+    example("compare_cloning").main()
+    assert (work / "3" / "rates.json").stat().st_mtime_ns == written
+
+
+def test_a_fleets_difference_is_paired_by_seed():
+    found = example("compare_fleet").compared({1: 90.0, 2: 60.0, 3: 30.0}, {1: 86.0, 2: 58.0, 3: 30.0})
+    assert found["difference"]["by_seed"] == {1: 4.0, 2: 2.0, 3: 0.0}
+    # t(0.975, 2) = 4.3027, standard error 2 / sqrt(3)
+    assert found["difference"]["low"] == pytest.approx(2.0 - 4.3027 * 2 / 3**0.5, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_weights_of_several_ages_are_played_by_and_newest_ones_train_as_without_delays(tmp_path, monkeypatch):
+    out, work = tmp_path / "stale", tmp_path / "work"
+    small = ("--first", "3", "--seeds", "2", "--delays", "20", "--scale", "0.02", "--work", work, "--out", out)
+    monkeypatch.setattr("sys.argv", ["compare_staleness", *map(str, small)])
+    compare = example("compare_staleness")
+    compare.main()
+    newest, delayed = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))["results"]
+    assert newest["difference"]["by_seed"] == {"3": 0.0, "4": 0.0}
+    for skill in compare.DELAYED:
+        assert 0.0 < newest["age"][skill] < 20.0 <= delayed["age"][skill] < 40.0
+    alone = work / "3" / "alone"
+    shutil.copytree(work / "3" / "upstream", alone)
+    compare.call(work / "3", "train", "dodge", "--run", alone.name)
+    cards = {run: RunFolder.open(work / "3" / run).library.load("dodge", 1).card for run in ("delay-0", "alone")}
+    assert cards["delay-0"].sha256 == cards["alone"].sha256
+    written = (work / "3" / "log.txt").stat().st_mtime_ns
+    compare.main()
+    assert (work / "3" / "log.txt").stat().st_mtime_ns == written

@@ -1,4 +1,4 @@
-"""Every notebook works on a run that `soulsgraph` wrote, and is kept without outputs."""
+"""Every notebook works on what `soulsgraph` wrote, and is kept without outputs."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph_envs.testing import PATIENCE_S
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -43,13 +44,56 @@ def outputs_of(path: Path) -> list[dict]:
     return [output["data"] for output in outputs if "data" in output]
 
 
+def shown_by(name: str) -> tuple[list[str], int]:
+    """Execute a notebook; return its texts, and how many pictures it shows."""
+    (path,) = (path for path in NOTEBOOKS if path.stem == name)
+    shown = outputs_of(path)
+    texts = [data["text/markdown"] for data in shown if "text/markdown" in data]
+    return texts, sum("image/png" in data for data in shown)
+
+
 @pytest.mark.slow
 def test_open_a_run_shows_library_curves_and_win_rates(run_folder, monkeypatch):
     monkeypatch.setenv("SOULSGRAPH_RUN", str(run_folder))
-    (path,) = (path for path in NOTEBOOKS if path.stem == "open_a_run")
-    shown = outputs_of(path)
-    library, win_rates = (data["text/markdown"] for data in shown if "text/markdown" in data)
+    (library, win_rates), pictures = shown_by("open_a_run")
     assert [line.split(" | ")[0].strip("| ") for line in library.splitlines()[2:]] == list(SKILLS)
     assert "| heal_attack | v1 | iudex-phase1 | 4,500 | camera v1, lock_on v1, movement v1, dodge v1 |" in library
     assert win_rates.count("/8 |") >= 4
-    assert sum("image/png" in data for data in shown) == 1
+    assert pictures == 1
+
+
+@pytest.mark.slow
+def test_a_fight_is_examined_where_a_skill_was_surprised():
+    (falls, moment), pictures = shown_by("examine_a_fight")
+    assert [line.split(" | ")[0].strip("| ") for line in falls.splitlines()[2:]] == list(SKILLS)
+    assert all(f"value of {name}" in moment for name in ("dodge", "idle"))
+    assert pictures == 2
+
+
+@pytest.mark.slow
+def test_runs_are_compared_on_the_same_fights(monkeypatch):
+    monkeypatch.setenv("SOULSGRAPH_RUNS", "iudex-phase1-paper-0,iudex-phase1-best-0,iudex-phase1-best-1")
+    (plans, rates), pictures = shown_by("compare_runs")
+    assert "| preset | paper | best | best |" in plans
+    first, *others = rates.splitlines()[2:]
+    assert first.endswith("|  |  |")
+    # The zoo's cards: the paper's preset wins about half of its fights, the other nearly all.
+    assert len(others) == 2
+    assert all(float(line.split("|")[4]) > 15.0 for line in others)
+    assert pictures == 1
+
+
+@pytest.mark.slow
+def test_the_papers_figures_are_drawn_of_a_reproduction(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOULSGRAPH_REPRODUCTION", str(write_synthetic_records(tmp_path / "made")))
+    texts, pictures = shown_by("paper_figures")
+    assert (texts, pictures) == ([], 5)
+
+
+@pytest.mark.slow
+def test_a_skill_of_ones_own_is_written_checked_and_tried():
+    (checks, tried, reward), _ = shown_by("own_skill")
+    assert "fails" not in checks
+    assert checks.count("holds") > 5
+    assert "| parry |" in tried
+    assert len(reward.splitlines()) > 3

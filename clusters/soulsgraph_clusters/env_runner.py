@@ -8,52 +8,30 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.opening import make_game, open_live_game
-from soulsgraph_envs.drivers.realtime.cycle_timer import stoppable
-from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.inference import FrozenNetwork, Weights
-from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Chunk, Sampled, Sampler
 from soulsgraph_policies.stage_config import ChunkRunner
 
-#: A drain of a real-time game comes back after so long, whether or not anything was collected.
-REAL_TIME_WAIT_S = 5.0
-
 
 class SkillGraphEnvRunner(ChunkRunner):
-    """Sample one stage: the `scenario` of `env_config`, in `lanes` of the simulator or in real-time `games`.
+    """Sample one stage in the simulator: the `scenario` of `env_config`, in its `lanes`.
 
-    One of `games` serves every runner (each on a game PC of its own), more are one each. The tick loop is
-    `Sampler.sample`, which knows nothing of Ray or of learning. In the simulator `sample` runs it; a real-time
-    game runs it in a thread of its own, whose chunks `sample` returns.
+    The tick loop is `Sampler.sample`, which knows nothing of Ray or of learning.
     """
 
     def make_env(self) -> None:
-        """Open the game; each runner has random streams of its own."""
+        """Open the simulator; each runner has random streams of its own."""
         sampled, skills, index = self.config.env_config, self.config.skills, self.worker_index or 0
         learning = [self._sampled(module) for module in self.config.sampled_modules]
         self._scenario: Scenario = sampled["scenario"]
         lanes: int = sampled["lanes"]
-        games: tuple[GameSettings, ...] = sampled.get("games", ())
-        horizon = Horizon(skills[-1].name, skills[-1].horizon)
+        combat = Combat(make_game(lanes), skills, self._scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
-
-        def sampler(game: Game) -> Sampler:
-            return Sampler(Combat(game, skills, self._scenario, horizon), seed, learning, index * lanes)
-
-        self._sampler: Sampler | RealTimeSampling
-        if games:
-            # Remote runners are counted from 1.
-            settings = games[(index - 1) % len(games)]
-            self._sampler = RealTimeSampling(
-                lambda stop: sampler(open_live_game(settings, stoppable(stop))), sampler(make_game())
-            )
-        else:
-            self._sampler = sampler(make_game(lanes))
+        self._sampler = Sampler(combat, seed, learning, index * lanes)
 
     def _sampled(self, module: str) -> Sampled:
         """Return how a module is sampled: one that does not learn explores nothing."""
@@ -67,7 +45,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         """Play the skills of `modules` by their weights from now on."""
         self._sampler.receive(self.decisions)
         skills = [skill for skill in self.config.skills if self.modules[skill.name] in modules]
-        if isinstance(self._sampler, Sampler) and self._sampler.has_networks:
+        if self._sampler.has_networks:
             for skill in skills:
                 self._sampler.load(skill.name, self.weights(self.modules[skill.name]))
         else:
@@ -83,21 +61,16 @@ class SkillGraphEnvRunner(ChunkRunner):
         return FrozenNetwork.of(skill, self._scenario, self.weights(module), clip)
 
     def sample(self, **_: Any) -> list[Chunk]:
-        """Return a list of one chunk, empty if a real-time game had none in time."""
-        most = self.config.decisions_per_sample
-        if isinstance(self._sampler, Sampler):
-            return [self._sampler.sample(most)]
-        chunk = self._sampler.sample(most, REAL_TIME_WAIT_S)
-        return [] if chunk is None else [chunk]
+        """Return a list of one chunk."""
+        return [self._sampler.sample(self.config.decisions_per_round)]
 
     def get_training_state(self) -> dict[str, Any]:
-        """Return lanes, clocks, episode sums and random state; nothing of a real-time game, which cannot be saved."""
-        return self._sampler.get_state() if isinstance(self._sampler, Sampler) else {}
+        """Return lanes, clocks, episode sums and random state."""
+        return self._sampler.get_state()
 
     def set_training_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_training_state`."""
-        if isinstance(self._sampler, Sampler):
-            self._sampler.set_state(state)
+        self._sampler.set_state(state)
 
     def stop(self) -> None:
         """Close the game."""

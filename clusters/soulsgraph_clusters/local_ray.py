@@ -27,7 +27,7 @@ import psutil
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import UnavailableError
 from soulsgraph_envs.core.temporary import temporary_folder
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
@@ -53,7 +53,7 @@ _SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, 
 _BECOME_SUBREAPER = 36
 
 
-class SessionError(SoulsGraphError):
+class SessionError(UnavailableError):
     """Ray could not be started on this machine."""
 
     def __init__(self, found: str) -> None:
@@ -135,14 +135,14 @@ def _start(folder: str, num_cpus: int | None, resources: dict[str, float]) -> st
         include_log_monitor=False,
         no_monitor=True,
         dashboard_agent_listen_port=None,
-        runtime_env_agent_port=_free_port(),
+        runtime_env_agent_port=free_port(),
         _system_config=_SYSTEM,
     )
     return str(_Head(parameters, head=True, shutdown_at_exit=False, spawn_reaper=True).gcs_address)
 
 
-def _free_port() -> int:
-    """Return a port that is free, and not one that the system itself may assign before Ray binds it.
+def free_port(host: str = _LOOPBACK) -> int:
+    """Return a port that is free, and not one that the system itself may assign before it is bound.
 
     A raylet whose runtime environment agent finds its port taken ends, seconds after the session has begun.
 
@@ -151,7 +151,7 @@ def _free_port() -> int:
     """
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
-            probe.bind((_LOOPBACK, port))
+            probe.bind((host, port))
             return port
     raise OSError(f"no free port from {_PORTS[0]} to {_PORTS[-1]}")
 

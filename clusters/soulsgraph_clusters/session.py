@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import ssl
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +16,24 @@ import ray
 
 # A driver that imports torch only after ray.init() may die in the loader of oneMKL.
 import torch  # noqa: F401
+from ray import cloudpickle
 from ray._private import ray_constants
 from ray._private.authentication.authentication_token_setup import _enable_token_auth
+from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from soulsgraph_clusters import packages
+from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.local_ray import SessionError, local_ray
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.projects import carried_by_value
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.
 LOCAL = "local"
-PROBE_TIMEOUT_S = 5.0
-#: Ray's own wait for a cluster that refuses the token is longer than anyone wants to look at it.
-HEALTH_CHECK_TIMEOUT_S = 30.0
 
 _MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _MODES = ("token", "disabled")
 _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
-
-
-class ClusterError(SoulsGraphError):
-    """A cluster could not be joined, or lacks resources."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,8 @@ class Session:
     """Where Ray runs, or would run if it were needed."""
 
     local: bool
+    #: Nodes whose packages were found to be those that run here.
+    examined: set[str] = field(default_factory=set, compare=False)
 
     @property
     def resources(self) -> dict[str, float]:
@@ -97,7 +94,8 @@ def connect(
             raise SessionError(str(error).partition("\n")[0].strip(" .") or repr(error)) from error
         finally:
             ray_constants.ENABLE_RAY_CLUSTER = clusters
-        yield Session(local)
+        with carried_by_value(cloudpickle):
+            yield Session(local)
 
 
 def chosen_address(address: str | None) -> str:
@@ -163,56 +161,7 @@ def _check_certificates() -> None:
         ) from error
 
 
-def check_cluster(address: str, source: str = "`address`") -> None:
-    """Check that a cluster of this Ray version answers within seconds and accepts our token.
-
-    `source` is what an error asks to correct.
-
-    Raises:
-        ClusterError: otherwise, with the check that failed.
-    """
-    if address != "auto":
-        _probe(address, source)
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=HEALTH_CHECK_TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise ClusterError(
-            f"{address}: expected a Ray cluster to answer within {HEALTH_CHECK_TIMEOUT_S:g} s, found silence; "
-            "check that the port is that of `ray start --head`."
-        ) from error
-    if answer.returncode:
-        raise ClusterError(_refusal(address, answer.stderr, source))
-
-
-def _probe(address: str, source: str) -> None:
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ClusterError(f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct {source}.")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
-    # A host that cannot be encoded is a UnicodeError.
-    except (OSError, UnicodeError) as error:
-        raise ClusterError(
-            f"{address}: expected a Ray cluster to answer within {PROBE_TIMEOUT_S:g} s, found: {error}; "
-            f"start it with `ray start --head` or correct {source}."
-        ) from error
-
-
-def _refusal(address: str, output: str, source: str) -> str:
-    if "AuthenticationError" in output:
-        return (
-            f"{address}: expected the cluster to take our token, found that it is missing or another; "
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file the cluster was started with."
-        )
-    lines = [line for line in output.splitlines() if line.strip()]
-    return (
-        f"{address}: expected a healthy cluster of Ray {ray.__version__}, found: "
-        f"{lines[-1].strip() if lines else 'no answer'}; start one with `ray start --head` or correct {source}."
-    )
-
-
-#: The resource a worker joins with (`ray start --resources '{"game_pc": 1}'`): one game, one runner.
+#: The resource a worker joins with (`ray start --resources '{"game_pc": 1}'`): one game, or one env runner.
 GAME_PC = "game_pc"
 #: Whole seconds. A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
 RESERVATION_TIMEOUT_S = 30
@@ -226,28 +175,52 @@ def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
     """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
 
     With fewer places than `wanted` a stage continues with those available, so that a run survives the
-    loss of a game PC. Without remote runners the driver samples itself; the learner always runs there.
+    loss of a machine. Without remote runners the driver samples itself; the learner always runs there.
 
     Raises:
-        ClusterError: if there is no place at all.
+        ClusterError: as `find_places`.
     """
     if not wanted:
         return {"num_env_runners": 0}
+    count, resources = find_places(wanted, session)
+    if count < wanted:
+        _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)
+    return {"num_env_runners": count, "num_cpus_per_env_runner": 1, "custom_resources_per_env_runner": resources}
+
+
+def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
+    """Return how many of `wanted` places are free, and what each takes beside a processor: a game PC if there are any.
+
+    Raises:
+        ClusterError: if there is no place at all, or as `check_nodes`.
+    """
+    check_nodes(session)
     offered = session.resources
-    one = _PROCESSOR | ({GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {})
+    game_pc = {GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {}
+    one = _PROCESSOR | game_pc
     most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
     count = next((count for count in range(most, 0, -1) if _answer(one, count)), 0)
     if not count:
-        raise ClusterError(
+        raise ClusterAwayError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
             "join a worker that offers it and go on with the run, or begin another without `env_runners` and `games`."
         )
-    if count < wanted:
-        _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)
+    return count, game_pc
+
+
+def place_gateway(session: Session) -> dict[str, Any]:
+    """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place a gateway beside the driver.
+
+    Raises:
+        ClusterError: as `check_nodes`.
+    """
+    check_nodes(session)
+    node = f"node:{ray.util.get_node_ip_address()}"
+    # It waits for the network most of the time: a processor of its own would be kept from others.
     return {
-        "num_env_runners": count,
-        "num_cpus_per_env_runner": 1,
-        "custom_resources_per_env_runner": {GAME_PC: 1} if GAME_PC in one else {},
+        "num_env_runners": 1,
+        "num_cpus_per_env_runner": 0,
+        "custom_resources_per_env_runner": {node: 0.001},
     }
 
 
@@ -263,3 +236,73 @@ def _answer(one: Mapping[str, float], count: int) -> bool:
 def _describe(resources: Mapping[str, float]) -> str:
     shown = {name: amount for name, amount in resources.items() if name in (GAME_PC, *_PROCESSOR)}
     return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
+
+
+#: Seconds in which each node describes its packages; a busy machine starts a worker within half a minute.
+EXAMINED_WITHIN_S = 60.0
+
+
+def check_nodes(session: Session) -> None:
+    """Check that every node of a cluster has our packages, the same files as here; a private session is not asked.
+
+    A node that was found good is not asked again, one that does not answer in time is reported and left alone.
+
+    Raises:
+        ClusterError: naming each node, what it has and the remedy.
+    """
+    if session.local:
+        return
+    nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
+    new = [node for node in nodes if node not in session.examined]
+    here, answers = packages.find_source(), _ask(new)
+    if silent := [nodes[node] for node in new if node not in answers]:
+        listed = ", ".join(silent)
+        _logger.warning("%s: no answer within %g s which soulsgraph is there", listed, EXAMINED_WITHIN_S)
+    problems = {node: _problem(here, there) for node, there in answers.items()}
+    session.examined.update(node for node, problem in problems.items() if not problem)
+    if found := [f"{problem} on {nodes[node]}" for node, problem in problems.items() if problem]:
+        raise ClusterError(
+            f"soulsgraph: expected the files that run here ({here['version']} of {here['folders']['soulsgraph']}) on "
+            f"every node of the cluster, found {'; '.join(found)}: install the same there and start its Ray again, or "
+            "take it out of the cluster."
+        )
+
+
+def _name_of(node: Mapping[str, Any]) -> str:
+    return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
+
+
+def _ask(nodes: Sequence[str]) -> dict[str, packages.Source]:
+    """Return what each node would run, all asked at once; a node that is lost or too slow has no answer."""
+    needed = packages.needed_distributions()
+    # By value: a node that lacks our packages could not even read the question.
+    cloudpickle.register_pickle_by_value(packages)
+    try:
+        task = ray.remote(num_cpus=0, max_retries=0)(packages.find_source)
+        asked = {node: task.options(scheduling_strategy=_at(node)).remote(needed) for node in nodes}
+    finally:
+        cloudpickle.unregister_pickle_by_value(packages)
+    ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
+    for reference in late:
+        ray.cancel(reference, force=True)
+    answers = {}
+    for node in (node for node, reference in asked.items() if reference in ready):
+        with suppress(RayError):
+            answers[node] = ray.get(asked[node])
+    return answers
+
+
+def _at(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _problem(here: packages.Source, there: packages.Source) -> str:
+    """Return what a node lacks or has in another state, empty if nothing."""
+    if not there["folders"]:
+        return f"none in {there['python']}"
+    others = packages.differing(here["files"], there["files"])
+    if others and there["version"] != here["version"]:
+        return f"{there['version']} of {there['folders'].get('soulsgraph')}"
+    if others:
+        return f"{len(others)} other files, among them {others[0]},"
+    return f"no {', '.join(there['missing'])} in {there['python']}" if there["missing"] else ""

@@ -6,8 +6,11 @@ A scenario counts from its first trained version on.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import Stage, check_range
@@ -15,6 +18,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.library import Artifact, LibraryError, SkillCard
 
 _FILE = "domains.json"
@@ -29,7 +33,9 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     """
     path, own = run.path / _FILE, run.plan.scenario
     # A scenario that is not on record continued the run's own versions.
-    adapted = {card.training.scenario: own for card in cards_of(run) if card.parent is not None}
+    continued = [card.training.scenario for card in cards_of(run) if card.parent is not None]
+    # A version that continues a clone is one of the run's own scenario.
+    adapted = {scenario: own for scenario in continued if scenario != own}
     if not path.exists():
         return adapted
     where = Where(path, remedy="restore the file from a copy or begin a new run")
@@ -87,6 +93,30 @@ def record_domain(run: RunFolder, scenario: str, after: str) -> None:
         write_json(run.path / _FILE, before | {scenario: after})
 
 
+def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
+    """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
+
+    The folder appears whole, its chain on record, or not at all.
+
+    Raises:
+        WriteError: if the folder exists or cannot be written.
+    """
+    chain = domain_chain(run, after)
+    with whole_folder(path) as temporary:
+        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
+        for card in cards_of(run):
+            if card.training.scenario in chain:
+                version = Path(card.skill, f"v{card.version}")
+                shutil.copytree(run.library.folder / version, temporary / "library" / version)
+                if card.training.cloned:
+                    kept = run.demonstrations(card.skill, card.version)
+                    shutil.copytree(kept, temporary / kept.relative_to(run.path))
+        copied = RunFolder(temporary, run.plan)
+        for earlier, later in pairwise(chain):
+            record_domain(copied, later, earlier)
+    return RunFolder.open(path)
+
+
 def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
     """Save what a stage trained as the skill's next version; from then on its scenario counts as adapted to.
 
@@ -94,7 +124,7 @@ def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
         DataError: if the card and the tensors contradict each other.
         WriteError: if the run folder cannot be written.
     """
-    if stage.parent is not None:
+    if stage.parent is not None and stage.scenario != run.plan.scenario:
         # Before the version: without it this record counts for nothing, but a version without it would
         # count as continuing the run's own.
         record_domain(run, stage.scenario, stage.after or run.plan.scenario)
@@ -164,13 +194,42 @@ def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
     parts = []
     for card in cards:
         part = replace(run.plan.stage(card.skill, card.training.scenario, card.parent), budget=card.training.budget)
-        parts.append(_suffixed(run, part, {card.skill: card}))
+        clone = _clone_behind(run, card)
+        parts.append(_suffixed(run, part, {card.skill: card}) if clone is None else _from_clone(part, clone))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
 
 
 def training_call(run: RunFolder, skill: str) -> str:
     """Return the call that trains a skill of a run, as a remedy names it."""
     return api_call("train_stage", run=run.path, skill=skill)
+
+
+def own_stage(run: RunFolder, skill: str) -> Stage:
+    """Return the stage that trains a skill in the run's own scenario: anew, or from its newest clone if there is one.
+
+    Raises:
+        UnknownNameError: if the skill is not of the run's graph.
+    """
+    stage = run.plan.stage(skill)
+    own = [card for card in cards_of(run, (skill,)) if card.training.scenario == stage.scenario]
+    clones = [card.version for card in own if card.training.cloned]
+    return _from_clone(stage, clones[-1]) if clones else stage
+
+
+def _clone_behind(run: RunFolder, card: SkillCard) -> int | None:
+    """Return the clone that a version of the run's own scenario continues, None if it continues none."""
+    if card.parent is None or card.training.scenario != run.plan.scenario:
+        return None
+    return card.parent if run.library.card(card.skill, card.parent).training.cloned else None
+
+
+def _from_clone(stage: Stage, version: int) -> Stage:
+    return replace(stage, parent=version, cloned=True, suffix=f"-clone-v{version}")
+
+
+def own_stages(run: RunFolder) -> tuple[Stage, ...]:
+    """Return the curriculum in the run's own scenario, a stage each skill in training order."""
+    return tuple(own_stage(run, skill) for skill in run.plan.skill_graph.order)
 
 
 def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
@@ -211,9 +270,10 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
 
     Raises:
         UnknownNameError: for an unknown scenario.
-        SoulsGraphError: if the run went through the scenario already.
+        SoulsGraphError: if the run went through the scenario already, or its player cannot do what a skill does.
     """
     load_scenario(scenario)
+    run.plan.check_fight(scenario)
     if scenario == run.plan.scenario:
         raise SoulsGraphError(
             f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."

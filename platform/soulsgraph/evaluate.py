@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import json
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from soulsgraph.domains import cards_of, training_call, version_in_play
 from soulsgraph.files import source_commit, write_json
 from soulsgraph.plan import Plan, check_range, scenario_digest
+from soulsgraph.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, write_episodes, write_rows
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, episode_seeds
-from soulsgraph_envs.drivers.opening import check_games, make_game, open_live_game
-from soulsgraph_envs.drivers.realtime.cycle_timer import CycleReport, stoppable
+from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.library import Artifact, SkillCard
+
+if TYPE_CHECKING:
+    from soulsgraph_clusters.fleet.head.evaluation import FleetFights, FleetGame
+    from soulsgraph_clusters.fleet.settings import Fleet
+
+    #: Where episodes are played: games of this machine, or a fleet's; the simulator if there are none.
+    Place = Sequence[GameSettings] | Fleet
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,6 @@ TABLE_1 = (
 
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
-#: Called with the number of episodes that ended since its last call.
-OnFinished = Callable[[int], None]
 #: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
 LANES = 256
 _EVALUATION_STREAM = 20
@@ -93,11 +95,7 @@ def check_evaluation(seed: int, episodes: int) -> None:
 
 
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
-    """Return the seeds of `episodes` evaluation episodes, disjoint from every training stream.
-
-    Raises:
-        SoulsGraphError: if there is no episode, or the seed is out of range.
-    """
+    """Return the seeds of that many episodes, disjoint from training's; raises as `check_evaluation` does."""
     check_evaluation(seed, episodes)
     return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
@@ -115,62 +113,14 @@ def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
     return agent.rollout(make_game(lanes=variants * len(seeds))).play(np.tile(seeds, variants))
 
 
-@dataclass(frozen=True)
-class PlayedGame:
-    """How one game ran: its timing, episodes that were lost and played again, animations that no data file names."""
-
-    timing: CycleReport
-    replays: int
-    unknown_animations: Mapping[str, int]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return asdict(self) | {"timing": self.timing.to_dict()}
-
-    def __str__(self) -> str:
-        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
-        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
-
-
-def play_in_games(
-    agent: Agent, seeds: Seeds, games: Sequence[GameSettings], on_finished: OnFinished | None = None
-) -> tuple[Episodes, tuple[PlayedGame, ...]]:
-    """Play one episode per seed on the games, a thread each; return the episodes in seed order, and how each game ran.
-
-    Raises:
-        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
-    """
-    check_games(games)
-    # Play a tick of the simulator, so that no compilation delays a running fight.
-    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
-    stop, lock = threading.Event(), threading.Lock()
-
-    def finished(count: int) -> None:
-        with lock:
-            if on_finished:
-                on_finished(count)
-
-    def play_share(share: Seeds, settings: GameSettings) -> tuple[Episodes, PlayedGame]:
-        with closing(open_live_game(settings, stoppable(stop))) as game:
-            rollout = agent.rollout(game)
-            episodes = rollout.play(share, finished)
-            return episodes, PlayedGame(game.report(), rollout.replays, game.unknown_animations())
-
-    shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
-    with ThreadPoolExecutor(len(shares)) as pool:
-        playing = [pool.submit(play_share, share, settings) for share, settings in zip(shares, games, strict=False)]
-        try:
-            for future in as_completed(playing):
-                future.result()
-        finally:
-            stop.set()
-    parts, reports = zip(*(future.result() for future in playing), strict=True)
-    return Episodes.join(parts), reports
-
-
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
     """Return whether the run has a version of one of the skills, by default of any, trained on the scenario."""
     return any(card.training.scenario == scenario for card in cards_of(run, skills))
+
+
+def source_of(run: RunFolder, scenario: str) -> str:
+    """Return the scenario whose versions play in `scenario`: itself if trained on it, else the run's own."""
+    return scenario if was_trained_on(run, scenario) else run.plan.scenario
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
@@ -205,19 +155,6 @@ def check_library(run: RunFolder) -> list[SkillCard]:
     return [artifact.card for artifact in artifacts]
 
 
-def started_at(scenario: Scenario, start: str | None) -> Scenario:
-    """Return the scenario with another one of its starts.
-
-    Raises:
-        UnknownNameError: if the scenario has no start of that name.
-    """
-    if start is None:
-        return scenario
-    if start not in scenario.starts:
-        raise UnknownNameError("start", start, scenario.starts)
-    return replace(scenario, start=start)
-
-
 def make_agent(run: RunFolder, setting: Setting) -> Agent:
     """Build a setting's agent from the run's library.
 
@@ -225,6 +162,7 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
         SoulsGraphError: if a skill is missing or damaged, or a name unknown.
     """
     scenario = started_at(load_scenario(setting.scenario), setting.start)
+    run.plan.check_fight(setting.scenario)
     skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
     trained = [skill for skill in skills if skill.name not in setting.randomize]
     networks = load_networks(run, setting.trained_on, trained, scenario)
@@ -233,16 +171,17 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One setting as it was evaluated: what played on which seeds, and how every episode ended.
+    """One setting as it was evaluated: what played, and how every episode ended.
 
-    `origin` says what was evaluated, as plain values; `terms` names the columns of the episodes' reward terms.
+    `origin` says what was evaluated, as plain values; `terms` names the columns of the episodes' reward terms,
+    `origins` has columns of where each episode came from: its seed, or its game and lane of a fleet.
     """
 
     origin: Mapping[str, Any]
     terms: tuple[str, ...]
-    seeds: Seeds
+    origins: Mapping[str, Iterable[Any]]
     episodes: Episodes
-    games: tuple[PlayedGame, ...] = ()
+    games: tuple[PlayedGame | FleetGame, ...] = ()
 
     @property
     def win_rate(self) -> WinRate:
@@ -266,9 +205,18 @@ class Evaluation:
         trained = f"preset {origin['preset']}, training seed {origin['training_seed']}"
         return (
             f"{origin['run']}: {trained}, {versions or 'no skill of it'}",
-            f"{len(self.seeds)} episodes of seed {origin['seed']}, start {origin['start']}, in {origin['played_in']}; "
+            f"{len(self.episodes)} episodes{self._chosen}, start {origin['start']}, in {origin['played_in']}; "
             f"commit {origin['commit'] or 'unknown'}",
         )
+
+    @property
+    def _chosen(self) -> str:
+        """How the episodes were chosen."""
+        origin = self.origin
+        if origin["seed"] is not None:
+            return f" of seed {origin['seed']}"
+        lost = f" ({origin['lost']} of these were lost with their games)" if origin["lost"] else ""
+        return f", {origin['asked']} asked for and those under way when they had ended{lost}, seeds of the games' own"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was evaluated and its results as plain values; rates are ratios."""
@@ -285,7 +233,7 @@ class Evaluation:
             key: value if isinstance(value, str | int | float | None) else json.dumps(value)
             for key, value in self.to_dict().items()
         }
-        write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.seeds)
+        write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.origins)
         write_rows(folder / "evaluation.parquet", [row])
         write_json(folder / "evaluation.json", self.to_dict())
 
@@ -295,10 +243,12 @@ def evaluate(
     setting: Setting,
     episodes: int,
     seed: int = EVALUATION_SEED,
-    games: Sequence[GameSettings] = (),
+    place: Place = (),
     on_finished: OnFinished | None = None,
 ) -> Evaluation:
     """Play a setting's evaluation episodes, in real-time games if any are given, and return what was played.
+
+    A fleet's games play by seeds of their own, and every fight counts that began before the last of them had ended.
 
     Raises:
         SoulsGraphError: if a skill is missing or damaged, a name unknown, or a number out of range.
@@ -316,20 +266,47 @@ def evaluate(
         "preset": run.plan.preset,
         "training_seed": run.plan.seed,
         "seed": seed,
-        "played_in": f"{len(games)} real-time game{'s' * (len(games) > 1)}" if games else "the simulator",
+        "played_in": "the simulator",
         "commit": source_commit(),
     }
-    if games:
-        played, reports = play_in_games(agent, seeds, games, on_finished)
-    else:
-        played, reports = play(agent, seeds, on_finished), ()
-    return Evaluation(origin, agent.skills[-1].reward.names, seeds, played, reports)
+    terms, origins = agent.skills[-1].reward.names, {"seed": seeds}
+    if not place:
+        return Evaluation(origin, terms, origins, play(agent, seeds, on_finished))
+    if isinstance(place, Sequence):
+        played, reports = play_in_games(agent, seeds, place, on_finished)
+        origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
+        return Evaluation(origin, terms, origins, played, reports)
+    found = _play_in_fleet(run, setting, agent, episodes, place, on_finished)
+    origin |= {"seed": None, "played_in": ", ".join(game.title for game in found.games)}
+    origin |= {"asked": episodes, "lost": found.lost}
+    by_game = {"game": found.names, "lane": found.episodes.lanes.tolist()}
+    return Evaluation(origin, terms, by_game, found.episodes, found.games)
+
+
+def _play_in_fleet(
+    run: RunFolder, setting: Setting, agent: Agent, episodes: int, fleet: Fleet, on_finished: OnFinished | None
+) -> FleetFights:
+    # Imported here: nothing else of this needs a fleet's libraries.
+    from soulsgraph_clusters.fleet.head.evaluation import play_in_fleet
+    from soulsgraph_clusters.fleet.head.sole import sole_head
+    from soulsgraph_clusters.fleet.task import StageTask
+
+    artifacts = load_artifacts(run, setting.trained_on, tuple(agent.networks))
+    clips = {artifact.card.observation_clip for artifact in artifacts.values()} or {1.0}
+    if len(clips) > 1:
+        raise SoulsGraphError(f"{run.path}: expected skills of one `observation_clip` for a fleet, found {clips}.")
+    plays = {skill.name: skill.name for skill in agent.skills}
+    start, drawn = agent.scenario.start, setting.randomize
+    task = StageTask(setting.scenario, plays, {}, clips.pop(), run.plan.options, start, drawn)
+    weights = {name: artifact.playing for name, artifact in artifacts.items()}
+    with sole_head(fleet):
+        return play_in_fleet(fleet, task, weights, episodes, on_finished)
 
 
 def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
     """Return the rows of Table 1 that the run's skills allow, in the run's own scenario.
 
-    A run on another scenario than the paper's first gets the ablations of part (a) only.
+    Another scenario than the paper's first has the ablations of part (a) only; a project's graph has its own rows.
     """
     plan = run.plan
     order = plan.skill_graph.order
@@ -339,6 +316,9 @@ def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
             f"train them first: {training_call(run, missing[0])}."
         )
+    if settings := plan.own_settings:
+        home = plan.scenario
+        return tuple(Row(home, home, "mid", names, label, "a", skill=order[-1]) for label, names in settings.items())
     rows = [row for row in TABLE_1 if row.skill == order[-1]]
     if plan.scenario != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]

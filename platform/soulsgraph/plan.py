@@ -13,20 +13,21 @@ from soulsgraph.files import slug
 from soulsgraph_envs.core.config import Between, check_fields
 from soulsgraph_envs.core.data_files import find, read_data
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies import hyperparameters as dqn
-from soulsgraph_policies.graph import GRAPHS, SkillGraph
+from soulsgraph_policies.graph import SkillGraph
+from soulsgraph_policies.projects import find_graph, project_of
 
-#: Decisions each skill trains for. The paper gives their total only, about 230k.
-BUDGETS = {"camera": 20_000, "lock_on": 20_000, "movement": 20_000, "dodge": 80_000, "heal_attack": 90_000}
-#: Decisions of the end-to-end baseline (Appendix B: it plateaued by about 250k).
-BASELINE_BUDGET = 250_000
 #: Decisions each adapted skill trains for in a new scenario.
 ADAPTATION_BUDGET = 40_000
 #: An adapted skill explores less from the start: it already knows the game.
 ADAPTATION_EXPLORATION = 0.3
+#: By how many standard deviations of a player's rewards a clone values their actions higher than others.
+CLONING_MARGIN = 0.8
+#: A clone knows what somebody else knew; found on seeds 0 to 3.
+CLONING_EXPLORATION = 0.5
 #: The present names of presets in folders that were begun before the names changed: they go on as they began.
 RENAMED_PRESETS = {"best": "best-1"}
 
@@ -40,7 +41,8 @@ class Stage:
     A stage with a `parent` continues that version of the skill: its networks and its normaliser,
     with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream where
     the stage's own has none yet; the run's own if there is none. Stages in `jointly` are those of skills before this
-    one in graph order that learn in the same fights.
+    one in graph order that learn in the same fights. A stage is `cloned` that continues a clone of recorded fights, and
+    goes on learning from them.
     """
 
     skill: str
@@ -48,10 +50,11 @@ class Stage:
     budget: int
     seed: int
     parent: int | None = None
-    #: Distinguishes a further adaptation to a scenario from the first.
+    #: Distinguishes a further adaptation to a scenario from the first, and what continues a clone.
     suffix: str = ""
     after: str | None = None
     jointly: tuple[Stage, ...] = ()
+    cloned: bool = False
 
     @property
     def parts(self) -> tuple[Stage, ...]:
@@ -90,6 +93,7 @@ class Plan:
 
     Raises:
         UnknownNameError: for an unknown graph, preset, scenario or option of a preset.
+        ProjectError: for a graph of a project that is not loaded.
         SoulsGraphError: for a value of another type or out of its range.
     """
 
@@ -107,10 +111,13 @@ class Plan:
     """Fights beside each other in an env runner; the preset's number if not given."""
     env_runners: Annotated[int, Between(0, 1000)] = 0
     """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
+    synchronous: bool = False
+    """Wait for every env runner and take their decisions in the order of the runners: the same run then leads to the
+    same weights, and a slow runner holds up the others. By default whichever has answered is learned from."""
     episodes: Annotated[int, Between(1, 1_000_000)] = 400
     """Evaluation episodes for each row of the table."""
     graph: str = "paper"
-    """Skill graph to train: paper, or end-to-end for the baseline."""
+    """Skill graph to train: paper, end-to-end for the baseline, or one of a project, as PROJECT/GRAPH."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Single options of the preset to change, by name."""
     skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
@@ -120,9 +127,10 @@ class Plan:
         check_fields(self)
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
-        for kind, name, known in (("graph", self.graph, GRAPHS), ("preset", self.preset, dqn.PRESETS)):
-            if name not in known:
-                raise UnknownNameError(kind, name, known)
+        find_graph(self.graph)
+        if self.preset not in dqn.PRESETS:
+            raise UnknownNameError("preset", self.preset, dqn.PRESETS)
+        self.check_fight(self.scenario)
         method = self.method
         if self.lanes is not None:
             check_range("lanes", self.lanes, 1, method.decisions_per_round)
@@ -141,12 +149,28 @@ class Plan:
     @property
     def skill_graph(self) -> SkillGraph:
         """Return the graph itself."""
-        return GRAPHS[self.graph]
+        return find_graph(self.graph)
+
+    @property
+    def own_settings(self) -> dict[str, tuple[str, ...]]:
+        """The rows of a project's table, each with the skills that play at random; none for a shipped graph.
+
+        They are every skill trained, and in turn each skill of the project's and each that nothing is built on.
+        """
+        if not project_of(self.graph):
+            return {}
+        graph = self.skill_graph
+        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
+        return {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
+
+    def check_fight(self, scenario: str) -> None:
+        """Refuse a scenario whose player takes no notice of what a project's skill sends; raises SoulsGraphError."""
+        if project_of(self.graph):
+            check_controls(self.skill_graph, scenario)
 
     def budget(self, skill: str) -> int:
         """Return the skill's budget in its own decisions."""
-        whole = BASELINE_BUDGET if skill == END_TO_END else BUDGETS[skill]
-        return max(1, round(whole * self.scale))
+        return max(1, round(budget_of(skill) * self.scale))
 
     def stage(self, skill: str, scenario: str | None = None, parent: int | None = None) -> Stage:
         """Return the stage that trains `skill`, from scratch or continuing version `parent`.
@@ -170,6 +194,8 @@ class Plan:
         """Return the paper's hyperparameters for a stage's budget, with the options of the preset."""
         papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
         numbers = self.method.hyperparameters(papers(stage.budget))
+        if stage.cloned:
+            return replace(numbers, margin=CLONING_MARGIN, exploration_initial=CLONING_EXPLORATION)
         return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
 
     def check_memory(self) -> None:
@@ -192,6 +218,23 @@ def lasting_name(scenario: str) -> str:
         return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(None, "scenario", "a name or the path of a TOML file", shown(scenario)) from error
+
+
+def check_controls(graph: SkillGraph, scenario: str) -> None:
+    """Refuse a scenario whose player takes no notice of a control that a skill of the graph sends.
+
+    Raises:
+        SoulsGraphError: naming the skill, its controls and the player.
+    """
+    player = load_scenario(scenario).player
+    answered = supported_controls(load_player(player))
+    for name in graph.order:
+        if lost := make_skill(name).controls & ~answered:
+            names = ", ".join(str(control.name) for control in lost)
+            raise SoulsGraphError(
+                f"skill {name}: expected a player that answers to {names}, found {slug(player)!r} in the scenario "
+                f"{slug(scenario)!r}, who does not; fight in a `scenario` with another player, such as knight-full."
+            )
 
 
 def scenario_digest(name: str) -> str:

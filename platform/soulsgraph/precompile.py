@@ -7,6 +7,8 @@ compiles by itself whatever is missing there: this only saves the wait, and proc
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -44,18 +46,45 @@ def precompile(console: Console) -> None:
 
     An interruption ends it; whatever is missing is compiled when it is called.
     """
-    if numba.config.DISABLE_JIT:
-        return
     stamp, key = _stamp(), _key()
-    with suppress(OSError):
-        if stamp.read_text() == key:
-            return
+    if numba.config.DISABLE_JIT or _holds(stamp, key):
+        return
     console.print("compiling fights and training for this processor, once: ten seconds to a minute", soft_wrap=True)
     count = sum(map(len, _PARTS))
     with suppress(WorkerLostError, OSError):
         for _ in track(_compiled(), "compiling", count, console=console):
             pass
         stamp.write_text(key)
+
+
+def precompile_playing(console: Console) -> None:
+    """Compile what playing calls, and nothing that learns; where training is compiled, that is already there.
+
+    A game's process that compiled it itself would keep the compiler's memory.
+    """
+    whole, key = _stamp(), _key()
+    stamp = whole.with_name(f"{whole.name}-playing")
+    if numba.config.DISABLE_JIT or _holds(whole, key) or _holds(stamp, key):
+        return
+    console.print("compiling fights for this processor, once: ten seconds to a minute", soft_wrap=True)
+    # Plain processes: a `WorkerProcess` needs what a game PC does not have.
+    call = f"from {__name__} import {{0}}; {{0}}()"
+    commands = [[sys.executable, "-P", "-c", call.format(part.__name__)] for part in _PLAYING]
+    processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
+    try:
+        ends = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    if not any(ends):
+        with suppress(OSError):
+            stamp.write_text(key)
+
+
+def _holds(stamp: Path, key: str) -> bool:
+    with suppress(OSError):
+        return stamp.read_text() == key
+    return False
 
 
 def _stamp() -> Path:
@@ -104,7 +133,7 @@ def _fight() -> None:
 
 
 def _play() -> None:
-    """Observe, and evaluate a network for a skill of several lanes."""
+    """Observe, and evaluate a network for a skill of several lanes, its Q-values too."""
     skill = make_skill("camera")
     sizes = (skill.observation.size, 2, 2, len(skill.actions))
     weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
@@ -114,7 +143,9 @@ def _play() -> None:
     network = FrozenNetwork.of(skill, load_scenario(_SCENARIO), weights, clip=5.0)
     rows, actions = np.zeros((_LANES, STATE_SIZE), np.float32), np.zeros((_LANES, 1), np.int64)
     network.observation(rows)
-    FusedNetworks([network]).act(rows, np.ones((_LANES, 1), np.bool_), actions)
+    networks = FusedNetworks([network])
+    networks.act(rows, np.ones((_LANES, 1), np.bool_), actions)
+    networks.q_values(0, rows)
 
 
 def _learn() -> None:
@@ -144,6 +175,7 @@ def _learn() -> None:
 
 #: What each of the processes calls, one after another; they take about as long.
 _PARTS = ((_fight,), (_learn, _play))
+_PLAYING = (_fight, _play)
 
 if __name__ == "__main__":
     precompile(Console())

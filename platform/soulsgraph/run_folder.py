@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from soulsgraph.files import api_call, write_json
 from soulsgraph.plan import RENAMED_PRESETS, Plan, scenario_digest
+from soulsgraph.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import check_writable, writing
 from soulsgraph_policies.library import SkillLibrary
+from soulsgraph_policies.projects import ProjectDigest
 
-_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 3, (1, 2, 3)
+_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 5, (1, 2, 3, 4, 5)
 _LOCK = ".lock"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
@@ -46,6 +48,8 @@ class _Begun:
     format_version: int
     created: str
     graph: _Graph
+    #: Where the graph is a project's.
+    project: ProjectDigest | None
     scenario_digest: str
     plan: Plan
 
@@ -116,6 +120,8 @@ class PlannedFolder(ABC, Generic[P]):
     def locked(self) -> Iterator[None]:
         """Keep every other process from writing this folder; the lock dies with its process.
 
+        Under supervision a process that outlived its own supervisor is ended first.
+
         Raises:
             RunFolderError: if another process holds it.
             WriteError: if the folder cannot be written.
@@ -160,7 +166,8 @@ class RunFolder(PlannedFolder[Plan]):
         """Return what `plan.json` holds."""
         plan, now = self.plan, datetime.now(UTC).isoformat()
         graph = _Graph(plan.graph, plan.skill_graph.digest)
-        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, scenario_digest(plan.scenario), plan)
+        project, digest = ProjectDigest.of(plan.graph), scenario_digest(plan.scenario)
+        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, project, digest, plan)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -168,6 +175,7 @@ class RunFolder(PlannedFolder[Plan]):
 
         Raises:
             RunFolderError: if it is no run, or one of another format or graph version.
+            ProjectError: if its graph is of a project that is not loaded or has changed; nothing is imported.
             ReadError: if it cannot be read.
             SoulsGraphError: if its plan does not hold.
         """
@@ -186,6 +194,13 @@ class RunFolder(PlannedFolder[Plan]):
         if type(version) is not int or version not in _READ_VERSIONS:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
+        if version < 4 and isinstance(values.get("plan"), dict):
+            # The option came with version 4.
+            values["plan"] = {"synchronous": Plan.synchronous, **values["plan"]}
+        if version < 5:
+            values["project"] = None
+        if (project := values.get("project")) is not None:
+            read_table(ProjectDigest, project, where.at("project")).check(path)
         read = read_table(_Begun, values, where)
         plan, graph = read.plan, read.graph
         if version < 3:
@@ -204,6 +219,10 @@ class RunFolder(PlannedFolder[Plan]):
     def checkpoints(self, stage: str) -> Path:
         """Return the folder of a stage's checkpoints."""
         return self.path / "checkpoints" / stage
+
+    def demonstrations(self, skill: str, version: int) -> Path:
+        """Return the folder of the decisions that a version was cloned from."""
+        return self.path / "demonstrations" / f"{skill}-v{version}"
 
     def results(self, name: str) -> Path:
         """Return the Parquet file of results of that name."""
@@ -231,11 +250,19 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
 
 
 def _take(handle: int, folder: Path) -> None:
+    while not _taken(handle):
+        owner = os.pread(handle, 40, 0).decode()
+        if end_orphan(folder / _LOCK, owner):
+            continue
+        found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
+        raise RunFolderError(folder, "no other process writing here", found, remedy)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, lock_owner().encode(), 0)
+
+
+def _taken(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.pread(handle, 20, 0).decode() or "another"
-        remedy = "wait for it or name another folder"
-        raise RunFolderError(folder, "no other process writing here", f"process {owner}", remedy) from error
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(os.getpid()).encode(), 0)
+    except BlockingIOError:
+        return False
+    return True

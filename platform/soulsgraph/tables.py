@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.statistics import Interval, wilson_interval
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
-from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_policies.atomic import whole_file
 
 _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
@@ -86,9 +83,9 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
     return table
 
 
-def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table, its first column flush left and the others flush right."""
-    ruler = ("---",) + ("---:",) * (len(headings) - 1)
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """Return a table, its first column flush left and the others, which hold `numbers`, flush right."""
+    ruler = ("---",) + ("---:" if numbers else "---",) * (len(headings) - 1)
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in (headings, ruler, *rows))
 
 
@@ -130,6 +127,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     Raises:
         WriteError: if the place cannot be written; what was there before stays.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     names = dict.fromkeys(name for row in rows for name in row)
     table = pa.table({name: [row.get(name) for row in rows] for name in names})
     with whole_file(path) as temporary:
@@ -143,6 +143,10 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
         ReadError: if the file cannot be read.
         SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
     """
+    # Imported here, as above: a help text need not wait for it.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         with reading(path):
             content = path.read_bytes()
@@ -161,10 +165,13 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
 _EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
 
 
-def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], seeds: Seeds) -> None:
-    """Write finished episodes, one row each, of every named setting, all on the same `seeds`.
+def write_episodes(
+    path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], origins: Mapping[str, Iterable[Any]]
+) -> None:
+    """Write finished episodes, one row each, of every named setting.
 
-    Reward terms are columns named `term/<name>`.
+    `origins` are columns of where an episode came from, as its seed, alike in every setting. Reward terms
+    are columns named `term/<name>`.
 
     Raises:
         WriteError: if the place cannot be written.
@@ -172,7 +179,7 @@ def write_episodes(path: Path, settings: Mapping[str, Episodes], terms: Sequence
     rows: list[Row] = []
     for setting, episodes in settings.items():
         # Left as numpy's: a seed may need all 64 bits.
-        columns: dict[str, list[Any]] = {"seed": list(seeds)}
+        columns: dict[str, list[Any]] = {name: list(values) for name, values in origins.items()}
         columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
         columns |= {"return": episodes.returns.tolist()}
         columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}

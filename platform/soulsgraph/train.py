@@ -1,174 +1,45 @@
-"""Train stages: the setup, the loop, checkpoints and metrics of one stage, and the whole curriculum."""
+"""Train stages: the loop, checkpoints and metrics of one stage, and the whole curriculum."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
-from soulsgraph.domains import finished_versions, frozen_versions, half_saved, jointly_with, save_version
+from soulsgraph.domains import finished_versions, half_saved, save_version
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Board, Display, Interrupted, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph.tables import GrowingTable, Row
 from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import Session, place_env_runners
+from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
-from soulsgraph_policies import library as artifacts
-from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.atomic import whole_folder
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
-from soulsgraph_policies.library import Artifact, SkillCard
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.training_state import read_training_state
+
+if TYPE_CHECKING:
+    from soulsgraph_clusters.fleet.settings import Fleet
+
+_logger = logging.getLogger("soulsgraph")
 
 #: Seconds between two checkpoints to resume from, written at the end of an iteration.
 SAVE_EVERY_S = 10.0
 
 #: Checkpoints kept: where the latest is damaged, the stage goes on from the one before.
 _KEPT = 2
-
-
-class StageSetup:
-    """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
-
-    `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
-
-    Raises:
-        LibraryError: if an upstream skill or the parent is missing or damaged.
-    """
-
-    def __init__(self, run: RunFolder, stage: Stage) -> None:
-        self.run, self.stage = run, stage
-        plan, library = run.plan, run.library
-        taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
-        order = [name for name in plan.skill_graph.order if name in taking_part]
-        self.skills = tuple(make_skill(name, plan.options) for name in order)
-        self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
-        self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
-        for artifact in self.upstream.values():
-            library.check_upstream(artifact.card)
-        self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
-
-    @property
-    def parent(self) -> Artifact | None:
-        """The version that the last skill continues."""
-        return self.parents.get(self.stage.skill)
-
-    @property
-    def hyperparameters(self) -> DQNHyperparameters:
-        """The last skill's as the run's plan has them."""
-        return self.run.plan.hyperparameters(self.stage)
-
-    @property
-    def agent(self) -> Agent:
-        """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
-        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
-        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
-
-    def skill(self, name: str) -> Skill:
-        """Return a skill that takes part."""
-        return next(skill for skill in self.skills if skill.name == name)
-
-    def build(self, session: Session, games: Sequence[GameSettings] = ()) -> SkillDQN:
-        """Build the algorithm; remote env runners need a Ray session, and play real-time `games` if there are any.
-
-        Raises:
-            ClusterError: if the plan has remote env runners and the session no place for one.
-        """
-        plan = self.run.plan
-        preset = plan.method
-        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-        mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
-        numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
-        # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
-        config = config.stage(self.skills, numbers, preset.decisions_per_round, mirror=mirrors, seed=self.stage.seed)
-        runners = len(games) if len(games) > 1 else max(plan.env_runners, len(games))
-        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **place_env_runners(runners, session))
-        lanes = 1 if games else min(plan.lanes or preset.lanes, config.decisions_per_sample)
-        sampled = {"scenario": self.scenario, "lanes": lanes, "games": tuple(games)}
-        algorithm: SkillDQN = config.environment(env_config=sampled).build_algo()
-        algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
-        for name, parent in self.parents.items():
-            algorithm.load_weights({name: parent.weights})
-            algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
-        return algorithm
-
-    def verify_frozen(self, algorithm: SkillDQN) -> None:
-        """Check that every copy of an upstream weight is bit for bit what the library holds.
-
-        Raises:
-            SoulsGraphError: naming the skill that changed.
-        """
-        for name, artifact in self.upstream.items():
-            copies = algorithm.copies(name)
-            for key, kept in artifact.playing.items():
-                if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
-                    raise SoulsGraphError(
-                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
-                        "changed; this is a defect: report it with the run's plan.json."
-                    )
-
-
-def trained_artifact(
-    setup: StageSetup,
-    weights: Weights,
-    normalizer: RunningNormalizer,
-    steps: int,
-    part: Stage | None = None,
-    beside: Sequence[SkillCard] = (),
-) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included.
-
-    `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
-    those that learned in the same fights and are already saved.
-    """
-    stage, plan = part or setup.stage, setup.run.plan
-    skill, graph = setup.skill(stage.skill), plan.skill_graph
-    parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
-    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
-    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
-    card = SkillCard(
-        skill=skill.name,
-        version=0,
-        **artifacts.graph_fields(graph),
-        observation=skill.observation.names,
-        normalizer=artifacts.NormalizerStatistics.of(normalizer),
-        observation_clip=setup.hyperparameters.observation_clip,
-        layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
-        training=artifacts.Training(
-            scenario=stage.scenario,
-            start=setup.scenario.start,
-            preset=plan.preset,
-            budget=stage.budget,
-            steps=steps,
-            seed=stage.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            packages=artifacts.package_versions(),
-            jointly=jointly_with(setup.stage),
-        ),
-        upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
-        parent=stage.parent,
-    )
-    return Artifact(card, parameters)
 
 
 class StageRecords:
@@ -213,6 +84,8 @@ class StageRecords:
             self._write(self._training, skill, done, figures, episodes=count)
         if done // CHECKPOINT_INTERVAL > before // CHECKPOINT_INTERVAL:
             self._evaluator.add(done, checkpoint_weights({skill: algorithm.weights(skill) for skill in skills}))
+        for owner, measured in algorithm.runner_figures().items():
+            self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
         return figures.get("return")
 
@@ -271,8 +144,8 @@ class Workplace:
     board: Board
     display: Display = "auto"
     supervisor: Supervisor | None = None
-    #: Real-time games to sample; the simulator if there are none.
-    games: tuple[GameSettings, ...] = ()
+    #: Game PCs that play, in the place of env runners.
+    fleet: Fleet | None = None
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
 
@@ -298,9 +171,12 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     """
     setup = StageSetup(place.run, stage)
     latest = next(reversed(_checkpoints(place.run, stage)), None)
-    if latest is not None:
-        read_training_state(latest)  # A checkpoint that cannot be used is refused before anything starts.
-    algorithm = setup.build(place.session, place.games)
+    # A checkpoint that cannot be used is refused before anything starts.
+    if latest is not None and not setup.fits(read_training_state(latest)):
+        _logger.warning("%s: skills upstream have other versions than its checkpoints; it begins anew", stage.name)
+        shutil.rmtree(place.run.checkpoints(stage.checkpoint_name))
+        latest = None
+    algorithm = setup.build(place.session, place.fleet)
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))
@@ -310,7 +186,8 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             while not algorithm.finished:
                 mean_return = records.add(algorithm, algorithm.train())
                 progress.update(algorithm.decisions, mean_return)
-                if time.monotonic() - saved_s >= SAVE_EVERY_S or algorithm.finished or interrupted():
+                due = time.monotonic() - saved_s >= SAVE_EVERY_S or algorithm.checkpoint_due
+                if due or algorithm.finished or interrupted():
                     records.flush()
                     _save_checkpoint(place.run, stage, algorithm)
                     saved_s = time.monotonic()

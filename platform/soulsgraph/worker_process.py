@@ -13,6 +13,8 @@ from typing import Any
 
 import cloudpickle
 
+from soulsgraph_policies.projects import carried_by_value
+
 _SERVE = "from soulsgraph.worker_process import serve; import soulsgraph.curves; serve({})"
 
 
@@ -53,7 +55,7 @@ class WorkerProcess:
         assert self._connection is not None
         self._open += 1
         # It may have died: so says `result`. Skills hold functions made at run time, which plain pickle refuses.
-        with suppress(OSError):
+        with suppress(OSError), carried_by_value(cloudpickle):
             self._connection.send_bytes(cloudpickle.dumps((function, arguments)))
 
     @property

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,10 @@ from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.remote_sampling import RemoteSampling, Saving
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, ChunkRunner, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
-
-#: A runner that died is asked whether it is back at most this often.
-PROBE_PERIOD_S = 5.0
-#: The stage fails after this time without any live runner.
-ABANDONED_AFTER_S = 300.0
-
-_logger = logging.getLogger("soulsgraph")
 
 
 class LocalRunnerGroup(EnvRunnerGroup):
@@ -56,14 +49,16 @@ class LocalRunnerGroup(EnvRunnerGroup):
 class SkillDQN(DQN):
     """Train the modules of `policies_to_train`, each on a budget of its decisions.
 
-    In one round every runner returns a chunk, what was received goes into the modules' replays, the updates owed
-    are taken in one call of the learner group, and the runners get the new weights. A module at its budget keeps
-    playing greedily and learns no more; the stage ends when all are there. `decisions` counts what was received,
-    `updates` what was learned, summed over modules. A training step is one round with remote runners; without them
-    it goes on to the end of the iteration. Where no module learns, an iteration samples the last skill's module.
+    In one round a runner's chunk goes into the modules' replays, the updates owed are taken in one call of the
+    learner group, and the runners get the new weights: a remote one with the next call to sample. A module at its
+    budget keeps playing greedily and learns no more; the stage ends when all are there. `decisions` counts what was
+    received, `updates` what was learned, summed over modules. A training step goes on to the end of the iteration.
+    Where no module learns, an iteration samples the last skill's module.
     """
 
     config: SkillDQNConfig
+    #: Whether a checkpoint should be saved now, whenever the latest was.
+    checkpoint_due = False
 
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
@@ -75,13 +70,11 @@ class SkillDQN(DQN):
         #: What learns, by module; empty where `policies_to_train` is.
         self.training: dict[str, ModuleTraining] = {}
         self._watched = 0
-        #: Asked after every round with remote runners, which may take long: whether to end the iteration there.
+        #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
         self._iteration_end = 0
-        self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
-        self._last_note, self._played = "", False
-        #: How many remote runners took part in the last round.
+        #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
         if config.num_env_runners:
             super().setup(config)
@@ -96,7 +89,15 @@ class SkillDQN(DQN):
             self.training[name] = ModuleTraining(name, numbers, observation, mirror, entropy, network)
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
+        self._remote = self._remote_sampling() if config.num_env_runners else None
+        self._saving, self._rounds_wall_s, self._learning_s = Saving(self._title, self.live_runners), 0.0, 0.0
         self._send_weights(list(config.module_spaces()))
+
+    def _remote_sampling(self) -> RemoteSampling | None:
+        """Return what keeps remote runners sampling; None where they are asked otherwise."""
+        config = self.config
+        modules = list(config.module_spaces())
+        return RemoteSampling(self.env_runner_group, modules, self._state_of, config.synchronous, self._title)
 
     def _setup_without_ray(self) -> None:
         """Set up with a group of runners of our own: RLlib makes none where nothing is to be sampled."""
@@ -166,19 +167,33 @@ class SkillDQN(DQN):
         return filled | {"config": self._described}
 
     def training_step(self) -> None:
-        """Run a round, and without remote runners all rounds of the iteration."""
-        if self.config.num_env_runners:
-            received = self._round(self._sample())
+        """Run all rounds of the iteration."""
+        # RLlib's bookkeeping between two training steps would take longer than a short round.
+        left = self._iteration_end - self.decisions
+        if self._remote is not None:
+            received = self._remote_rounds(self._remote, left)
         else:
-            # RLlib's bookkeeping between two training steps would take longer than a short round.
-            left = self._iteration_end - self.decisions
             received = self._round(self._runner.sample())
             while received < left:
                 received += self._round(self._runner.sample())
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
         # Without remote runners an iteration is short, and where it ends shows in the records.
-        if self.config.num_env_runners and self.stop_requested():
+        if self._remote is not None and self.stop_requested():
             self._set_iteration(0)
+
+    def _remote_rounds(self, remote: RemoteSampling, left: int) -> int:
+        """Run rounds with what remote runners sample, one a chunk, until `left` decisions or a wish to stop."""
+        received, began, going_on = 0, time.perf_counter(), True
+        while going_on:
+            chunks = remote.sample()
+            learning = time.perf_counter()
+            self.live_runners = remote.playing
+            received += sum(self._round([chunk]) for chunk in chunks)
+            self._learning_s += time.perf_counter() - learning
+            going_on = received < left and not self.stop_requested()
+        self._rounds_wall_s += time.perf_counter() - began
+        self._saving.add(self.decisions, self._rounds_wall_s, self._learning_s + remote.sampling_s)
+        return received
 
     def _round(self, chunks: Sequence[Chunk]) -> int:
         """Store what was sampled, learn, and send out the new weights; return the count of decisions received."""
@@ -191,43 +206,6 @@ class SkillDQN(DQN):
                 if (figures := one.figures()) is not None:
                     self.metrics.log_dict(figures, key=(LEARNER_RESULTS, one.name), window=1)
         return received
-
-    def _sample(self) -> list[Chunk]:
-        # RLlib's own sampling repeats until there is a step: a real-time game with a problem has none.
-        sampled: list[list[Chunk]] = self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.sample(), local_env_runner=False, timeout_seconds=self.config.sample_timeout_s
-        )
-        chunks = [chunk for gathered in sampled for chunk in gathered]
-        now = time.monotonic()
-        self._log_runners()
-        self._log_problems(chunks)
-        if any(chunk.env_steps() for chunk in chunks):
-            self._last_chunk_s, self._played, self._last_note = now, True, ""
-        elif now - self._last_chunk_s > ABANDONED_AFTER_S:
-            raise SoulsGraphError(
-                f"env runners: expected a live one, found none for {ABANDONED_AFTER_S:g} s"
-                f"{self._last_note and f' ({self._last_note})'}; join a game PC and resume the run."
-            )
-        elif not chunks:
-            time.sleep(self.config.env_runner_health_probe_timeout_s)
-        return chunks
-
-    def _log_runners(self) -> None:
-        live = self.env_runner_group.num_healthy_remote_workers()
-        if live != self.live_runners:
-            change = "an env runner was lost" if live < self.live_runners else "an env runner is back"
-            _logger.warning("%s: %s, %d of %d play", self._title, change, live, self.config.num_env_runners)
-        self.live_runners = live
-
-    def _log_problems(self, chunks: Sequence[Chunk]) -> None:
-        """Log problems of real-time games; one that cannot be opened ends a stage that has not played yet."""
-        for chunk in chunks:
-            for note in (*chunk.notes, chunk.failure):
-                if note and note != self._last_note:
-                    self._last_note = note
-                    _logger.warning("%s: %s", self._title, note)
-            if chunk.failure and not self._played:
-                raise SoulsGraphError(chunk.failure)
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
         """Store chunks, each module's up to its budget; return the count of decisions received."""
@@ -248,8 +226,8 @@ class SkillDQN(DQN):
         return received if self.training else watched
 
     def _require_size(self, chunk: Chunk) -> None:
-        counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_sample
-        if max(counts, default=0) > most or not (any(counts) or chunk.notes or chunk.failure):
+        counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_round
+        if max(counts, default=0) > most or not any(counts):
             raise SoulsGraphError(
                 f"env runner: expected 1 to {most} transitions a sample, found {max(counts, default=0)}; "
                 "use no more lanes than decisions in a round."
@@ -272,12 +250,13 @@ class SkillDQN(DQN):
         return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
 
     def _send_weights(self, modules: Sequence[str]) -> None:
-        state = {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
-        self._runner.set_state(state)
-        if self.env_runner_group.num_remote_env_runners():
-            self.env_runner_group.foreach_env_runner(
-                "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
-            )
+        self._runner.set_state(self._state_of(modules))
+        if self._remote is not None:
+            self._remote.changed(modules)
+
+    def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
+        """Return what runners play by, as they take it: weights of some modules, and the counts of decisions."""
+        return {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
 
     def _playing(self, module: str) -> Weights:
         """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
@@ -300,11 +279,15 @@ class SkillDQN(DQN):
         return {name: values.copy() for name, values in own.items()}
 
     def copies(self, skill: str) -> list[Weights]:
-        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by."""
+        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by.
+
+        A runner that was not asked to sample yet plays by none.
+        """
         played = self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.played_weights(skill), timeout_seconds=self.config.sample_timeout_s
+            lambda runner: [runner.played_weights(skill)] if runner.has_weights else [],
+            timeout_seconds=self.config.sample_timeout_s,
         )
-        return [self.weights(self.config.module_of(skill)), *played]
+        return [self.weights(self.config.module_of(skill)), *(found for one in played for found in one)]
 
     def head_weights(self, module: str) -> Weights:
         """Return a copy of the head that a module trains, by name, if it is not the layer that plays."""
@@ -332,14 +315,20 @@ class SkillDQN(DQN):
         drained, self._episodes = self._episodes, {}
         return {skill: Episodes.join(parts) for skill, parts in drained.items()}
 
+    def runner_figures(self) -> dict[str, dict[str, float]]:
+        """Return how whatever plays does, by its name and the figure's; nothing here."""
+        return {}
+
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Ask lost runners at intervals whether they are back: asking a dead one takes time."""
-        now = time.monotonic()
-        if now < self._next_probe_s:
-            return []
-        self._next_probe_s = now + PROBE_PERIOD_S
-        restored: list[int] = super().restore_env_runners(env_runner_group)
+        """Do nothing where remote runners sample: a lost one is given everything with its next call, without a wait."""
+        restored: list[int] = [] if self._remote is not None else super().restore_env_runners(env_runner_group)
         return restored
+
+    def cleanup(self) -> None:
+        """Stop the runners and the learner; a runner that does not answer is killed."""
+        if self._remote is not None:
+            self._remote.kill_silent()
+        super().cleanup()
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
@@ -353,7 +342,16 @@ class SkillDQN(DQN):
         }
 
     def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state` of an algorithm of the same configuration."""
+        """Continue from `get_training_state` of an algorithm of the same configuration.
+
+        Raises:
+            SoulsGraphError: if the state is that of a stage which a fleet plays.
+        """
+        if "journal" in state:
+            raise SoulsGraphError(
+                f"{self._title}: expected a checkpoint of a stage without a fleet, found one with a position in a "
+                "journal; resume it with the fleet, or remove the stage's checkpoints to begin it anew."
+            )
         for name, one in self.training.items():
             one.set_state(state["training"][name])
             self.learner.learning[name].set_training_state(state["learner"][name])

@@ -63,20 +63,29 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; at the end it becomes `path`, which must not exist before.
+def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder to fill; at the end it becomes `path`.
+
+    `path` must not exist before, unless it is to be replaced: then it stays whole until the new one is.
 
     Raises:
         WriteError: if `path` exists by then, or cannot be written.
     """
-    with _beside(path) as temporary:
+    with _beside(path) as temporary, _beside(path) as replaced:
         temporary.mkdir()
         yield temporary
         for file in temporary.rglob("*"):
             _sync(file)
         if path.exists():
-            raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
-        temporary.rename(path)
+            if not replace:
+                raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
+            path.rename(replaced)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(path)
+            raise
         _sync(path.parent)
 
 
@@ -100,7 +109,11 @@ def check_writable(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    windows = os.name == "nt"
+    if windows and path.is_dir():
+        return  # There a folder cannot be opened, and a rename is journaled.
+    # Windows flushes only what is open for writing.
+    handle = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -45,6 +45,12 @@ class SkillGraph:
         """Return the skills in training order, every skill after all it depends on."""
         return tuple(self._sorter().static_order())
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the skills that no other is trained on, in training order."""
+        built_on = {before for before, _ in self.edges}
+        return tuple(name for name in self.order if name not in built_on)
+
     def upstream(self, skill: str) -> tuple[str, ...]:
         """Return every skill that `skill` depends on, directly or not, in training order.
 

@@ -27,8 +27,8 @@ _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
 #: Options of a replay, a target network or another head, which learning without them has no use for.
 _NOT_ON_POLICY = ("double", "dueling", "quantiles", "n_step", "target_rate", "priority_exponent", "mirrored")
-#: A stage's own: its budget, and the replay that goes with it.
-_OF_THE_STAGE = ("budget", "replay_capacity")
+#: A stage's own: its budget, the replay that goes with it, and whether it continues a clone.
+_OF_THE_STAGE = ("budget", "replay_capacity", "margin")
 #: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
 _BEST_1: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
 #: Half the updates, chosen by the ablation of docs/results/updates (seeds 200 to 204).
@@ -103,6 +103,9 @@ class DQNHyperparameters:
     rollout: Annotated[int, Between(0, 10**8)] = 0
     epochs: Annotated[int, Between(1, 1_000)] = 4
     trace_decay: _Share = 0.65
+    #: By how many standard deviations of their rewards actions that were shown are to be worth more than any other
+    #: (DQfD, Hester et al. 2018); 0 where none are.
+    margin: Annotated[float, Between(0.0, 100.0)] = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -137,6 +140,11 @@ class DQNHyperparameters:
             expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
             found = f"{kept:,} transitions of {needed / 2**30:.1f} GiB"
             raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the compiled CPU path can take the updates: two hidden layers, a plain head, nothing shown."""
+        return self.plain_head and len(self.hidden_sizes) == 2 and not self.margin
 
     @property
     def plain_head(self) -> bool:

@@ -38,8 +38,8 @@ from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigu
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
 UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 
-#: RLlib's names of a `Batch`'s columns; the last two are ours.
-_COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights")
+#: RLlib's names of a `Batch`'s columns; the last three are ours.
+_COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights", "margins")
 #: Updates over which loss and Q-values are averaged before they are logged.
 UPDATES_PER_LOG = 125
 _LEARNING = "learning"
@@ -61,7 +61,9 @@ def _flatten(tensors: Sequence[Tensor]) -> Tensor:
     return flat
 
 
-class _Adam(torch.optim.Adam):
+class Adam(torch.optim.Adam):
+    """Adam that does not load torch's compiler."""
+
     # torch wraps these in a decorator that loads its compiler, which takes as long as loading torch itself.
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
     state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
@@ -101,7 +103,7 @@ class SkillDQNLearner(DQNTorchLearner):
             return
         parameters = list(self.q_module(module_id).q_network.parameters())
         rate = self.config.hyperparameters_of(module_id).learning_rate
-        optimizer = _Adam(parameters, lr=rate)
+        optimizer = Adam(parameters, lr=rate)
         # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
         for parameter in parameters:
             optimizer.state[parameter] = {"step": torch.tensor(0.0)} | {
@@ -177,12 +179,12 @@ class ModuleUpdates:
         # Parameters of equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018), and how many were added.
         self._average, self._averaged = copy.deepcopy(module.q_network).requires_grad_(False), 0
         self._compiled = path == CPU_KERNEL
-        sizes, plain = hyperparameters.hidden_sizes, hyperparameters.plain_head
-        if self._compiled and (len(sizes) != 2 or device.type != "cpu" or not plain):
-            head = "a plain head" if plain else "dueling streams or quantiles"
+        if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
+            head = "a plain head" if hyperparameters.plain_head else "dueling streams or quantiles"
+            head += ", with decisions shown," if hyperparameters.margin else ""
             raise SoulsGraphError(
-                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found {len(sizes)} "
-                f"and {head} on {device.type}; use update path {AUTOGRAD!r}."
+                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found "
+                f"{len(hyperparameters.hidden_sizes)} and {head} on {device.type}; use update path {AUTOGRAD!r}."
             )
         self.bind()
 

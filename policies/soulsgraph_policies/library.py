@@ -30,6 +30,7 @@ from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.projects import ProjectDigest
 
 FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
@@ -84,7 +85,8 @@ class UpstreamArtifact:
 class Training:
     """How a skill was trained: `budget` and `steps` count its decisions, `created` is UTC in ISO 8601.
 
-    `jointly` names all the skills that learned in the same fights, if it was not alone.
+    `jointly` names all skills that learned in the same fights, if it was not alone; `project` whose graph it is of;
+    `cloned` counts the decisions of recorded fights that it was cloned from, if it did not learn by itself.
     """
 
     scenario: str
@@ -96,6 +98,8 @@ class Training:
     created: str
     packages: Mapping[str, str]
     jointly: Sequence[str] = ()
+    project: ProjectDigest | None = None
+    cloned: int = 0
 
 
 def package_versions() -> dict[str, str]:
@@ -145,9 +149,10 @@ class SkillCard:
 
     def _values(self) -> dict[str, Any]:
         values = asdict(self)
-        # A skill that learned alone has the card that it always had.
-        if not self.training.jointly:
-            del values["training"]["jointly"]
+        # A skill of a shipped graph that learned alone has the card that it always had.
+        for name in ("jointly", "project", "cloned"):
+            if not values["training"][name]:
+                del values["training"][name]
         return values
 
 
@@ -244,8 +249,8 @@ def card_from(text: str, where: Where) -> SkillCard:
     sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
     written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
     if isinstance(training := table.get("training"), Mapping):
-        # Only skills that learned in the same fights have the key.
-        table["training"] = {"jointly": [], **training}
+        # Only skills that learned in the same fights, are of a project's graph or were cloned have the keys.
+        table["training"] = {"jointly": [], "project": None, "cloned": 0, **training}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(read_table(SkillCard, table, where), results=table["results"])
     size = len(card.observation)
@@ -261,10 +266,7 @@ def card_from(text: str, where: Where) -> SkillCard:
 
 
 class SkillLibrary:
-    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` beside `card.json`.
-
-    A version, once saved, is never overwritten.
-    """
+    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` and `card.json`, never overwritten."""
 
     def __init__(self, folder: Path, graph: SkillGraph) -> None:
         self.folder, self.graph = folder, graph

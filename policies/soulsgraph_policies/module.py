@@ -24,6 +24,8 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
 
 _HIDDEN_SIZES, _CLIP = (64, 64), 10.0
+#: Weight of the large-margin loss beside that of the temporal difference.
+_MARGIN_WEIGHT = 0.3
 
 
 def make_network(sizes: Sequence[int], quantiles: int = 0, dueling: bool = False) -> nn.Sequential:
@@ -247,9 +249,10 @@ class Loss(NamedTuple):
 def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparameters: DQNHyperparameters) -> Loss:
     """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned.
 
-    `columns` are those of a `Batch`, in their order.
+    `columns` are those of a `Batch`, in their order. Actions that were shown add the large-margin loss of DQfD (Hester
+    et al. 2018, Eq. 2).
     """
-    observations, next_observations, actions, rewards, discounts, weights = columns
+    observations, next_observations, actions, rewards, discounts, weights, margins = columns
     rows = torch.arange(len(actions), device=actions.device)
     with torch.no_grad():
         following = module.target_quantiles(next_observations)
@@ -257,13 +260,24 @@ def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparam
         online = module.quantiles(next_observations) if hyperparameters.double else following
         choices = online.mean(dim=2).argmax(dim=1)
         targets = rewards[:, None] + discounts[:, None] * following[rows, choices]
-    predictions = module.quantiles(observations)[rows, actions]
+    quantiles = module.quantiles(observations)
+    predictions = quantiles[rows, actions]
     if hyperparameters.quantiles:
         losses = _quantile_huber(predictions, targets)
     else:
         losses = functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
+    loss = (weights * losses).mean()
+    if hyperparameters.margin:
+        loss = loss + _MARGIN_WEIGHT * _margin_losses(quantiles.mean(dim=2), actions, margins).mean()
     values, errors = predictions.detach().mean(dim=1), (predictions.detach() - targets).mean(dim=1)
-    return Loss((weights * losses).mean(), values, errors)
+    return Loss(loss, values, errors)
+
+
+def _margin_losses(values: Tensor, actions: Tensor, margins: Tensor) -> Tensor:
+    """Return by how much another action's value comes within the margin of the action shown, (n,); 0 for own ones."""
+    own = values.gather(1, actions[:, None])
+    raised = (values + margins[:, None]).scatter(1, actions[:, None], own)
+    return (raised - own).max(dim=1).values * (margins > 0.0)
 
 
 def _quantile_huber(predictions: Tensor, targets: Tensor) -> Tensor:

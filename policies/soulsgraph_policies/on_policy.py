@@ -70,7 +70,7 @@ class RecentDecisions:
         assert len(drawn) == count, "updates are owed by whole rollouts"
         # No value of a later state is added to a return: any observations do.
         seen, nothing = every.observations[drawn], np.zeros(count, np.float32)
-        return Batch(seen, seen, every.actions[drawn], every.rewards[drawn], nothing, every.weights[drawn])
+        return Batch(seen, seen, every.actions[drawn], every.rewards[drawn], nothing, every.weights[drawn], nothing)
 
     @torch.no_grad()
     def _values(self, observations: Floats) -> Floats:

@@ -8,10 +8,12 @@ transitions of a lost game are dropped before anything learns from them.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
+from soulsgraph_envs.drivers.realtime.cycle_timer import StoppedError
 from soulsgraph_policies.inference import FrozenNetwork, Weights
 from soulsgraph_policies.sampler import Chunk, Sampler
 
@@ -38,12 +40,20 @@ class RealTimeSampling:
         self._networks: dict[str, FrozenNetwork] = {}
         #: Chunks that may still be in doubt, with the ticks at which they ended.
         self._young: deque[tuple[int, Chunk]] = deque()
-        self._ready: deque[Chunk] = deque(maxlen=MOST_WAITING)
+        self._ready: deque[Chunk] = deque()
         self._notes: list[str] = []
         self._pending: dict[str, FrozenNetwork] = {}
+        self._pending_version = self._version = 0
+        #: Decisions finished so far, and of those the ones that `sample` never returns, by reason.
+        self.finished, self.lost = 0, Counter[str]()
+        #: Episodes that were broken off, by the kind of reason.
+        self.lost_episodes = Counter[str]()
         self._defect: Exception | None = None
         self._changed = threading.Condition()
         self._stopping = threading.Event()
+        self._last_fight = False
+        #: Whether the game could be played when it was last tried.
+        self.ready = True
         self._thread = threading.Thread(target=self._run, name="real-time sampling", daemon=True)
 
     def receive(self, decisions: Mapping[str, int]) -> None:
@@ -52,12 +62,18 @@ class RealTimeSampling:
         if self._sampler is not None:
             self._sampler.receive(decisions)
 
-    def set_networks(self, networks: Sequence[FrozenNetwork]) -> None:
+    def set_networks(self, networks: Sequence[FrozenNetwork], version: int = 0) -> None:
         """Play skills by these networks from their next decision on; the first call starts the fight."""
         with self._changed:
             self._pending |= {network.skill: network for network in networks}
-        if not self._thread.is_alive() and not self._stopping.is_set():
+            self._pending_version = version
+        if self._thread.ident is None and not self._stopping.is_set():
             self._thread.start()
+
+    @property
+    def ticks(self) -> int:
+        """Control ticks played so far."""
+        return 0 if self._sampler is None else self._sampler.ticks
 
     def weights(self, skill: str) -> Weights:
         """Return a copy of the weights that a skill is played by; empty before the game is opened."""
@@ -79,6 +95,15 @@ class RealTimeSampling:
             return None
         return Chunk.join(parts, notes, failure)
 
+    def finish_fight(self) -> None:
+        """Play no other fight after the one under way, however it ends; `over` says when."""
+        self._last_fight = True
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is played any more."""
+        return self._stopping.is_set()
+
     def close(self) -> None:
         """Stop the thread, even while it waits, and close the game."""
         self._stopping.set()
@@ -92,6 +117,7 @@ class RealTimeSampling:
             while not self._stopping.is_set():
                 with self._changed:
                     networks, self._pending = list(self._pending.values()), {}
+                    self._version = self._pending_version
                 if self._sampler is None:
                     self._open_game(networks)
                 else:
@@ -111,37 +137,73 @@ class RealTimeSampling:
         try:
             sampler = self._open(self._stopping)
         except SoulsGraphError as error:
+            self.ready = False
             with self._changed:
                 self._failure = str(error)
                 self._changed.notify()
-            self._stopping.wait(RETRY_AFTER_S)
+            self._wait_to_retry()
             return
-        sampler.set_networks(every)
-        sampler.receive(self._decisions)
-        self._sampler = sampler
+        try:
+            sampler.set_networks(every)
+            sampler.receive(self._decisions)
+        except BaseException:
+            sampler.close()
+            raise
+        self._sampler, self.ready = sampler, True
 
     def _play(self, sampler: Sampler) -> None:
         try:
-            self._keep(sampler.sample(1), sampler.ticks)
+            chunk = sampler.sample(1)
+            self.ready = True
+            self.finished += chunk.env_steps()
+            self._keep(replace(chunk, weights_version=self._version), sampler.ticks)
+            if self._last_fight and any(len(ended) for ended in chunk.episodes.values()):
+                # The reset behind it may have put its end in doubt: the next call says so, and its tick is of no use.
+                sampler.sample(1)
+                self._end_if_last()
+        except StoppedError:
+            return
         except EpisodeLostError as loss:
+            self.lost_episodes[loss.kind] += 1
             self._lose(sampler, f"episode lost: {loss.reason}", loss.doubtful_ticks)
+            self._end_if_last()
         except SoulsGraphError as error:
+            self.ready = False
             self._lose(sampler, f"game not ready, trying again: {error}", MOST_DOUBTFUL_TICKS)
+            self._wait_to_retry()
+
+    def _wait_to_retry(self) -> None:
+        if not self._last_fight:
             self._stopping.wait(RETRY_AFTER_S)
+        self._end_if_last()
+
+    def _end_if_last(self) -> None:
+        """Stop if no other fight is wanted; what is held back is no longer in doubt."""
+        if self._last_fight:
+            self._release(len(self._young))
+            self._stopping.set()
 
     def _keep(self, chunk: Chunk, now: int) -> None:
         """Hold a chunk back until it can no longer be in doubt; ticks are counted from the first on."""
         self._young.append((now, chunk))
+        self._release(sum(now - ended >= MOST_DOUBTFUL_TICKS for ended, _ in self._young))
+
+    def _release(self, count: int) -> None:
+        """Let `sample` return the oldest chunks that were held back."""
         with self._changed:
-            while self._young and now - self._young[0][0] >= MOST_DOUBTFUL_TICKS:
+            for _ in range(count):
+                if len(self._ready) == MOST_WAITING:
+                    self.lost["waited too long"] += self._ready.popleft().env_steps()
                 self._ready.append(self._young.popleft()[1])
             self._changed.notify()
 
     def _lose(self, sampler: Sampler, note: str, doubtful_ticks: int) -> None:
         since = sampler.ticks - doubtful_ticks
         while self._young and self._young[-1][0] > since:
-            self._young.pop()
-        sampler.abandon_episodes()
+            self.lost["doubtful"] += self._young.pop()[1].env_steps()
+        broken_off = sampler.abandon_episodes()
+        self.finished += broken_off
+        self.lost["doubtful"] += broken_off
         with self._changed:
             if not self._notes or self._notes[-1] != note:
                 self._notes.append(note)

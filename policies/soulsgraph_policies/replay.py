@@ -30,7 +30,8 @@ class Batch:
 
     A target is reward + discount * value of the next observation: `rewards` are returns of several
     decisions where n-step returns are on, and `discounts` are 0 where the episode terminated. `weights`
-    correct prioritised draws, 1 without.
+    correct prioritised draws, 1 without. By `margins` an action that was shown is to be worth more than any other;
+    0 for the module's own.
     """
 
     observations: Floats
@@ -39,13 +40,15 @@ class Batch:
     rewards: Floats
     discounts: Floats
     weights: Floats
+    margins: Floats
 
     @classmethod
     def empty(cls, count: int, size: int) -> Batch:
         """Return memory for `count` transitions of observations (size,), all of weight 1."""
         observations, following = (np.empty((count, size), np.float32) for _ in range(2))
         rewards, discounts = (np.empty(count, np.float32) for _ in range(2))
-        return cls(observations, following, np.empty(count, np.int64), rewards, discounts, np.ones(count, np.float32))
+        weights, margins = np.ones(count, np.float32), np.zeros(count, np.float32)
+        return cls(observations, following, np.empty(count, np.int64), rewards, discounts, weights, margins)
 
     def part(self, start: int, end: int) -> Batch:
         """Return the rows from `start` to `end`, as views."""
@@ -204,7 +207,7 @@ def read_rows(
 
 
 class ReplayRing:
-    """Keep the latest transitions of one skill, observations (size,) raw.
+    """Keep the latest transitions of one skill, observations (size,) raw, and beside them those that were shown to it.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
     by decision or by tick, priorities, mirroring by `mirror`.
@@ -221,16 +224,26 @@ class ReplayRing:
         nothing = np.zeros(0, np.float32)
         mirror = mirror or Mirror(nothing, nothing, np.zeros(0, np.int64))
         self._mirror = (mirror.sign, mirror.shift, mirror.actions)
-        self.capacity, self.size = hyperparameters.replay_capacity, 0
-        self._written = 0
+        self.capacity, self.size, self._written = hyperparameters.replay_capacity, 0, 0
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
         self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
+        #: Transitions shown, behind the ring's rows, and their margin.
+        self._shown, self._margin = 0, 0.0
         self._latest: Integers = np.zeros((0, 2), np.int64)
-        exponent = hyperparameters.priority_exponent
-        self._priorities = Priorities(self.capacity, exponent) if exponent else None
+        self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.priority_exponent) else None
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
+
+    def show(self, transitions: Transitions) -> None:
+        """Keep decisions of somebody else for good, and draw each as often as one of the module's own."""
+        self._rows = np.concatenate([self._rows, pack(transitions, self._hyperparameters)])
+        if len(self._links):
+            self._links = np.concatenate([self._links, np.full(len(transitions), -1, np.int64)])
+        self._shown += len(transitions)
+        spread = float(transitions.rewards.std(dtype=np.float64))
+        # Rewards that are all alike say nothing of their size.
+        self._margin = self._hyperparameters.margin * (spread if spread > 1e-6 else 1.0)
 
     def add(self, transitions: Transitions) -> None:
         """Store transitions in order, replacing the oldest once the ring is full."""
@@ -241,7 +254,7 @@ class ReplayRing:
             missing = int(transitions.lanes.max(initial=0)) + 1 - len(self._latest)
             if missing > 0:
                 self._latest = np.concatenate([self._latest, np.full((missing, 2), -1, np.int64)])
-            link(self._rows, first, self._links, self._latest, transitions.lanes, transitions.episodes)
+            link(self._rows[: self.capacity], first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add(rows)
         self._written += count
@@ -257,18 +270,22 @@ class ReplayRing:
         Raises:
             SoulsGraphError: if the ring is empty.
         """
-        if not self.size:
+        if not self.size and not self._shown:
             raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
         # New memory for every batch would take longer than to fill it.
         if count > len(self._memory.actions):
             self._memory = Batch.empty(count, self._observation_size)
         batch = self._memory.part(0, count)
-        if self._priorities is None:
-            self._drawn = generator.integers(0, self.size, count)
+        if self._priorities is None or not self.size:
+            self._drawn = generator.integers(0, max(self.size, 1), count)
         else:
             self._drawn = self._priorities.draw(count, generator)
             correction = self._hyperparameters.correction(decisions)
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
+        if self._shown:
+            shown = generator.random(count) < self._shown / (self._shown + self.size)
+            self._drawn[shown] = self.capacity + generator.integers(0, self._shown, int(shown.sum()))
+            batch.weights[shown], batch.margins[:] = 1.0, np.where(shown, self._margin, 0.0)
         following, clip = (self._links, self._hyperparameters.n_step), self._hyperparameters.observation_clip
         reflected = generator.random(count) < 0.5 if self._mirrored else np.zeros(0, np.bool_)
         read_rows(self._rows, self._drawn, normalizer, clip, batch, following, (reflected, *self._mirror))
@@ -276,15 +293,15 @@ class ReplayRing:
 
     def learned(self, errors: Floats) -> None:
         """Record the TD errors (n,) of the last drawn transitions."""
-        if self._priorities is not None:
-            self._priorities.update(self._drawn, errors)
+        if self._priorities is not None and (own := self._drawn < self.capacity).any():
+            self._priorities.update(self._drawn[own], errors[own])
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later samples depend on; rows not yet written are left out."""
+        """Return everything that later samples depend on; rows not yet written or shown are left out."""
         state = {
             "rows": self._rows[: self.size].copy(),
             "written": self._written,
-            "links": self._links.copy(),
+            "links": self._links[: self.capacity].copy(),
             "latest": self._latest.copy(),
         }
         return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
@@ -303,7 +320,7 @@ class ReplayRing:
             )
         self.size, self._written = len(rows), int(state["written"])
         self._rows[: self.size] = rows
-        self._links[:], self._latest = state["links"], state["latest"].copy()
+        self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()
         if self._priorities is not None:
             self._priorities.set_state(state["priorities"])
 

@@ -65,6 +65,7 @@ class Chunk:
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
+    `weights_version` is that of the oldest weights played by, where a game counts them.
     """
 
     transitions: Mapping[str, Transitions]
@@ -72,6 +73,7 @@ class Chunk:
     lane_ticks: int
     notes: tuple[str, ...] = ()
     failure: str = ""
+    weights_version: int = 0
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""
@@ -86,6 +88,7 @@ class Chunk:
             sum(part.lane_ticks for part in parts),
             notes,
             failure,
+            min((part.weights_version for part in parts), default=0),
         )
 
 
@@ -116,7 +119,7 @@ class _Collecting:
         self.random = np.random.default_rng(entropy)
         combat = logs[0].combat
         self._played = [(combat.position(log.skill.name), log.due, len(log.skill.actions)) for log in logs]
-        #: Decisions logged since `reserve`.
+        #: Decisions logged since `reserve` that are not returned yet.
         self.count = 0
         #: The most decisions that can end with one tick.
         self.most_a_tick = len(logs) * combat.lanes
@@ -305,14 +308,17 @@ class Sampler:
 
     def _chunk(self, collecting: Sequence[_Collecting], lane_ticks: int) -> Chunk:
         transitions = {one.sampled.module: Transitions.join(one.parts) for one in collecting if one.parts}
+        for one in collecting:
+            one.count = 0
         episodes = {log.skill.name: log.episodes() for one in collecting for log in one.logs}
         return Chunk(transitions, episodes, lane_ticks)
 
-    def abandon_episodes(self) -> None:
-        """Forget the open episodes and what `sample` had gathered when a lost game broke it off."""
+    def abandon_episodes(self) -> int:
+        """Forget the open episodes and what `sample` had gathered when a lost game broke it off; return its count."""
         for log in self._logs.values():
             log.forget()
         self._began, self._failure = False, None
+        return sum(one.count for one in self._collecting)
 
     def _begin(self, lanes: LaneIndices) -> None:
         seeds = episode_seeds(self._seed, lanes, self._episodes[lanes])

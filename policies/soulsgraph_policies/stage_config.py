@@ -54,6 +54,7 @@ class SkillDQNConfig(DQNConfig):
         self.decisions_per_round = 1
         self.update_path: str | None = None
         self.mirrors: dict[str, Mirror] = {}
+        self.synchronous = False
         self._own_seed: int | None = None
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
         self._dont_auto_sync_env_runner_states = True
@@ -77,6 +78,7 @@ class SkillDQNConfig(DQNConfig):
         update_path: str | None = None,
         mirror: Mirror | Mapping[str, Mirror] | None = None,
         seed: int | None = None,
+        synchronous: bool = False,
     ) -> Self:
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
@@ -84,6 +86,7 @@ class SkillDQNConfig(DQNConfig):
         wherever it can. `mirror` is the last skill's, or each one's by name, for mirrored transitions. A module of
         another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
         `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator.
+        Remote runners are learned from as they answer; if `synchronous` all together in their order, which repeats.
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
@@ -104,6 +107,7 @@ class SkillDQNConfig(DQNConfig):
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
+        self.synchronous = synchronous
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         numbers = self.hyperparameters
         self.training(
@@ -207,9 +211,7 @@ class SkillDQNConfig(DQNConfig):
 
     def update_path_of(self, module: str) -> str:
         """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""
-        numbers = self.hyperparameters_of(module)
-        compiled = numbers.plain_head and len(numbers.hidden_sizes) == 2
-        return self.update_path or (CPU_KERNEL if compiled else AUTOGRAD)
+        return self.update_path or (CPU_KERNEL if self.hyperparameters_of(module).compiles else AUTOGRAD)
 
     def mirror_of(self, module: str) -> Mirror | None:
         """Return the mirror of a module whose hyperparameters ask for mirrored transitions.
@@ -263,11 +265,6 @@ class SkillDQNConfig(DQNConfig):
                 )
         return found
 
-    @property
-    def decisions_per_sample(self) -> int:
-        """The most transitions of a module that one runner's `sample` may return."""
-        return max(self.decisions_per_round // max(int(self.num_env_runners), 1), 1)
-
 
 class ChunkRunner(EnvRunner, Checkpointable):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
@@ -301,15 +298,20 @@ class ChunkRunner(EnvRunner, Checkpointable):
         """Whether this runner samples: every remote one does, the driver's own only without remote ones."""
         return bool(self.worker_index) or not self.config.num_env_runners
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the runner was given every module's weights."""
+        return not self._without_weights
+
     @abstractmethod
     def make_env(self) -> None:
         """Open the game and make everything that sampling needs but the networks."""
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:
-        """Return one chunk in a list: transitions, at most `config.decisions_per_sample` of each module.
+        """Return one chunk in a list: transitions, at most `config.decisions_per_round` of each module.
 
-        A real-time game may have none in time: then an empty list, or a chunk that notes why.
+        A runner whose decisions are fetched otherwise returns none.
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -23,7 +24,8 @@ _SAVED = ("states", "lengths", "returns", "begun")
 class LinearRunner(ChunkRunner):
     """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
 
-    A module named in `env_config["paces"]` decides only once in that number of rounds. It demands what a real runner
+    A module named in `env_config["paces"]` decides only once in that number of rounds; a runner whose index is in
+    `env_config["waits_s"]` waits so long before it samples. It demands what a real runner
     relies on: counts of decisions never fall, frozen modules keep their weights, and so do those at their budget.
     """
 
@@ -60,8 +62,9 @@ class LinearRunner(ChunkRunner):
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return rounds of the lanes until a module that learns has as many decisions as one sample may hold."""
+        time.sleep(self.config.env_config.get("waits_s", {}).get(self.worker_index, 0.0))
         playing = [lanes for lanes in self._lanes.values() if self._learns(lanes.module)] or [*self._lanes.values()]
-        most = max(self.config.decisions_per_sample, playing[0].count)
+        most = max(self.config.decisions_per_round, playing[0].count)
         parts: list[Chunk] = []
         collected = dict.fromkeys(self._lanes, 0)
         while max(collected.values()) + playing[0].count <= most:

@@ -338,7 +338,8 @@ class CpuUpdater:
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
         constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
-        rows = tuple(vars(batch).values())
+        # Without the margins: what learns from decisions shown takes the other path.
+        rows = tuple(vars(batch).values())[:-1]
         _updates(self._memory, self._work, rows, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
         return UpdateFigures(loss, q_mean, td_error, errors)

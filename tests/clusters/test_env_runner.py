@@ -42,7 +42,7 @@ def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(stat
         runner.sample()
     runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
     (chunk,) = runner.sample()
-    assert 1 <= len(chunk.transitions["lock_on"]) <= 64
+    assert 1 <= len(chunk.transitions["lock_on"]) <= 128
 
 
 def test_newer_weights_are_played_and_those_that_do_not_fit_are_refused(state):

@@ -116,16 +116,16 @@ def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment: d
 
 
 def test_a_port_that_others_listen_on_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert module._free_port() in module._PORTS
+    assert module.free_port() in module._PORTS
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", module._free_port()))
+        taken.bind(("127.0.0.1", module.free_port()))
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(module, "_PORTS", range(port, port + 20))
-        assert port not in {module._free_port() for _ in range(200)}
+        assert port not in {module.free_port() for _ in range(200)}
         monkeypatch.setattr(module, "_PORTS", range(port, port + 1))
         with pytest.raises(OSError, match=f"no free port from {port} to {port}"):
-            module._free_port()
+            module.free_port()
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
 import os
+import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
 
+from soulsgraph_clusters.packages import package_folders
 from soulsgraph_clusters.session import ClusterError, check_cluster, check_session
 from soulsgraph_clusters.testing import LocalCluster, free_port
 from soulsgraph_envs.testing import PATIENCE_S
@@ -94,7 +96,7 @@ def test_a_host_that_cannot_be_a_name_is_refused():
 
 @pytest.mark.slow
 def test_a_port_that_is_not_rays_is_refused(monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.session.HEALTH_CHECK_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("soulsgraph_clusters.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -164,6 +166,87 @@ def test_a_failing_job_fails_its_submission(cluster):
     job = cluster.job_submit(["python", "-c", "raise SystemExit(3)"])
     assert job.wait() == 1
     assert "exit code 3" in job.logs()
+
+
+#: A node's Python that finds none of our packages, as where nobody installed them.
+_WITHOUT_OURS = """
+import sys
+
+class Path:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *arguments):
+        ours = name.partition(".")[0].startswith("soulsgraph")
+        return None if ours else self.finder.find_spec(name, *arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+for place, finder in enumerate(sys.meta_path):
+    if getattr(finder, "__name__", "") == "PathFinder":
+        sys.meta_path[place] = Path(finder)
+"""
+
+
+def _changed_copy(place):
+    """Copy one of our packages and change a file of it."""
+    folder = place / "soulsgraph_envs"
+    shutil.copytree(package_folders()["soulsgraph_envs"], folder, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = folder / "core" / "errors.py"
+    changed.write_text(changed.read_text() + "\n# changed\n")
+
+
+@pytest.mark.slow
+def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_path):
+    show = ["soulsgraph", "skills", str(tmp_path / "no-run")]
+    job = cluster.job_submit(show)
+    assert job.wait() == 1
+    assert f"soulsgraph 0.1.0 of {package_folders()['soulsgraph']} runs, commit " in job.logs()
+    assert "expected the folder of a run" in job.logs()
+    _changed_copy(tmp_path / "repository" / "envs")
+    refused = cluster.job_submit(show, tmp_path / "repository")
+    assert refused.wait() == 1
+    assert "expected the uploaded envs/soulsgraph_envs to be what runs" in refused.logs()
+    assert "expected the folder of a run" not in refused.logs()
+
+
+@pytest.mark.slow
+def test_nodes_with_the_same_packages_are_asked_once(cluster):
+    code = (
+        "from soulsgraph_clusters import session as module\n"
+        f"with module.connect('{cluster.address}') as session:\n"
+        "    module.check_nodes(session)\n"
+        "    print(len(session.examined))\n"
+        "    module.EXAMINED_WITHIN_S = 0.0\n"
+        "    module.check_nodes(session)"
+    )
+    answer = _python(cluster, code)
+    assert (answer.returncode, answer.stdout.strip()) == (0, "3"), answer.stderr
+    assert "no answer within" not in answer.stderr
+
+
+@pytest.mark.slow
+def test_a_node_without_our_package_or_with_another_is_named_before_a_stage(tmp_path):
+    for name in ("without", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(_WITHOUT_OURS)
+    _changed_copy(tmp_path / "other")
+    path = os.environ.get("PYTHONPATH", "")
+    with LocalCluster(workers=0) as own:
+        for name in ("without", "other"):
+            own.add_worker(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path / name), path])})
+        command = ["soulsgraph", "train", "camera", "--run", str(tmp_path / "run"), "--env-runners", "2"]
+        job = own.job_submit(command)
+        code, logs = job.wait(), job.logs()
+    assert code == 1, logs
+    # Ray repeats the last lines of a job that failed.
+    (line,) = {line for line in logs.splitlines() if line.startswith("error: ")}
+    assert "on every node of the cluster, found " in line
+    assert f"none in {sys.executable} on node" in line
+    assert "1 other files, among them soulsgraph_envs/core/errors.py, on node" in line
+    assert line.endswith("install the same there and start its Ray again, or take it out of the cluster.")
+    assert "Traceback" not in logs
 
 
 @pytest.mark.slow

@@ -20,3 +20,16 @@ def refuse(monkeypatch, capsys):
         return captured.err
 
     return refused
+
+
+@pytest.fixture
+def printed(monkeypatch, capsys, tmp_path):
+    """Run a command in an empty folder, and return what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def ran(*arguments: object) -> str:
+        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return ran

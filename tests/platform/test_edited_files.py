@@ -25,9 +25,9 @@ def run(tmp_path) -> Path:
         (('"lanes": null', '"lanes": ' + "[" * 100_000), "tables or lists within each other"),
         (('"preset": "fast"', '"preset": 3'), "plan.preset: expected a text, found 3"),
         (('"seed": 0', '"sed": 0'), "plan.sed: expected 'seed', found an unknown key"),
-        (('"format_version": 3', '"format_version": 4'), "expected format version 3, found 4"),
-        (('"format_version": 3', '"format_version": true'), "expected format version 3, found True"),
-        (('"format_version": 3,', '"format_version": 3, "new": 1,'), "new: expected one of"),
+        (('"format_version": 5', '"format_version": 6'), "expected format version 5, found 6"),
+        (('"format_version": 5', '"format_version": true'), "expected format version 5, found True"),
+        (('"format_version": 5,', '"format_version": 5, "new": 1,'), "new: expected one of"),
     ],
 )
 def test_a_plan_file_that_was_edited_wrongly(refuse, run, edit, message):
@@ -81,7 +81,7 @@ def test_a_data_file_with_what_no_field_holds(refuse, tmp_path, kind, text, mess
     [
         ("[[games]]\npid = 1e400", "games[0].pid: expected a finite number"),
         (f"[[games]]\npid = {10**400}", "games[0].pid: expected a whole number of at most 64 bits"),
-        ("[[games]]\nspeed = true", "games[0].speed: expected a number from 0.1 to 3, found True"),
+        ("[[games]]\nspeed = true", "games[0].speed: expected a number from 0.1 to 100, found True"),
         ("games = 3", "games: expected a list, found 3"),
         ("games = " + "[" * 100_000, "tables or lists within each other"),
     ],

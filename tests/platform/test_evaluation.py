@@ -1,6 +1,7 @@
 """An evaluation reports what it evaluated, on the screen and in files."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
+from soulsgraph_clusters.fleet.settings import load_fleet
+from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import played_for
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.testing.realtime import FakeTable
 
 #: More than a console's width: what is told of it must stay whole.
 _LONG = "run-[fast]-" + "x" * 90
+_FEW = ("--randomize", "dodge", "--episodes", "2")
 _WHAT = {
     "scenario": "iudex-phase1",
     "start": "long",
@@ -81,8 +86,8 @@ def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypa
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.evaluate.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.evaluate.open_live_game", lambda settings, clock: FakeTable().game)
+    monkeypatch.setattr("soulsgraph.real_time.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.real_time.open_live_game", lambda settings, clock: FakeTable().game)
     randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
     setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
     evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)
@@ -91,3 +96,65 @@ def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
     (row,) = read_rows(tmp_path / "evaluation.parquet")
     assert json.loads(row["games"]) == saved["games"]
     assert len(saved["games"]) == 1
+
+
+def _fleet_file(folder):
+    file = folder / "fleet.toml"
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    return file
+
+
+def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run, tmp_path, monkeypatch, capsys):
+    file, out = _fleet_file(tmp_path), tmp_path / "out"
+    words = ("--fleet", file, "--episodes", "5", "--start", "long", "--randomize", "dodge", "--out", out)
+    with played_for(load_fleet(file), lanes=(4,)):
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
+        main()
+    printed = json.loads(capsys.readouterr().out)
+    told = {**_WHAT, "run": str(run.path), "seed": None, "played_in": "attic/1 (simulator x 4)", "asked": 5, "lost": 0}
+    assert told.items() <= printed.items()
+    assert 5 <= printed["episodes"] <= 5 + 3
+    (game,) = printed["games"]
+    assert game == {
+        "name": "attic/1", "driver": "simulator", "lanes": 4, "fights": printed["episodes"], "won": printed["wins"],
+    }  # fmt: skip
+    assert json.loads((out / "evaluation.json").read_text()) == printed
+    (row,) = read_rows(out / "evaluation.parquet")
+    assert (row["seed"], row["played_in"]) == (None, "attic/1 (simulator x 4)")
+    episodes = read_rows(out / "episodes.parquet")
+    assert len(episodes) == printed["episodes"]
+    assert {(one["game"], one["lane"]) for one in episodes} == {("attic/1", lane) for lane in range(4)}
+    assert not [one for one in episodes if "seed" in one]
+    assert sum(one["won"] for one in episodes) == printed["wins"]
+
+
+def test_an_evaluation_on_a_fleet_says_how_many_fights_were_asked_for(run, tmp_path, monkeypatch, capsys):
+    file = _fleet_file(tmp_path)
+    with played_for(load_fleet(file), lanes=(2, 2)):
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(file), *_FEW])
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    told = next(line for line in lines if "asked for" in line)
+    assert re.match(
+        r"[2-5] episodes, 2 asked for and those under way when they had ended, seeds of the games' own", told
+    )
+    assert re.search(r"game 1: attic/[12] \(simulator x 2\): [1-5] fights, \d won", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--games", "games.toml"), "expected --games or --fleet, found both"),
+        (("--seed", "5"), "--seed: expected none, for a fleet's games draw seeds of their own"),
+        (("--scenario", "some.toml"), "some.toml"),
+        (("--start", "afar"), "afar"),
+    ],
+)
+def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.setattr(
+        "sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(_fleet_file(tmp_path)), *words]
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert leaving.value.code == 2
+    assert told in capsys.readouterr().err

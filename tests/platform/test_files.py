@@ -63,7 +63,22 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_is_never_overwritten(tmp_path):
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path):
+    def replaced(name, error=None):
+        with whole_folder(tmp_path / "folder", replace=True) as temporary:
+            (temporary / name).touch()
+            if error:
+                raise error
+
+    replaced("old")
+    with pytest.raises(KeyboardInterrupt):
+        replaced("half", KeyboardInterrupt())
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "old"]
+    replaced("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "new"]
+
+
+def test_a_folder_is_never_overwritten_unless_asked(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "kept").touch()
     with pytest.raises(WriteError, match="never overwritten"), whole_folder(tmp_path / "folder"):

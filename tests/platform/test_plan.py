@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.plan import BUDGETS, Plan, scenario_digest
+from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.train import StageSetup
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.skills import END_TO_END, SkillOptions, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS, baseline_hyperparameters, preset_with
 
 
 def test_default_budgets_add_up_to_the_papers_230k():
-    assert sum(BUDGETS.values()) == 230_000
+    assert sum(map(budget_of, SKILL_NAMES)) == 230_000
     assert [stage.budget for stage in Plan().stages()] == [20_000, 20_000, 20_000, 80_000, 90_000]
 
 

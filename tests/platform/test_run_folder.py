@@ -57,8 +57,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=4)
-    with pytest.raises(RunFolderError, match="expected format version 3, found 4"):
+    _change(run, format_version=6)
+    with pytest.raises(RunFolderError, match="expected format version 5, found 6"):
         RunFolder.open(run.path)
 
 
@@ -114,6 +114,16 @@ def test_a_run_begun_before_presets_changed_goes_on_with_the_one_it_began_with(t
     plan = RunFolder.open(run.path).plan
     assert plan.preset == now
     assert plan.method.learning == PRESETS[now].learning
+
+
+def test_a_run_begun_before_there_were_synchronous_ones_opens(run):
+    without = json.loads((run.path / "plan.json").read_text())["plan"]
+    assert without.pop("synchronous") is False
+    _change(run, format_version=3, plan=without)
+    assert RunFolder.open(run.path).plan == run.plan
+    _change(run, format_version=4)
+    with pytest.raises(SoulsGraphError, match=r"plan\.synchronous: expected true or false, found no such key"):
+        RunFolder.open(run.path)
 
 
 def test_a_run_of_format_version_1_opens_though_its_digest_is_of_another_rule(tmp_path):

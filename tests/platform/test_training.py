@@ -12,10 +12,11 @@ from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph.tables import read_rows
-from soulsgraph.train import StageSetup, Workplace, train_stage
+from soulsgraph.train import Workplace, train_stage
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
-from soulsgraph_clusters.session import Session, connect
+from soulsgraph_clusters.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.inference import _INVERSE, NETWORK
@@ -84,6 +85,8 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
     setup = StageSetup(run, PLAN.stage("lock_on"))
     algorithm = setup.build(session)
     try:
+        # As where a stage is resumed whose budget is spent: no runner was asked to sample.
+        setup.verify_frozen(algorithm)
         algorithm.training_step()
         setup.verify_frozen(algorithm)
         algorithm.env_runner_group.foreach_env_runner(lambda runner: alter(runner, packed), local_env_runner=False)
@@ -91,6 +94,18 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
             setup.verify_frozen(algorithm)
     finally:
         algorithm.stop()
+
+
+def test_a_synchronous_plan_needs_a_place_for_each_of_its_runners(tmp_path, session):
+    stages = {}
+    for runners in (1, 2):
+        run = RunFolder.create(tmp_path / str(runners), Plan(scale=0.06, env_runners=runners, synchronous=True))
+        stages[runners] = StageSetup(run, PLAN.stage("camera"))
+    with pytest.raises(ClusterError, match=r"expected a place for each of 2, by which .* found 1; join the missing"):
+        stages[2].build(session)
+    algorithm = stages[1].build(session)
+    assert algorithm.config.synchronous
+    algorithm.stop()
 
 
 def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same_weights(

@@ -14,7 +14,7 @@ from soulsgraph.curves import CurveEvaluator
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.train import StageSetup
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.testing import until
 

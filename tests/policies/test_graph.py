@@ -16,6 +16,7 @@ def test_upstream_follows_every_path_of_a_branching_graph():
     graph = SkillGraph("y", ("a", "b", "c", "d"), (("a", "c"), ("b", "c"), ("c", "d")))
     assert set(graph.upstream("d")) == {"a", "b", "c"}
     assert graph.upstream("b") == ()
+    assert graph.leaves == ("d",)
     assert graph.order.index("c") > max(graph.order.index("a"), graph.order.index("b"))
 
 

@@ -1,5 +1,6 @@
 """Dueling streams and quantiles: what they compute, what they cost, and the plain layer they fold to."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_learned_quantiles_are_those_of_the_return() -> None:
         observations, actions = torch.ones(count, SKILL.observation.size), torch.zeros(count, dtype=torch.int64)
         rewards, discounts, weights = 100.0 * torch.rand(count, generator=random), torch.zeros(count), torch.ones(count)
         optimizer.zero_grad()
-        columns = (observations, observations, actions, rewards, discounts, weights)
+        columns = (observations, observations, actions, rewards, discounts, weights, torch.zeros(count))
         minibatch_loss(module, columns, numbers).loss.backward()
         optimizer.step()
     found = module.quantiles(torch.ones(1, SKILL.observation.size))[0, 0].detach()
@@ -104,6 +105,27 @@ def test_double_dqn_values_by_the_target_what_the_network_chooses(double: bool, 
             network[-1].weight.zero_()
             network[-1].bias.copy_(torch.tensor(biases))
     one = torch.ones(1, SKILL.observation.size)
-    columns = (one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1))
+    columns = (one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1), torch.zeros(1))
     numbers = DQNHyperparameters(budget=1, replay_capacity=1, double=double)
     assert minibatch_loss(module, columns, numbers).errors.tolist() == pytest.approx([1.0 - expected])
+
+
+@pytest.mark.parametrize(
+    # Hester et al. 2018, Eq. 2: the values are 0, 5 and 1; of action 2 the best other one with the margin is 5 + 0.5,
+    # of action 1 it is below. The mean is over both rows, and the loss has a weight of 0.3.
+    ("shown", "expected"),
+    [((2, 1), 0.3 * 4.5 / 2), ((2, 2), 0.3 * 4.5), ((1, 1), 0.0)],
+)
+def test_the_margin_loss_raises_what_was_shown_above_every_other_action(shown, expected) -> None:
+    module = make_module(0, dueling=False)
+    with torch.no_grad():
+        module.q_network[-1].weight.zero_()
+        module.q_network[-1].bias.copy_(torch.tensor([0.0, 5.0, 1.0]))
+    two, actions = torch.ones(2, SKILL.observation.size), torch.tensor(shown)
+    # The rewards are what the network predicts: nothing is left of the temporal difference.
+    columns = (two, two, actions, torch.tensor([0.0, 5.0, 1.0])[actions], torch.zeros(2), torch.ones(2))
+    own = DQNHyperparameters(budget=1, replay_capacity=1)
+    others = replace(own, margin=0.8)
+    assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), others).loss.item() == pytest.approx(expected)
+    assert minibatch_loss(module, (*columns, torch.zeros(2)), others).loss.item() == 0.0
+    assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), own).loss.item() == 0.0

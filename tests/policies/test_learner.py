@@ -47,6 +47,7 @@ def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
         rewards=(random.standard_normal(count) * reward_scale).astype(np.float32),
         discounts=np.where(random.random(count) < 0.2, 0.0, 0.99).astype(np.float32),
         weights=np.ones(count, np.float32),
+        margins=np.zeros(count, np.float32),
     )
 
 
@@ -81,7 +82,7 @@ class _Fixed:
 
     def __init__(self, batch: Batch) -> None:
         columns = [torch.from_numpy(values) for values in vars(batch).values()]
-        observations, following, actions, rewards, discounts, _ = columns
+        observations, following, actions, rewards, discounts, *_ = columns
         terminated = (discounts == 0.0).float()
         self._samples = ReplayBufferSamples(
             observations, actions[:, None], following, terminated[:, None], rewards[:, None]

@@ -105,7 +105,17 @@ def test_a_lost_episode_is_not_counted_as_an_episode():
     assert (lengths == CAMERA.horizon).all()
 
 
-def test_a_game_that_is_not_ready_is_tried_again_and_told_of(monkeypatch):
+def test_lost_episodes_are_counted_by_their_reason_without_its_numbers():
+    reasons = ["the boss reads 7.1 m away from 0.10 s before", "the boss reads -12 m away from 3.5 s before", "gone"]
+    sampler, _ = make_sampler({10 + place: EpisodeLostError(reason) for place, reason in enumerate(reasons)})
+    sampling = threaded(sampler)
+    sampling.set_networks([network()])
+    play(sampling, 2 * CAMERA.horizon)
+    sampling.close()
+    assert sampling.lost_episodes == {"the boss reads # m away from # s before": 2, "gone": 1}
+
+
+def test_a_game_that_is_not_ready_is_tried_again_and_noted(monkeypatch):
     monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
     sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, [GameError("loading") for _ in range(3)])
     sampling = threaded(sampler)
@@ -142,13 +152,73 @@ def test_new_networks_are_played_while_the_game_goes_on():
     assert (actions[switched[0] :] == 3).all()
 
 
-def test_a_defect_in_the_thread_reaches_the_caller():
-    sampler, game = make_sampler()
-    game.step = None
-    sampling = threaded(sampler)
+def require_defect(sampling):
     sampling.set_networks([network()])
     with pytest.raises(TypeError):
         play(sampling, 1)
+
+
+def test_a_defect_in_the_thread_reaches_the_caller_and_new_networks_do_not_hide_it():
+    sampler, game = make_sampler()
+    game.step = None
+    sampling = threaded(sampler)
+    require_defect(sampling)
+    until(lambda: all(one.name != "real-time sampling" for one in threading.enumerate()), "the end of the thread")
+    require_defect(sampling)
+    sampling.close()
+
+
+def test_an_opened_game_that_cannot_be_played_is_closed():
+    sampler, game = make_sampler()
+    sampler.receive = None
+    sampling = threaded(sampler)
+    require_defect(sampling)
+    assert game.closed
+    sampling.close()
+
+
+def last_fight(sampling):
+    """Play one fight, and return all that is to be learned from it."""
+    sampling.finish_fight()
+    sampling.set_networks([network()])
+    until(lambda: sampling.over, "the end of the last fight")
+    chunks = []
+    while (chunk := sampling.sample(64, 0.0)) is not None:
+        chunks.append(chunk)
+    sampling.close()
+    return chunks
+
+
+@pytest.mark.parametrize("doubtful", [0, 8])
+def test_the_last_fight_is_returned_to_its_end_but_for_what_the_reset_puts_in_doubt(doubtful):
+    sampler, game = make_sampler(failures=[EpisodeLostError("keys were dead", doubtful)] if doubtful else [])
+    sampling = threaded(sampler)
+    episodes = column(last_fight(sampling), "episodes")
+    assert len(episodes) == CAMERA.horizon - doubtful
+    assert set(episodes) == {1}
+    assert (sampling.finished, sampling.lost.total()) == (CAMERA.horizon, doubtful)
+    assert game.steps <= CAMERA.horizon + 1
+
+
+def test_no_fight_follows_a_last_one_that_was_lost():
+    sampler, game = make_sampler({50: EpisodeLostError("frozen", 8)})
+    chunks = last_fight(threaded(sampler))
+    assert len(column(chunks, "episodes")) == 50 - 8
+    assert game.resets == 1
+
+
+def test_a_last_fight_is_over_where_the_game_cannot_be_opened_or_reset():
+    def refuse(_):
+        raise GameError("no display")
+
+    (chunk,) = last_fight(RealTimeSampling(refuse, make_sampler()[0]))
+    assert chunk.failure == "no display"
+    sampler, game = make_sampler({5: EpisodeLostError("crashed", 3)}, [GameError("loading")])
+    sampling = threaded(sampler)
+    sampling.set_networks([network()])
+    until(lambda: game.resets >= 2, "a reset that failed")
+    sampling.finish_fight()
+    until(lambda: sampling.over, "the end")
     sampling.close()
 
 

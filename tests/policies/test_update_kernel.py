@@ -41,7 +41,8 @@ def updated(inputs: int, first: int, second: int, actions: int, rows: int) -> np
     rewards = random.normal(size=count).astype(np.float32)
     weights = random.random(count).astype(np.float32)
     discounts = np.full(count, 0.99, np.float32)
-    batch = Batch(observations, following, random.integers(0, actions, count), rewards, discounts, weights)
+    margins = np.zeros(count, np.float32)
+    batch = Batch(observations, following, random.integers(0, actions, count), rewards, discounts, weights, margins)
     CpuUpdater(memory, (inputs, first, second, actions), numbers).update(batch, 0)
     return np.concatenate([memory.network, memory.target])
 

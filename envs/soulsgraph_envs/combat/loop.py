@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.core.controls import Control, Controls
+from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGame
 from soulsgraph_envs.core.scenario import Scenario
@@ -24,16 +24,13 @@ Flags = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint32]
 
-_ROLL = np.uint32(Control.ROLL)
-_BELOW_ROLL = np.uint32(~(Control.LIGHT_ATTACK | Control.USE_ITEM) & 0xFFFFFFFF)
+#: The control bits held and pressed (skills, most actions), the ticks of a step with a flask and without (skills, most
+#: actions, 2), how many actions each skill has (skills,), and the control bits that it wins over (skills,).
+ActionTables = tuple[Bits, Bits, Integers, Integers, Bits]
 
 
-def pack_actions(skills: Sequence[Skill]) -> tuple[Bits, Bits, Integers, Integers]:
-    """Pack the action sets of `skills`, in their order, as arrays by skill and action.
-
-    They are the control bits held and pressed (skills, most actions), the ticks of a step with a flask and without
-    (skills, most actions, 2), and how many actions each skill has (skills,).
-    """
+def pack_actions(skills: Sequence[Skill]) -> ActionTables:
+    """Pack the action sets of `skills`, in their order, as arrays by skill and action."""
     counts = np.array([len(skill.actions) for skill in skills], np.int64)
     shape = (len(skills), counts.max())
     holds, presses, ticks = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32), np.ones((*shape, 2), np.int64)
@@ -41,21 +38,30 @@ def pack_actions(skills: Sequence[Skill]) -> tuple[Bits, Bits, Integers, Integer
         holds[row, :count] = [action.holds for action in skill.actions]
         presses[row, :count] = [action.presses for action in skill.actions]
         ticks[row, :count] = skill.step_ticks
-    return holds, presses, ticks, counts
+    return holds, presses, ticks, counts, np.array([skill.wins_over for skill in skills], np.uint32)
 
 
 @njit(cache=True)
-def merge_controls(latest: Actions, fresh: Flags, holds: Bits, presses: Bits, out: Controls) -> None:
-    """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick."""
+def merge_controls(latest: Actions, fresh: Flags, tables: ActionTables, out: Controls) -> None:
+    """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick.
+
+    A skill that sends any control takes those that it wins over from every other skill. Where two would take each
+    other's, the later one does: what is taken is worked out from the last skill to the first.
+    """
+    holds, presses, _, _, wins_over = tables
     for lane in range(latest.shape[0]):
-        bits = np.uint32(0)
-        for skill in range(latest.shape[1]):
+        bits, taken = np.uint32(0), np.uint32(0)
+        for skill in range(latest.shape[1] - 1, -1, -1):
             action = latest[lane, skill]
             if action >= 0:
-                bits |= holds[skill, action]
+                sent = holds[skill, action]
                 if fresh[lane, skill]:
-                    bits |= presses[skill, action]
-        out[lane] = bits & _BELOW_ROLL if bits & _ROLL else bits
+                    sent |= presses[skill, action]
+                sent &= ~taken
+                if sent:
+                    bits = (bits & ~wins_over[skill]) | sent
+                    taken |= wins_over[skill]
+        out[lane] = bits
 
 
 _CLOCK_STREAM = 1
@@ -86,13 +92,13 @@ def _decide(
     actions: Actions,
     clocks: tuple[Actions, Actions],
     due: Flags,
-    tables: tuple[Bits, Bits, Integers, Integers],
+    tables: ActionTables,
     states: tuple[StateRows, StateRows],
     controls: Controls,
 ) -> int:
     """Start the decisions that are due and return -1; for an invalid action return its index and start none."""
     latest, remaining = clocks
-    holds, presses, ticks, counts = tables
+    _, _, ticks, counts, _ = tables
     rows, before = states
     for lane in range(due.shape[0]):
         for skill in range(due.shape[1]):
@@ -108,7 +114,7 @@ def _decide(
                 # By element: numba takes seconds to compile the message of a slice assignment's failure.
                 for column in range(rows.shape[1]):
                     before[skill, lane, column] = rows[lane, column]
-    merge_controls(latest, due, holds, presses, controls)
+    merge_controls(latest, due, tables, controls)
     return -1
 
 
@@ -215,6 +221,11 @@ class Combat:
     def ended(self) -> Flags:
         """Whether each lane's episode ended with the last tick, (lanes,)."""
         return self.terminated | self.truncated
+
+    @property
+    def controls(self) -> Controls:
+        """The controls of the last tick, (lanes,); always the same array."""
+        return self._controls
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,12 @@ import numpy.typing as npt
 from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Column, Raw, StateRows
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
-from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill, skill_names
 
 Choices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -45,9 +45,32 @@ class Script(ABC):
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:  # noqa: B027
         """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
 
+    def watch(self, combat: Combat) -> None:  # noqa: B027
+        """Look at a tick before anything is chosen in it, whether or not the skill is due."""
+
     @abstractmethod
     def choose(self, combat: Combat) -> Choices:
         """Choose an action for every lane, (lanes,); used where the skill is due."""
+
+
+class Delayed(Script):
+    """Choose what another script chose some ticks before, as a person reacts; until then the first it would choose."""
+
+    def __init__(self, script: Script, ticks: int) -> None:
+        self._script, self._kept = script, deque[Choices](maxlen=ticks + 1)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin the script's episodes; every lane begins at once."""
+        self._script.begin(lanes, seeds)
+        self._kept.clear()
+
+    def watch(self, combat: Combat) -> None:
+        """Keep what the script would choose now."""
+        self._kept.append(self._script.choose(combat))
+
+    def choose(self, combat: Combat) -> Choices:
+        """Choose the oldest choice kept."""
+        return self._kept[0]
 
 
 @dataclass
@@ -143,6 +166,9 @@ def hits_ahead(combat: Combat) -> tuple[Floats, Floats]:
     Raises:
         GameError: if the game is not the simulator.
     """
+    # Imported here, as below: what names a script alone need not wait for the simulator's compiled functions.
+    from soulsgraph_envs.simulator import Simulator
+
     if not isinstance(combat.game, Simulator):
         raise GameError("expected the simulator, found a game that does not know its future: use another script.")
     hits = combat.game.hits_ahead_s()
@@ -163,10 +189,34 @@ class ScriptedPlay:
     def act(self, combat: Combat, actions: Actions) -> None:
         """Write each script's choice where its skill is due."""
         for name, script in self._scripts.items():
+            script.watch(combat)
             column = combat.position(name)
             due = combat.due[:, column]
             if due.any():
                 actions[due, column] = script.choose(combat)[due]
+
+
+#: The script that plays each skill for comparison, made for a scenario; projects add those of their own skills.
+REFERENCES: dict[str, Callable[[Scenario], Script]] = {
+    "camera": lambda _: AlignCamera(),
+    "lock_on": lambda _: TakeLock(),
+    "movement": lambda _: Always(FORWARD),
+    "dodge": lambda _: OracleDodge(),
+    "heal_attack": lambda _: OracleFight(),
+    END_TO_END: lambda scenario: OracleEndToEnd(scenario),
+}
+
+
+def references(skills: Sequence[str], scenario: Scenario) -> dict[str, Script]:
+    """Return the scripts that play skills of any project for comparison, made for a scenario.
+
+    Raises:
+        UnknownNameError: for a skill without one.
+    """
+    for name in skills:
+        if name not in REFERENCES:
+            raise UnknownNameError("skill with a scripted reference", name, REFERENCES)
+    return {name: REFERENCES[name](scenario) for name in skills}
 
 
 def engaging() -> dict[str, Script]:
@@ -182,7 +232,9 @@ def scripted_fights(
     horizon: Horizon | None = None,
 ) -> Episodes:
     """Fight once from each seed (n,), to the end, the given number of ticks or the horizon if there is one."""
-    skills = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END) if name in scripts]
+    from soulsgraph_envs.simulator import Simulator
+
+    skills = [make_skill(name) for name in skill_names() if name in scripts]
     combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
     return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)
 

@@ -169,7 +169,7 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
         if key in values:
             read[spec.name] = read_value(hints[spec.name], values[key], where.at(key))
         elif where.saved or (spec.default is MISSING and spec.default_factory is MISSING):
-            raise where.at(key).error(_expectation(*_split(hints[spec.name])), "no such key")
+            raise where.at(key).error(expectation(*split_hint(hints[spec.name])), "no such key")
     try:
         return cls(**read)
     except SoulsGraphError as error:
@@ -229,14 +229,14 @@ def read_value(hint: Any, value: object, where: Where) -> Any:
     """
     if value is None and NoneType in get_args(hint):
         return None
-    return _read_value(*_split(hint), value, where)
+    return _read_value(*split_hint(hint), value, where)
 
 
 #: A dataclass's annotations; evaluating them takes longer than all else in a file.
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
 
 
-def _split(hint: Any) -> tuple[Any, Between]:
+def split_hint(hint: Any) -> tuple[Any, Between]:
     """Split an annotation into the bare type, without an optional None, and its range."""
     if get_origin(hint) in (UnionType, Union):
         (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
@@ -255,12 +255,13 @@ _LISTS = (tuple, list, Sequence)
 _WORDS = {int: "whole number", float: "number", str: "text"}
 
 
-def _expectation(hint: Any, bounds: Between) -> str:
+def expectation(hint: Any, bounds: Between) -> str:
+    """Return what an annotation expects, as errors word it."""
     origin = get_origin(hint)
     if is_dataclass(hint) or origin is Mapping:
         return "a table"
     if origin in _LISTS:
-        kind = _WORDS.get(_split(get_args(hint)[0])[0])
+        kind = _WORDS.get(split_hint(get_args(hint)[0])[0])
         return f"a list of {kind}s" if kind else "a list"
     if origin is dict:
         return "a table of tables"
@@ -289,7 +290,7 @@ def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
         return _read_list(hint, bounds, value, where)
     if origin is dict or origin is Mapping:
         if not isinstance(value, Mapping) or not (value or origin is Mapping):
-            raise where.error(_expectation(hint, bounds), shown(value))
+            raise where.error(expectation(hint, bounds), shown(value))
         return {key: read_value(get_args(hint)[1], item, where.at(key)) for key, item in value.items()}
     return _read_scalar(hint, bounds, value, where)
 
@@ -298,7 +299,7 @@ def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[
     """Read a `list` or a `Sequence` (a tuple then), which may be empty, or a `tuple` of any length but 0, or of one."""
     kinds, origin = get_args(hint), get_origin(hint)
     if not isinstance(value, list | tuple):
-        raise where.error(_expectation(hint, bounds), shown(value))
+        raise where.error(expectation(hint, bounds), shown(value))
     if origin is tuple and kinds[-1] is not Ellipsis:
         if len(value) != len(kinds):
             raise where.error(f"a list of {len(kinds)} {'texts' if kinds[0] is str else 'numbers'}", shown(value))
@@ -309,7 +310,7 @@ def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[
     pairs = zip(kinds, value, strict=True)
     items = []
     for index, (kind, item) in enumerate(pairs):
-        bare, own = _split(kind)
+        bare, own = split_hint(kind)
         items.append(_read_value(bare, bounds if own is ANY_NUMBER else own, item, where.at(index)))
     return items if origin is list else tuple(items)
 
@@ -329,4 +330,4 @@ def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any
             return value
     elif isinstance(value, int if hint is int else int | float) and not isinstance(value, bool) and value in bounds:
         return hint(value)
-    raise where.error(_expectation(hint, bounds), shown(value))
+    raise where.error(expectation(hint, bounds), shown(value))

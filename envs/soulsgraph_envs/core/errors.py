@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -34,6 +35,10 @@ class SoulsGraphError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Ray carries errors between processes; a subclass may be made from other arguments than its message.
         return _remade, (type(self), self.args, self.__dict__)
+
+
+class UnavailableError(SoulsGraphError):
+    """What is needed is not there now and may come by itself, as a cluster that starts."""
 
 
 def _remade(kind: type[SoulsGraphError], args: tuple[object, ...], state: dict[str, Any]) -> SoulsGraphError:
@@ -142,3 +147,8 @@ class EpisodeLostError(GameError):
     def __init__(self, reason: str, doubtful_ticks: int = 0) -> None:
         super().__init__(reason)
         self.reason, self.doubtful_ticks = reason, doubtful_ticks
+
+    @property
+    def kind(self) -> str:
+        """The reason without its numbers, to count by."""
+        return re.sub(r"-?\d+(\.\d+)?", "#", self.reason)

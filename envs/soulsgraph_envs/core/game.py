@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
-from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.core.streams import Seeds
+
+if TYPE_CHECKING:
+    from soulsgraph_envs.core.pictures import Picture
 
 LaneIndices = npt.NDArray[np.int64]
 ActiveLanes = npt.NDArray[np.bool_]

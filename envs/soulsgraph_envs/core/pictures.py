@@ -9,10 +9,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
 
 #: (height, width, 3) uint8: red, green and blue.
 Picture = npt.NDArray[np.uint8]
+
+
+def is_size(size: object) -> bool:
+    """Return whether a value is the size of a picture: (height, width), whole numbers above 0."""
+    sides = np.asarray(size)
+    return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
 
 
 def scaled(picture: Picture, size: tuple[int, int]) -> Picture:
@@ -26,7 +33,9 @@ def scaled(picture: Picture, size: tuple[int, int]) -> Picture:
 
 
 class PictureWindow:
-    """Show pictures of `size` (height, width) one after the other, at most `pictures_per_s` a second.
+    """Show pictures of `size` (height, width) one after the other, at most `pictures_per_s` a second; 0 for no limit.
+
+    `closing` is whether a person asked to close it; `events` is what pygame reported with the last picture.
 
     Raises:
         GameError: if pygame is not installed, or there is no display.
@@ -35,6 +44,7 @@ class PictureWindow:
     def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float) -> None:
         self._pygame, self._title, self._pictures_per_s = import_pygame(), title, pictures_per_s
         self._size = size[::-1]
+        self.closing, self.events = False, list[Any]()
         self._clock = self._pygame.time.Clock()
         self._open()
 
@@ -46,7 +56,8 @@ class PictureWindow:
         if surface is None or surface.get_size() != self._size:
             surface = self._open()
         pygame.surfarray.blit_array(surface, picture.swapaxes(0, 1))
-        pygame.event.pump()
+        self.events = pygame.event.get()
+        self.closing |= any(event.type == pygame.QUIT for event in self.events)
         self._clock.tick(self._pictures_per_s)
         pygame.display.flip()
 
@@ -67,8 +78,8 @@ class PictureWindow:
         return surface
 
 
-def import_pygame() -> Any:
-    """Import pygame without its greeting.
+def import_pygame(extra: str = "watch") -> Any:
+    """Import pygame without its greeting; `extra` is named to install it by.
 
     Raises:
         GameError: if it is not installed.
@@ -77,7 +88,5 @@ def import_pygame() -> Any:
     try:
         import pygame
     except ImportError as error:
-        raise GameError(
-            "expected pygame to be installed, found none; install it: pip install 'soulsgraph[standin]'."
-        ) from error
+        raise GameError(f"expected pygame to be installed, found none; install it: {pip_install(extra)}.") from error
     return pygame

@@ -10,6 +10,7 @@ from typing import Annotated
 from soulsgraph_envs.core.config import Between, Where, read_table
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.data_files import base_of, find, load_data, read_data, shipped_names
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.fighters import BLOWS, NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
 
 #: The ways an episode can begin; a scenario gives each its ranges.
@@ -79,6 +80,19 @@ class Scenario:
         if self.transition is None:
             return (self,)
         return self, replace(self, boss=self.transition.boss, transition=None)
+
+
+def started_at(scenario: Scenario, start: str | None) -> Scenario:
+    """Return the scenario with another one of its starts.
+
+    Raises:
+        UnknownNameError: if the scenario has no start of that name.
+    """
+    if start is None:
+        return scenario
+    if start not in scenario.starts:
+        raise UnknownNameError("start", start, scenario.starts)
+    return replace(scenario, start=start)
 
 
 #: The shortest interval of a window that strikes again and again: three frames.

@@ -7,25 +7,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, check_side_by_side
-from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, TimedGame
+from soulsgraph_envs.drivers.realtime.link import LINKS, SIMULATOR, GameSettings, Link, check_side_by_side
 
 if TYPE_CHECKING:
     from soulsgraph_envs.drivers.realtime.game import LiveGame
-
-#: How a real-time driver reaches its game: module and class of its link.
-LINKS = {
-    "memory": ("soulsgraph_envs.drivers.memory.link", "MemoryLink"),
-    "siphon": ("soulsgraph_envs.drivers.siphon.link", "SiphonLink"),
-}
-SIMULATOR = "simulator"
-DRIVERS = (SIMULATOR, *LINKS)
+    from soulsgraph_envs.simulator import Simulator
 
 
 def make_game(lanes: int = 1) -> Simulator:
     """Open the simulator with a number of lanes."""
+    # Imported here, as below: what only checks settings need not wait for its compiled functions.
+    from soulsgraph_envs.simulator import Simulator
+
     return Simulator(lanes)
+
+
+def open_game(settings: GameSettings, clock: Clock | None = None) -> TimedGame:
+    """Open a game that runs in real time, the simulator among them; raises as `open_live_game` does."""
+    if settings.driver == SIMULATOR:
+        from soulsgraph_envs.drivers.realtime.paced import PacedSimulator
+
+        return PacedSimulator(settings.lanes, settings.speed, clock)
+    return open_live_game(settings, clock)
 
 
 def open_live_game(settings: GameSettings, clock: Clock | None = None) -> LiveGame:
@@ -49,8 +53,9 @@ def check_games(games: Sequence[GameSettings]) -> None:
     Raises:
         SoulsGraphError: naming what cannot be used.
     """
-    check_side_by_side(games)
-    for settings in games:
+    running = [settings for settings in games if settings.driver != SIMULATOR]
+    check_side_by_side(running)
+    for settings in running:
         make_link(settings).close()
 
 

@@ -37,7 +37,13 @@ _PICTURES_PER_S = 10
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
-    """Return the skills before `skill` in the paper's chain; none for the end-to-end baseline."""
+    """Return the skills before `skill` in the paper's chain; none for the end-to-end baseline.
+
+    Raises:
+        UnknownNameError: for a skill of a project: what is upstream of it, only its graph says.
+    """
+    if skill not in (*SKILL_NAMES, END_TO_END):
+        raise UnknownNameError("skill of the paper's chain", skill, (*SKILL_NAMES, END_TO_END))
     return () if skill == END_TO_END else SKILL_NAMES[: SKILL_NAMES.index(skill)]
 
 

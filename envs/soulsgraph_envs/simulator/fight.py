@@ -166,10 +166,21 @@ def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: 
 
 
 @compiled
+def _note_changes(lane: Lane, player_hp: float, boss_hp: float, frames: int) -> None:
+    lane.player_change_frames += frames
+    lane.boss_change_frames += frames
+    if lane.player_hp != player_hp:
+        lane.player_change, lane.player_change_frames = lane.player_hp - player_hp, 0
+    if lane.boss_hp != boss_hp:
+        lane.boss_change, lane.boss_change_frames = lane.boss_hp - boss_hp, 0
+
+
+@compiled
 def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, index: int) -> None:
     scenario = lane.scenario
     encounter, player, boss = tables.encounters[scenario], tables.players[scenario], tables.bosses[scenario]
     data = (encounter, player, tables.actions[scenario], boss, tables.moves[scenario], tables.windows[scenario])
+    player_hp, boss_hp = lane.player_hp, lane.boss_hp
     press(lane, player, bits)
     if bits & _LOCK_ON:
         toggle_lock(lane, player, boss_seen(lane))
@@ -178,6 +189,7 @@ def _tick(lane: Lane, tables: Tables, bits: int, frames: int, streams: Seeds, in
         _fight_frame(lane, data, bits, streams, index)
         if lane.no_move:
             lane.player_x, lane.player_y, lane.player_heading, lane.boss_x, lane.boss_y, lane.boss_heading = spots
+    _note_changes(lane, player_hp, boss_hp, frames)
     if lane.stance == Stance.TRANSITION and lane.stance_frame >= boss.transition_frames:
         begin_phase(lane, tables.bosses[scenario + 1], streams, index)
     if lane.refill:

@@ -97,6 +97,11 @@ class Lane:
     no_attack: int
     no_move: int
     no_damage: int
+    #: For pictures: the last tick's change of HP that was not 0, above 0 for a flask, and the frames since then.
+    player_change: float
+    player_change_frames: int
+    boss_change: float
+    boss_change_frames: int
 
 
 class Encounter(NamedTuple):

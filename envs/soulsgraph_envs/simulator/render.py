@@ -1,188 +1,315 @@
-"""Draw a fight from above, as a small picture: numpy only, the same values always give the same picture.
+"""Draw a fight from above so that a person can follow it: areas of blows, names, bars, numbers and a legend.
 
-The camera looks up the picture, so FORWARD leads up; the middle lies halfway between the fighters,
-and the farther apart they are, the more of the arena is seen. A fighter is a disc with its heading, in
-a ring that fills with the progress of its animation and takes its colour from the animation's id.
+The camera looks up the picture, so FORWARD leads up; the middle lies halfway between the fighters, and the farther
+apart they are, the more of the arena is seen. Small pictures have neither the panel at the right nor text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import cos, pi, sin, sqrt
+from math import atan2, cos, degrees, inf, pi, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
-from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.canvas import Canvas, Colour, Point
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator.tables import Row
+from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.simulator.panel import draw_panel
+from soulsgraph_envs.simulator.scene import CHANGE_S, Area, Change, Doing, Scene
 
 Floats = npt.NDArray[np.float64]
-Colour = tuple[int, int, int]
 
-_ABYSS, _FLOOR, _TILE, _EDGE = (14, 14, 18), (70, 66, 60), (78, 74, 67), (120, 110, 90)
-_PLAYER, _BOSS, _STRIKE, _LOCK = (70, 130, 220), (150, 70, 60), (255, 60, 30), (240, 230, 150)
-_HP, _STAMINA, _EMPTY, _FLASK, _PHASE = (200, 40, 40), (60, 170, 70), (35, 30, 30), (240, 160, 40), (225, 225, 225)
 _TILE_M, _EDGE_M, _RING_M = 2.0, 0.3, 0.35
 #: What is seen of the arena from the lower to the upper border: this and the distance, but at least as much.
 _MARGIN_M, _LEAST_M = 7.0, 14.0
+#: From these sizes on a picture has its panel, and text.
+_PANEL_FROM, _TEXT_FROM = (270, 480), 150
+_PANEL_SHARE = 0.275
+#: The player's bars from above.
+_BARS = ((Raw.PLAYER_HP, palette.HP), (Raw.STAMINA, palette.STAMINA))
 
 
 class View(NamedTuple):
-    """The plane of the picture: metres to the right of its middle by column, upwards by row, and its axes."""
+    """The plane of the picture: its size in pixels, a pixel's length, and the place and direction of its middle."""
 
-    right: Floats
-    up: Floats
+    width: int
+    height: int
     pixel_m: float
     x: float
     y: float
     ahead: tuple[float, float]
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        """Return a place of the arena as metres (right, up) of the middle."""
-        return self.turn(x - self.x, y - self.y)
+    def pixel(self, x: float, y: float) -> Point:
+        """Return where a place of the arena lies in the picture, in pixels (from the left, from the top)."""
+        right, up = self.turn(x - self.x, y - self.y)
+        return 0.5 * self.width + right / self.pixel_m, 0.5 * self.height - up / self.pixel_m
 
     def turn(self, x: float, y: float) -> tuple[float, float]:
-        """Return a vector of the arena along the picture's axes."""
+        """Return a vector of the arena along the picture's axes, (right, up)."""
         ahead_x, ahead_y = self.ahead
         return x * ahead_y - y * ahead_x, x * ahead_x + y * ahead_y
 
 
 class Fighter(NamedTuple):
-    """A disc to draw: its place and heading in the picture's plane, its animation and the animation's progress."""
+    """A fighter in the picture: place in pixels, unit vector of its heading (right, up), radius, colour."""
 
-    place: tuple[float, float]
+    place: Point
     facing: tuple[float, float]
-    radius_m: float
+    radius: float
     colour: Colour
-    animation: int
-    progress: float
+
+    def angle(self) -> float:
+        """The heading in degrees clockwise from the right."""
+        return degrees(atan2(-self.facing[1], self.facing[0]))
 
 
-def is_size(size: object) -> bool:
-    """Return whether a value is the size of a picture: (height, width), whole numbers above 0."""
-    sides = np.asarray(size)
-    return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
-
-
-def render(raw: Floats, row: Row, windows: Sequence[Window], size: tuple[int, int]) -> Picture:
-    """Draw one moment of a fight as a picture of `size` (height, width), from raw values (25,) and open windows."""
-    view, picture = _view(raw, size), np.empty((*size, 3), np.uint8)
-    _draw_floor(picture, view, row.scenario.arena)
-    boss = _fighter(raw, view, "BOSS", row.boss.radius_m, _BOSS)
-    player = _fighter(raw, view, "PLAYER", row.player.body.radius_m, _PLAYER)
-    for window in windows:
-        _draw_sector(picture, view, boss, window)
-    if raw[Raw.LOCKED]:
-        _draw_line(picture, view, player.place, boss.place)
-    _draw_fighter(picture, view, boss)
-    _draw_fighter(picture, view, player)
-    _draw_bars(picture, raw, row.boss.phase)
-    return picture
-
-
-def _view(raw: Floats, size: tuple[int, int]) -> View:
+def panel_width(size: tuple[int, int]) -> int:
+    """Return the width of the panel of a picture of `size` (height, width); 0 where it is too small for one."""
     height, width = size
+    roomy = height >= _PANEL_FROM[0] and width >= _PANEL_FROM[1]
+    return round(_PANEL_SHARE * width) if roomy else 0
+
+
+def view_of(scene: Scene, size: tuple[int, int]) -> View:
+    """Return the plane in which a scene is drawn in a picture of `size`, the panel left out."""
+    raw, (height, width) = scene.raw, size
     dx, dy = raw[Raw.BOSS_X] - raw[Raw.PLAYER_X], raw[Raw.BOSS_Y] - raw[Raw.PLAYER_Y]
-    scale = max(_MARGIN_M + sqrt(dx * dx + dy * dy), _LEAST_M) / height
-    right = (np.arange(width, dtype=np.float64) - 0.5 * (width - 1)) * scale
-    up = (0.5 * (height - 1) - np.arange(height, dtype=np.float64)) * scale
+    pixel_m = max(_MARGIN_M + sqrt(dx * dx + dy * dy), _LEAST_M) / height
     level = sqrt(raw[Raw.CAMERA_X] ** 2 + raw[Raw.CAMERA_Y] ** 2)
     ahead = (raw[Raw.CAMERA_X] / level, raw[Raw.CAMERA_Y] / level) if level > 0.0 else (0.0, 1.0)
-    return View(right, up, scale, raw[Raw.PLAYER_X] + 0.5 * dx, raw[Raw.PLAYER_Y] + 0.5 * dy, ahead)
+    middle = raw[Raw.PLAYER_X] + 0.5 * dx, raw[Raw.PLAYER_Y] + 0.5 * dy
+    return View(width - panel_width(size), height, pixel_m, *middle, ahead)
 
 
-def _fighter(raw: Floats, view: View, who: str, radius_m: float, colour: Colour) -> Fighter:
-    heading, first = raw[Raw[f"{who}_ANGLE"]], Raw[f"{who}_ANIMATION"]
-    place = view.place(raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]])
-    progress = raw[first + 1] / raw[first + 2] if raw[first + 2] > 0.0 else 0.0
-    return Fighter(place, view.turn(-sin(heading), -cos(heading)), radius_m, colour, int(raw[first]), float(progress))
+def render(scene: Scene, size: tuple[int, int]) -> Picture:
+    """Draw a scene as a picture of `size` (height, width): (height, width, 3) uint8."""
+    view = view_of(scene, size)
+    with_text = view.height >= _TEXT_FROM
+    # What a small picture shows of smooth edges does not pay for drawing them.
+    field = Canvas(_floor(view, scene.arena), smooth=with_text)
+    _draw_fight(field, view, scene)
+    _draw_bars(field, scene)
+    if with_text:
+        _draw_numbers(field, scene)
+        _draw_words(field, view, scene)
+    if not panel_width(size):
+        return field.picture()
+    whole = Canvas.blank(size, palette.PANEL)
+    whole.paste(field.image, 0, 0)
+    draw_panel(whole, scene, view.width)
+    return whole.picture()
 
 
-def _draw_floor(picture: Picture, view: View, arena: Arena) -> None:
-    right, up = view.place(*arena.centre_m)
-    squared = (view.right - right) ** 2 + ((view.up - up) ** 2)[:, None]
-    # A tile's parity is that of the sum of its two numbers, each of which is linear in the pixel's place.
+def _floor(view: View, arena: Arena) -> Image.Image:
+    """Draw the arena's floor in tiles, its edge, and nothing beyond."""
+    right = ((np.arange(view.width) + 0.5 - 0.5 * view.width) * view.pixel_m).astype(np.float32)
+    up = ((0.5 * view.height - np.arange(view.height) - 0.5) * view.pixel_m).astype(np.float32)
     ahead_x, ahead_y = view.ahead
-    x = view.x + view.right * ahead_y + (view.up * ahead_x)[:, None]
-    y = view.y - view.right * ahead_x + (view.up * ahead_y)[:, None]
-    tiles = (np.floor(x / _TILE_M) + np.floor(y / _TILE_M)).astype(np.int64) & 1
-    inside = squared < arena.radius_m**2
-    kinds = np.where(inside, 1 + tiles, np.where(squared < (arena.radius_m + _EDGE_M) ** 2, 3, 0))
-    picture[:] = np.array((_ABYSS, _FLOOR, _TILE, _EDGE), np.uint8)[kinds]
+    # A tile's parity is that of the sum of its two numbers, which are counted in 65,536ths along both axes.
+    unit = 65_536 / _TILE_M
+    x = _whole(unit * (view.x + right * ahead_y)) + _whole(unit * up * ahead_x)[:, None]
+    y = _whole(unit * (view.y - right * ahead_x)) + _whole(unit * up * ahead_y)[:, None]
+    kinds = ((((x ^ y) >> 16) & 1) + 1).astype(np.uint8)
+    offset, ahead = view.turn(arena.centre_m[0] - view.x, arena.centre_m[1] - view.y)
+    squared = (right - np.float32(offset)) ** 2 + ((up - np.float32(ahead)) ** 2)[:, None]
+    if squared.max() >= arena.radius_m**2:
+        np.putmask(kinds, squared >= arena.radius_m**2, 3)
+        np.putmask(kinds, squared >= (arena.radius_m + _EDGE_M) ** 2, 0)
+    image = Image.fromarray(kinds)
+    image.putpalette(bytes((*palette.ABYSS, *palette.FLOOR, *palette.TILE, *palette.EDGE)))
+    return image.convert("RGB")
 
 
-def _draw_sector(picture: Picture, view: View, boss: Fighter, window: Window) -> None:
-    """Draw the area of an open window: ahead of the boss within half an arc, around a point ahead of it."""
-    x, y = boss.facing
-    place = (boss.place[0] + x * window.offset_m, boss.place[1] + y * window.offset_m)
-    pixels, right, up = _around(picture, view, place, window.reach_m)
-    distance = np.sqrt(right**2 + up**2)
-    struck = (distance <= window.reach_m) & (right * x + up * y >= cos(min(window.half_arc_rad, pi)) * distance)
-    pixels[struck] = (pixels[struck].astype(np.uint16) + np.array(_STRIKE, np.uint16)) // 2
+def _whole(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int32]:
+    return np.asarray(values, np.float64).astype(np.int32)
 
 
-def _draw_line(picture: Picture, view: View, start: tuple[float, float], end: tuple[float, float]) -> None:
-    along = np.linspace(0.0, 1.0, sum(picture.shape[:2]))
-    columns = (start[0] + along * (end[0] - start[0]) - view.right[0]) / view.pixel_m
-    rows = (view.up[0] - start[1] - along * (end[1] - start[1])) / view.pixel_m
-    inside = (columns >= 0) & (columns <= picture.shape[1] - 1)
-    picture[np.rint(rows[inside]).astype(np.int64), np.rint(columns[inside]).astype(np.int64)] = _LOCK
+def _fighter(scene: Scene, view: View, who: str, radius_m: float, colour: Colour) -> Fighter:
+    raw, heading = scene.raw, scene.raw[Raw[f"{who}_ANGLE"]]
+    place = view.pixel(raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]])
+    return Fighter(place, view.turn(-sin(heading), -cos(heading)), radius_m / view.pixel_m, colour)
 
 
-def _draw_fighter(picture: Picture, view: View, fighter: Fighter) -> None:
-    radius, ring = fighter.radius_m, fighter.radius_m + _RING_M
-    pixels, right, up = _around(picture, view, fighter.place, ring)
-    squared, (x, y) = right**2 + up**2, fighter.facing
-    turned = np.arctan2(right, up) % (2.0 * pi)
-    band = (squared > radius**2) & (squared <= ring**2)
-    pixels[band] = _EMPTY
-    pixels[band & (turned < 2.0 * pi * fighter.progress)] = _animation_colour(fighter.animation)
-    pixels[squared <= radius**2] = fighter.colour
-    ahead, aside = right * x + up * y, np.abs(right * y - up * x)
-    pixels[(ahead > 0.0) & (squared <= ring**2) & (aside < 0.25 * radius)] = _PHASE
+def _draw_fight(canvas: Canvas, view: View, scene: Scene) -> None:
+    raw = scene.raw
+    boss = _fighter(scene, view, "BOSS", scene.radii_m[1], palette.BOSS)
+    player = _fighter(scene, view, "PLAYER", scene.radii_m[0], palette.PLAYER)
+    if canvas.smooth:
+        seen, far = degrees(scene.view_rad), scene.lock_range_m / view.pixel_m
+        canvas.sector(player.place, far, (-90.0 - seen, -90.0 + seen), palette.VIEW, palette.VIEW_ALPHA)
+    for area in scene.areas:
+        _draw_area(canvas, view, boss, area)
+    if raw[Raw.LOCKED]:
+        canvas.dashes(player.place, boss.place, palette.LOCK, 0.3 / view.pixel_m)
+    _draw_fighter(canvas, view, boss, scene.boss, int(raw[Raw.BOSS_ANIMATION]))
+    if scene.invulnerable:
+        canvas.ring(player.place, player.radius + 0.8 / view.pixel_m, 0.35 / view.pixel_m, palette.SAFE)
+    _draw_fighter(canvas, view, player, scene.player, int(raw[Raw.PLAYER_ANIMATION]))
+    if raw[Raw.LOCKED]:
+        canvas.disc(boss.place, 0.22 / view.pixel_m, palette.LOCK)
+    for fighter, change in ((boss, scene.boss_change), (player, scene.player_change)):
+        if change.recent and change.points < 0.0 and change.age_s < 0.25:
+            edge, colour = _RING_M / view.pixel_m, palette.LANDED if fighter is boss else palette.LOST
+            canvas.ring(fighter.place, fighter.radius + 2.0 * edge, 0.6 * edge, colour)
 
 
-def _animation_colour(animation: int) -> Colour:
-    """Return a distinct hue for an id: golden-ratio steps around the circle keep neighbours apart."""
-    hue = 6.0 * (animation * 0.6180339887 % 1.0)
-    red, green, blue = (min(max(abs((hue + shift) % 6.0 - 3.0) - 1.0, 0.0), 1.0) for shift in (0.0, 4.0, 2.0))
-    return int(80 + 175 * red), int(80 + 175 * green), int(80 + 175 * blue)
+def _draw_area(canvas: Canvas, view: View, boss: Fighter, area: Area) -> None:
+    """Draw the area of a window: ahead of the boss within half an arc, around a point ahead of it."""
+    window, (right, up) = area.window, boss.facing
+    offset, reach = window.offset_m / view.pixel_m, window.reach_m / view.pixel_m
+    centre = boss.place[0] + right * offset, boss.place[1] - up * offset
+    half = degrees(min(window.half_arc_rad, pi))
+    angles = (boss.angle() - half, boss.angle() + half)
+    if area.open:
+        canvas.sector(centre, reach, angles, palette.STRIKE, palette.STRIKE_ALPHA)
+        return
+    canvas.sector(centre, reach, angles, palette.WIND_UP, palette.WIND_UP_ALPHA)
+    # It fills up from the middle: full when the blow falls.
+    canvas.sector(centre, reach * area.winding_up, angles, palette.WIND_UP, palette.WIND_UP_ALPHA)
+    canvas.arc(centre, reach, 0.08 / view.pixel_m, angles, palette.WIND_UP)
 
 
-def _draw_bars(picture: Picture, raw: Floats, phase: int) -> None:
-    height, width = picture.shape[:2]
-    thick = max(height // 40, 1)
-    for number, name in enumerate(("PLAYER_HP", "STAMINA")):
-        share = raw[Raw[name]] / max(raw[Raw[f"{name}_MAX"]], 1.0)
-        _draw_bar(picture, (2 * number + 1) * thick, thick, (thick, width * 2 // 5), share, (_HP, _STAMINA)[number])
-    _draw_row(picture, 5 * thick, thick, int(raw[Raw.FLASKS]), _FLASK)
-    low = height - 2 * thick
-    share = raw[Raw.BOSS_HP] / max(raw[Raw.BOSS_HP_MAX], 1.0)
-    _draw_bar(picture, low, thick, (width // 6, width - width // 6), share, _HP)
-    _draw_row(picture[:, width // 6 :], low - 2 * thick, thick, phase, _PHASE)
+def _draw_fighter(canvas: Canvas, view: View, fighter: Fighter, doing: Doing, animation: int) -> None:
+    edge = _RING_M / view.pixel_m
+    canvas.disc(fighter.place, fighter.radius + edge, palette.EMPTY)
+    if doing.progress > 0.0:
+        angles = (-90.0, -90.0 + 360.0 * doing.progress)
+        # Where there is no room for names a colour stands for the animation.
+        colour = palette.COURSE if canvas.smooth else palette.animation_colour(animation)
+        canvas.sector(fighter.place, fighter.radius + edge, angles, colour)
+    canvas.disc(fighter.place, fighter.radius, fighter.colour)
+    (x, y), (right, up), length = fighter.place, fighter.facing, fighter.radius + edge
+    tip = x + right * length, y - up * length
+    wings = [(x - up * side * 0.4 * fighter.radius, y - right * side * 0.4 * fighter.radius) for side in (-1.0, 1.0)]
+    canvas.polygon([tip, *wings], palette.NOSE)
 
 
-def _draw_bar(picture: Picture, top: int, thick: int, columns: tuple[int, int], share: float, colour: Colour) -> None:
-    left, right = columns
-    picture[top : top + thick, left:right] = _EMPTY
-    picture[top : top + thick, left : left + round(min(max(share, 0.0), 1.0) * (right - left))] = colour
+def _draw_bars(canvas: Canvas, scene: Scene) -> None:
+    """Draw HP, stamina, build-up and flasks above, and the boss's HP below with a mark where the fight ends."""
+    raw, unit, width = scene.raw, max(canvas.height // 40, 1), canvas.width
+    left, right = _bar_ends(canvas)
+    for number, (value, colour) in enumerate(_BARS):
+        top = (2 * number + 1) * unit
+        canvas.bar((left, top, right, top + unit), _share(raw, value), colour, palette.EMPTY)
+    if scene.build_up > 0.0:
+        under = (left, 5 * unit, right, 5 * unit + max(unit // 2, 1))
+        canvas.bar(under, scene.build_up, palette.STATUS, palette.EMPTY)
+    for number in range(int(raw[Raw.FLASKS])):
+        start = left + 2 * number * unit
+        canvas.rectangle((start, 7 * unit, start + unit, 8 * unit), palette.FLASK)
+    low, left, right = canvas.height - 2 * unit, width // 6, width - width // 6
+    canvas.bar((left, low, right, low + unit), _share(raw, Raw.BOSS_HP), palette.HP, palette.EMPTY)
+    if scene.won_below > 0.01:
+        mark = left + round(scene.won_below * (right - left))
+        canvas.rectangle((mark - 1, low, mark + 1, low + unit), palette.NOSE)
+    if not canvas.smooth:
+        for number in range(scene.phase):
+            start = left + 2 * number * unit
+            canvas.rectangle((start, low - 2 * unit, start + unit, low - unit), palette.NOSE)
 
 
-def _draw_row(picture: Picture, top: int, thick: int, count: int, colour: Colour) -> None:
-    for number in range(count):
-        left = (2 * number + 1) * thick
-        picture[top : top + thick, left : left + thick] = colour
+def _bar_ends(canvas: Canvas) -> tuple[int, int]:
+    """Return where the player's bars begin and end, in pixels from the left."""
+    unit = max(canvas.height // 40, 1)
+    return unit, unit + round(0.38 * canvas.width)
 
 
-def _around(picture: Picture, view: View, place: tuple[float, float], reach_m: float) -> tuple[Picture, Floats, Floats]:
-    """Return the pixels near a place, (n, m, 3), and their distances right (m,) and up (n, 1) of it."""
-    right, up = view.right - place[0], view.up - place[1]
-    columns, rows = np.flatnonzero(np.abs(right) <= reach_m), np.flatnonzero(np.abs(up) <= reach_m)
-    if not (columns.size and rows.size):
-        return picture[:0, :0], right[:0], up[:0, None]
-    across, along = slice(columns[0], columns[-1] + 1), slice(rows[0], rows[-1] + 1)
-    return picture[along, across], right[across], up[along, None]
+def _draw_numbers(canvas: Canvas, scene: Scene) -> None:
+    """Write the values of the bars beside them, and who the boss is."""
+    raw, unit, width, font = scene.raw, max(canvas.height // 40, 1), canvas.width, max(canvas.height // 32, 9)
+    left, right = _bar_ends(canvas)
+    flasks, low = int(raw[Raw.FLASKS]), canvas.height - 2 * unit
+    lines = [
+        (right + unit, unit - font // 6, f"{raw[Raw.PLAYER_HP]:.0f} HP"),
+        (right + unit, 3 * unit - font // 6, f"{max(raw[Raw.STAMINA], 0.0):.0f} stamina"),
+        (left + 2 * flasks * unit, 7 * unit - font // 6, f"{flasks or 'no'} flask{'s' * (flasks != 1)}"),
+        (width - width // 6 + unit, low - font // 6, f"{raw[Raw.BOSS_HP]:.0f} HP"),
+    ]
+    if scene.build_up > 0.0:
+        lines.append((right + unit, 5 * unit - font // 4, scene.status))
+    for x, y, words in lines:
+        canvas.text((x, y), words, font, palette.TEXT, shadow=True)
+    name = f"{scene.boss_name}, phase {scene.phase}"
+    canvas.text((0.5 * width, low - unit - font), name, font, palette.TEXT, "middle", shadow=True)
+
+
+def _share(raw: Floats, value: Raw) -> float:
+    return float(raw[value] / max(raw[Raw[f"{value.name}_MAX"]], 1.0))
+
+
+def _draw_words(canvas: Canvas, view: View, scene: Scene) -> None:
+    """Write what the boss does beside it, changes of HP above both, the way to go, and how the fight ended."""
+    raw, font = scene.raw, max(canvas.height // 24, 10)
+    boss = view.pixel(raw[Raw.BOSS_X], raw[Raw.BOSS_Y])
+    above = (scene.radii_m[1] + 2.2 * _RING_M) / view.pixel_m + 1.2 * font
+    words, colour = boss_words(scene)
+    canvas.text((boss[0], boss[1] - above), words, font, colour, "middle", shadow=True)
+    changes = (("PLAYER", scene.player_change), ("BOSS", scene.boss_change))
+    for (who, change), radius_m in zip(changes, scene.radii_m, strict=True):
+        if change.recent:
+            place = view.pixel(raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]])
+            aside, rise = (radius_m + 0.9) / view.pixel_m, change.age_s / view.pixel_m
+            _draw_change(canvas, (place[0] + aside, place[1] - rise - 0.7 * font), change, who, round(1.4 * font))
+    if scene.goal is not None:
+        _draw_goal(canvas, view, scene)
+    if scene.banner:
+        _draw_banner(canvas, scene)
+    elif scene.hint:
+        canvas.text((0.5 * canvas.width, 0.68 * canvas.height), scene.hint, font, palette.TEXT, "middle", shadow=True)
+
+
+def boss_words(scene: Scene) -> tuple[str, Colour]:
+    """Return what the boss does in words, and their colour."""
+    if not scene.boss.parts:
+        return scene.boss.name, palette.FAINT
+    if scene.until_hit_s == 0.0:
+        return f"{scene.boss.name}: strikes", palette.LOST
+    if scene.until_hit_s < inf:
+        return f"{scene.boss.name} in {scene.until_hit_s:.1f} s", palette.WIND_UP
+    return f"{scene.boss.name}: over", palette.FAINT
+
+
+def _draw_change(canvas: Canvas, place: Point, change: Change, who: str, font: int) -> None:
+    colour = palette.HEAL if change.points > 0.0 else palette.LOST if who == "PLAYER" else palette.LANDED
+    alpha = round(255 * min(2.0 * (1.0 - change.age_s / CHANGE_S), 1.0))
+    canvas.text(place, f"{change.points:+.0f}", font, colour, alpha=max(alpha, 0), shadow=True)
+
+
+def _draw_goal(canvas: Canvas, view: View, scene: Scene) -> None:
+    """Draw an arrow at the border that leads to the goal, or a ring around it where it is seen."""
+    goal, font = scene.goal, max(canvas.height // 24, 10)
+    assert goal is not None
+    dx, dy = goal.x - scene.raw[Raw.PLAYER_X], goal.y - scene.raw[Raw.PLAYER_Y]
+    words = f"{goal.name}, {sqrt(dx * dx + dy * dy):.0f} m"
+    x, y = view.pixel(goal.x, goal.y)
+    edge = 2.0 * font
+    if edge < x < view.width - edge and edge < y < view.height - edge:
+        canvas.ring((x, y), font, font / 5, palette.LOCK)
+        canvas.text((x, y + 1.2 * font), words, font, palette.LOCK, "middle", shadow=True)
+        return
+    right, down = x - 0.5 * view.width, y - 0.5 * view.height
+    shrink = min((0.5 * view.width - edge) / max(abs(right), 1e-9), (0.5 * view.height - edge) / max(abs(down), 1e-9))
+    tip = 0.5 * view.width + shrink * right, 0.5 * view.height + shrink * down
+    length = sqrt(right * right + down * down)
+    right, down = right / length, down / length
+    back = tip[0] - 1.4 * font * right, tip[1] - 1.4 * font * down
+    wings = [(back[0] - side * 0.7 * font * down, back[1] + side * 0.7 * font * right) for side in (-1.0, 1.0)]
+    canvas.polygon([tip, *wings], palette.LOCK)
+    place = min(max(back[0], 5 * font), view.width - 5 * font), back[1] - 2.0 * font * down - 0.6 * font
+    canvas.text(place, words, font, palette.LOCK, "middle", shadow=True)
+
+
+def _draw_banner(canvas: Canvas, scene: Scene) -> None:
+    height, font = canvas.height, max(canvas.height // 9, 12)
+    top = 0.5 * height - 0.8 * font
+    bottom = top + 1.6 * font + (0.6 * font if scene.hint else 0.0)
+    canvas.rectangle((0, top, canvas.width, bottom), palette.ABYSS, 200)
+    colour = palette.WON if scene.banner == "VICTORY" else palette.DIED
+    canvas.text((0.5 * canvas.width, top + 0.2 * font), scene.banner, font, colour, "middle")
+    if scene.hint:
+        size = max(canvas.height // 24, 10)
+        canvas.text((0.5 * canvas.width, top + 1.5 * font), scene.hint, size, palette.TEXT, "middle")

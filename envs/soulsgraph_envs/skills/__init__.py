@@ -1,16 +1,25 @@
-"""The five skills of the graph and the end-to-end baseline, and what a skill is made of."""
+"""The five skills of the graph and the end-to-end baseline, what a skill is made of, and how one is declared."""
 
-from soulsgraph_envs.skills.base import Decisions, Mirror, Skill, practice_ground
+from soulsgraph_envs.skills.base import Action, Decisions, Mirror, Practice, RewardTerm, Skill, practice_ground
+from soulsgraph_envs.skills.definition import SkillDefinition, Task, budget_of, definition_of, skill_names
 from soulsgraph_envs.skills.paper_skills import END_TO_END, SKILL_NAMES, SkillOptions, load_skill_options, make_skill
 
 __all__ = [
     "END_TO_END",
     "SKILL_NAMES",
+    "Action",
     "Decisions",
     "Mirror",
+    "Practice",
+    "RewardTerm",
     "Skill",
+    "SkillDefinition",
     "SkillOptions",
+    "Task",
+    "budget_of",
+    "definition_of",
     "load_skill_options",
     "make_skill",
     "practice_ground",
+    "skill_names",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -186,7 +187,10 @@ def _first_outside(indices: Integers, count: int) -> int:
 
 @dataclass(frozen=True)
 class Skill:
-    """One node of the graph as a task; horizon in decisions of the skill."""
+    """One node of the graph as a task; horizon in decisions of the skill.
+
+    In a tick in which it sends any control, those that it `wins_over` are taken from the other skills.
+    """
 
     name: str
     symbol: str
@@ -195,6 +199,12 @@ class Skill:
     reward: Reward
     horizon: int
     practice: Practice
+    wins_over: Control = Control.NONE
+
+    @property
+    def controls(self) -> Control:
+        """Every control that one of its actions sends."""
+        return reduce(or_, (action.holds | action.presses for action in self.actions), Control.NONE)
 
     def checked(self, actions: npt.ArrayLike, lanes: int | None = None) -> Integers:
         """Return actions (lanes,) as indices into `self.actions`, (lanes,); a single action as (1,).

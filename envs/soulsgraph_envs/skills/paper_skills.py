@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,9 +10,9 @@ import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, read_value
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.skills.base import Action, ObservationMap, Practice, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.base import ObservationMap, Reward, RewardTerm, Skill
+from soulsgraph_envs.skills.definition import Rewards, SkillDefinition, Task, definition_of, register
 
 #: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
 Animations = Literal["scalar", "one_hot"]
@@ -27,24 +26,6 @@ Amount = Annotated[float, Between(0.0, 1e6)]
 #: The five skills in the order of the paper's chain, Eq. 2.
 SKILL_NAMES = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 END_TO_END = "end_to_end"
-
-#: How many ids the one-hot animation columns hold: those of the skills' world, Iudex, Vordt and the
-#: Knight. They are part of every trained policy's shape, so data added later never widens them: an id
-#: beyond sets no indicator.
-ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
-
-
-@dataclass(frozen=True)
-class Task:
-    """A skill but for its reward: one table of `data/skills.toml`, which says what the values mean."""
-
-    symbol: str
-    horizon: Annotated[int, Between(1, 1_000_000)]
-    practice: Practice
-    columns: tuple[Column, ...]
-    actions: tuple[Action, ...]
-    extended: Sequence[Column] = ()
-
 
 _FILE = Where(Path(__file__).parents[1] / "data" / "skills.toml")
 _TASKS = read_value(dict[str, Task], read_file(_FILE), _FILE)
@@ -195,22 +176,27 @@ class SkillOptions:
         check_fields(self)
 
 
+for _name, _options in (*zip(SKILL_NAMES, SKILL_NAMES, strict=True), (END_TO_END, "heal_attack")):
+    register(SkillDefinition(_name, _TASKS[_name], getattr(SkillOptions(), _options), _options))
+
+
 def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
-    """Make one skill, or the baseline `end_to_end`.
+    """Make one skill: one of the paper's, the baseline `end_to_end`, or one of a project that is loaded.
 
     Raises:
         UnknownNameError: if no skill has that name.
     """
-    if name not in _TASKS:
-        raise UnknownNameError("skill", name, _TASKS)
-    chosen, task = options or SkillOptions(), _TASKS[name]
+    definition, chosen = definition_of(name), options or SkillOptions()
+    task = definition.task
     columns, one_hot = task.columns, {}
     if name != END_TO_END:
         columns += tuple(task.extended) if chosen.observations == "extended" else ()
-        one_hot = ANIMATION_COUNTS if chosen.animations == "one_hot" else {}
+        counts = {Column.BOSS_ANIMATION: task.boss_animations, Column.PLAYER_ANIMATION: task.player_animations}
+        one_hot = counts if chosen.animations == "one_hot" else {}
     observation = ObservationMap(columns, chosen.hp_window, one_hot)
-    reward = Reward(getattr(chosen, "heal_attack" if name == END_TO_END else name).terms())
-    return Skill(name, task.symbol, observation, task.actions, reward, task.horizon, task.practice)
+    rewards: Rewards = getattr(chosen, definition.options) if definition.options else definition.rewards
+    reward = Reward(rewards.terms())
+    return Skill(name, task.symbol, observation, task.actions, reward, task.horizon, task.practice, task.wins_over)
 
 
 def load_skill_options(path: Path | str) -> SkillOptions:

@@ -17,10 +17,10 @@ from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
 from soulsgraph_envs.core.state import RAW_SIZE, Raw
 from soulsgraph_envs.core.streams import Seeds, derive_seeds
-from soulsgraph_envs.drivers.opening import DRIVERS, SIMULATOR, make_link
+from soulsgraph_envs.drivers.opening import make_link
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
-from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading, load_games
+from soulsgraph_envs.drivers.realtime.link import DRIVERS, SIMULATOR, GameSettings, Link, LinkError, Reading, load_games
 from soulsgraph_envs.drivers.realtime.readings import Row, arena_of, boss_table
 from soulsgraph_envs.drivers.realtime.readings import player_table as animations_of
 from soulsgraph_envs.drivers.realtime.start import draw_start

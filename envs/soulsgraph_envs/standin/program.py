@@ -11,21 +11,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
+from textwrap import wrap
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
+from soulsgraph_envs.drivers.keyboard.person import Keyboard
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.realtime.link import save_game
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import StandInOptions, load_surroundings, surroundings_of
 from soulsgraph_envs.standin.process import ended_by_signals, name_process, settings_of
-from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow, Keyboard
+from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow
 from soulsgraph_envs.standin.world import Stage, World
 
 #: Each kind, and whether it lasts (forever if no time is given) or happens once.
@@ -125,7 +128,9 @@ def hang(length_s: float) -> None:
         time.sleep(min(left, 1.0))
 
 
-_PICTURES_PER_S, _PICTURE_SIZE = 20, (90, 160)
+_PICTURES_PER_S = 10
+#: Characters in a line of the help.
+_HELP_WIDTH = 80
 #: After a hold-up longer than this the lost frames are not made up for.
 _MOST_LATE_S = 0.1
 
@@ -268,12 +273,18 @@ class StandIn:
                 self._keyboard.press(key)
 
     def _show(self) -> None:
-        stage = "paused" if self._paused else self._world.stage.value
-        if self._world.stage in (Stage.LOADING, Stage.TITLE):
-            self._window.draw(None, [stage])
+        world = self._world
+        stage = "paused" if self._paused else world.stage.value
+        if world.stage in (Stage.LOADING, Stage.TITLE):
+            self._window.draw(None, [stage, *(["You died. You wake at the bonfire."] if world.died else [])])
             return
-        status = f"{stage}, speed {self._world.speed:g}"
-        self._window.draw(self._world.simulator.render(0, _PICTURE_SIZE), [status, self._keyboard.help])
+        scene = world.scene()
+        if scene.goal is not None:
+            died = "You died. " if world.died else ""
+            way = f"{died}Walk to {scene.goal.name} and press {self._keyboard.name_of('interact')} there."
+            scene = replace(scene, hint=way)
+        status, keys = f"{stage}, speed {world.speed:g}", f"{self._keyboard.help}; F5 pause, F6 speed"
+        self._window.draw(render(scene, (HEIGHT, WIDTH)), [status, *wrap(keys, _HELP_WIDTH)])
 
     def _misbehave(self, schedule: Schedule, folder: Path) -> None:
         for one in schedule.due():

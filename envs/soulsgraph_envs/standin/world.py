@@ -16,6 +16,7 @@ from soulsgraph_envs.drivers.realtime.link import FIELDS, Reading
 from soulsgraph_envs.drivers.realtime.readings import RAW_FIELDS
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.simulator.scene import Doing, Goal, Scene
 from soulsgraph_envs.standin.options import Interlude, Pose, Surroundings
 
 _FASTEST = 10.0
@@ -71,9 +72,9 @@ _WITHOUT_WORLD = (Stage.LOADING, Stage.TITLE)
 class World:
     """The game behind the window, frame by frame.
 
-    `switches` are the flags and numbers that the game keeps as they are written. `loads` counts
-    loading screens, after each of which all addresses are new. A boss that was never `met` rests
-    until the player wakes it.
+    `switches` are the flags and numbers that the game keeps as they are written. `died` is whether the player died and
+    has not come back through the fog gate. `loads` counts loading screens, after each of which all addresses are new. A
+    boss that was never `met` rests until the player wakes it.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class World:
         self.frames = self.loads = self.blended = 0
         self.boss_flags = surroundings.awake_flags if met else 0
         self.stage, self.stage_frame, self._menu_step = Stage.PLAYING, 0, 0
-        self.inside, self._boss_lives = False, True
+        self.inside, self.died, self._boss_lives = False, False, True
         self._z, self._resting = 0.0, dict[str, float]()
         self._interludes = {
             Stage.PASSING_GATE: surroundings.pass_gate,
@@ -122,6 +123,26 @@ class World:
         awake = self.surroundings.awake_flags
         ready = self.boss_flags & (awake | DEFEATED) == awake
         return self.inside and ready and self.stage is Stage.PLAYING and self._in_arena("player")
+
+    @property
+    def goal(self) -> Goal | None:
+        """Where the player has to walk next, and interact there; None while there is a fight, or nothing left to do."""
+        if self.boss_flags & DEFEATED or self.stage not in (Stage.PLAYING, Stage.RISING):
+            return None
+        if not self.inside:
+            return Goal(*self.surroundings.places.gate_outside[:2], "the fog gate")
+        awake = self.surroundings.awake_flags
+        resting = self.boss_flags & awake != awake
+        return Goal(self[Raw.BOSS_X], self[Raw.BOSS_Y], "the boss's sword") if resting else None
+
+    def scene(self) -> Scene:
+        """Return what the window draws: the fight, whether the player died, and where to go."""
+        scene = replace(self.simulator.scene(0), goal=self.goal)
+        if not self.fighting and self.stage is not Stage.DYING:
+            scene = replace(scene, boss=Doing("rests", 0.0))
+        if self.stage is Stage.DYING:
+            return replace(scene, banner="YOU DIED", hint="You wake at the bonfire in a moment.")
+        return scene if self.inside else replace(scene, banner="")
 
     @property
     def interlude(self) -> Interlude | None:
@@ -164,6 +185,7 @@ class World:
         """Let the player die, whatever the flags say."""
         if self.stage not in (Stage.DYING, *_WITHOUT_WORLD):
             self._put(player_hp=0.0)
+            self.died = True
             self._begin(Stage.DYING)
 
     def navigate(self, key: str) -> bool:
@@ -258,7 +280,7 @@ class World:
             self.loads += 1
             self._wake_at_bonfire()
         elif ended is Stage.PASSING_GATE:
-            self.inside = True
+            self.inside, self.died = True, False
             self.boss_flags |= ENCOUNTERED
             self._put_player(self.surroundings.places.gate_inside)
 

@@ -22,7 +22,7 @@ from soulsgraph.paper.unit import train_by
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.train import StageSetup
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.scenario import load_scenario

@@ -1,10 +1,14 @@
-"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's."""
+"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's.
+
+`bench runners`: ours with remote env runners, beside the same without.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,10 +25,10 @@ from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import SkillOptions, make_skill, practice_ground
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters, skill_hyperparameters
+from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 
 _ENV = "soulsgraph-skill-graph"
@@ -113,6 +117,8 @@ _SCENARIO, _UNIT = "iudex-phase1", "skill steps"
 _WARM_UP = 2_000
 #: Its training steps in a round: it is some hundred times slower.
 _STOCK_STEPS = 8
+#: Remote runners of one stage, in this process's own, as `bench_runners` compares them.
+_RUNNERS = (0, 1, 2)
 
 
 def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict[str, Any]]:
@@ -121,7 +127,8 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     # The share of random actions changes how long decisions take: it is the same on both sides.
     numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
     with connect():
-        ours, stock = _ours(skill, lanes, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
+        preset = PRESETS["paper" if lanes == 1 else "fast"]
+        ours, stock = make_stage(skill, preset, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
         contenders = [
             _contender(ours, steps),
             _theirs(ours, skill, lanes, numbers, steps),
@@ -139,24 +146,47 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     return [contender.to_dict() | {"skill": skill, "lanes": lanes} for contender in contenders]
 
 
-def _ours(skill: str, lanes: int, numbers: DQNHyperparameters) -> SkillDQN:
-    skills = tuple(make_skill(name) for name in (*upstream_of(skill), skill))
+def make_stage(skill: str, preset: Preset, numbers: DQNHyperparameters, runners: int = 0) -> SkillDQN:
+    """Return an algorithm that trains a skill on untrained ones, in this process or in remote runners of a session."""
+    skills = tuple(make_skill(name, preset.skill_options(SkillOptions())) for name in (*upstream_of(skill), skill))
     scenario = practice_ground(load_scenario(_SCENARIO), skills[-1])
-    preset = PRESETS["paper" if lanes == 1 else "fast"]
     config = SkillDQN.get_default_config().stage(skills, numbers, preset.decisions_per_round, seed=0)
-    config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
-    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": lanes}).build_algo()
+    config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=runners)
+    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
     return algorithm
 
 
-def _contender(algorithm: SkillDQN, steps: int) -> Contender:
+def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure one skill without remote runners, with one and with two: the driver's CPU time, Ray's threads included.
+
+    `driver_cpu` is what a decision takes of it, in what it takes without remote runners in the same round.
+    """
+    torch.set_num_threads(1)
+    chosen = PRESETS[preset]
+    numbers = replace(chosen.hyperparameters(skill_hyperparameters(_BUDGET)), exploration_initial=_EXPLORATION)
+    with connect(num_cpus=1 + sum(_RUNNERS)):
+        stages = [make_stage(skill, chosen, numbers, runners) for runners in _RUNNERS]
+        names = ("no env runner", *(f"{runners} env runner{'s' * (runners > 1)}" for runners in _RUNNERS[1:]))
+        contenders = [_contender(stage, steps, name) for stage, name in zip(stages, names, strict=True)]
+        interleave(rounds, contenders)
+        for stage in stages:
+            stage.stop()
+    alone = contenders[0].per_cpu_s
+    results = [one.to_dict() | {"skill": skill, "preset": preset, "lanes": chosen.lanes} for one in contenders]
+    for one, result in zip(contenders, results, strict=True):
+        shares = [without / rate for without, rate in zip(alone, one.per_cpu_s, strict=True)]
+        result["driver_cpu"] = {"median": median(shares), "lowest": min(shares), "highest": max(shares)}
+    return results
+
+
+def _contender(algorithm: SkillDQN, steps: int, name: str = "soulsgraph") -> Contender:
     def train(more: int) -> None:
         goal = algorithm.decisions + more
         while algorithm.decisions < goal:
             algorithm.train()
 
     train(_WARM_UP)
-    return Contender("soulsgraph", _UNIT, partial(train, steps), lambda: algorithm.decisions, lambda: algorithm.updates)
+    return Contender(name, _UNIT, partial(train, steps), lambda: algorithm.decisions, lambda: algorithm.updates)
 
 
 def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import ast
 import atexit
 import errno
 import gc
+import io
 import os
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
-from pathlib import Path
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, configure
-from tyro.extras import SubcommandApp
-
+from soulsgraph.cli.front import COMMANDS as COMMANDS
+from soulsgraph.cli.front import DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
 from soulsgraph.cli.remedies import in_commands, stopped
+from soulsgraph.cli.resuming import going_on
 from soulsgraph.progress import Interrupted, silence_advice, terminable
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
+from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
 from soulsgraph_policies.atomic import AccessError, WriteError
 
-_DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
-_BAD_INPUT, _INTERRUPTED, _UNREAD = 2, 130, 141
+if TYPE_CHECKING:
+    from tyro.extras import SubcommandApp
 
-#: The module of this package in which every command is a function, in the order of the help.
-COMMANDS = {
-    **dict.fromkeys(("adapt", "transfer", "recovery", "retention"), "adapting"),
-    "report": "commands",
-    **dict.fromkeys(("standin", "doctor", "serve-siphon"), "games"),
-    "reproduce": "commands",
-    **dict.fromkeys(("curriculum", "train", "baseline", "evaluate", "table", "skills", "bench"), "commands"),
-}
+_BAD_INPUT, _UNREAD = 2, 141
+
+#: Commands with options of a plan, whose flags can be given either way.
+_PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
 
 
 def main() -> None:
-    """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads a text that it prints."""
+    """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads a text that it prints.
+
+    Under supervision a command goes on with a run that is begun, and exits 69 where a cluster does not answer, or has
+    no place yet.
+    """
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    # What gRPC refuses is in our own lines.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     silence_advice()
+    _print_any_text()
     # What torch and Ray load stays to the end: to look through it again and again takes seconds.
     gc.set_threshold(100_000, 20, 20)
     atexit.register(gc.freeze)
@@ -49,12 +56,22 @@ def main() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         with terminable():
-            # Takes more than a second, in which a user may think better of it.
+            check_distribution(command)
+            _announce_job()
+            if present_supervisor() is not None:
+                sys.argv[1:] = going_on(sys.argv[1:])
+            if (page := front_page(sys.argv[1:])) is not None:
+                print(page)
+                _write_out()
+                sys.exit(0 if sys.argv[1:] else _BAD_INPUT)
+            _load_installed_projects(command)
+            # Takes up to a second, in which a user may think better of it.
             _run(make_app(sys.argv[1:]))
     except Interrupted as stop:
-        _leave(stopped(str(stop), command), _INTERRUPTED)
+        _leave(stopped(str(stop), command), INTERRUPTED)
     except SoulsGraphError as error:
-        _leave(f"error: {in_commands(str(error), command)}", _BAD_INPUT)
+        unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
+        _leave(f"error: {in_commands(str(error), command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
     except BrokenPipeError:
         if not _unread():
             raise
@@ -69,51 +86,119 @@ def main() -> None:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:
             raise
-        _leave(stopped("terminated", command), _INTERRUPTED)
+        _leave(stopped("terminated", command), INTERRUPTED)
     except KeyboardInterrupt:
-        _leave(stopped("interrupted", command), _INTERRUPTED)
+        _leave(stopped("interrupted", command), INTERRUPTED)
 
 
-def make_app(words: Collection[str]) -> SubcommandApp:
-    """Return the command line; only commands among `words` can be run, or all if none is: the others have no options.
+def make_app(words: Sequence[str]) -> SubcommandApp:
+    """Return the command line with the command that is the first of `words` alone, or with all: for completion.
 
-    What a command needs takes a second or more to import, for which a list of commands need not wait.
+    What a command needs takes up to a second to import, for which no other command need wait.
+
+    Raises:
+        UnknownNameError: if the command is one of several actions, and the next word is none of them.
     """
-    app = SubcommandApp()
-    asked = {word.replace("_", "-") for word in words}
-    if asked.isdisjoint(COMMANDS) and not asked <= {"-h", "--help"}:
-        asked = set(COMMANDS)  # For completion in a shell, and for options whose command is missing.
-    for name, module in COMMANDS.items():
-        if name in asked:
-            function: Callable[..., None] = getattr(import_module(f"{__name__}.{module}"), name.replace("-", "_"))
-            # A flag of a study's plan can be given either way.
-            flags = () if name == "reproduce" else (FlagCreatePairsOff,)
-            app.command(configure(OmitArgPrefixes, *flags)(function))
-        else:
-            app.command(name=name, help=_description(module, name))(_not_asked_for)
+    # Imported here: the list of commands and the version are printed without it.
+    from tyro.conf import DisallowNone, FlagCreatePairsOff, OmitArgPrefixes, configure
+    from tyro.extras import SubcommandApp
+
+    from soulsgraph.cli.placeholders import with_placeholders
+
+    app, known = SubcommandApp(), commands_here()
+    asked = words[0].replace("_", "-") if words else ""
+    for name, module in known.items() if asked not in known else [(asked, known[asked])]:
+        source = import_module(f"{__name__}.{module}")
+        function: Callable[..., None] = getattr(source, name.replace("-", "_"))
+        if name == asked and name == module:
+            _check_action(name, words[1:], getattr(source, "ACTIONS", {}))
+        flags = () if name in _PLANNING else (FlagCreatePairsOff,)
+        app.command(configure(OmitArgPrefixes, DisallowNone, *flags)(with_placeholders(function)))
     return app
 
 
-def _not_asked_for() -> None:
-    raise AssertionError("a command that was not among the words of the command line")
+def _check_action(command: str, words: Sequence[str], actions: Collection[str]) -> None:
+    if actions and words and not words[0].startswith("-") and words[0] not in actions:
+        raise UnknownNameError(f"action of {command}", words[0], actions)
 
 
-def _description(module: str, name: str) -> str:
-    """Return a command's description from its source, which is not imported."""
-    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
-    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    doc = next(ast.get_docstring(function) for function in functions if function.name == name.replace("-", "_"))
-    return (doc or "").partition("\n\nArgs:")[0]
+def check_distribution(command: str, path: Sequence[str] | None = None) -> None:
+    """Refuse two distributions in one place, and a command that the one installed on a path has not.
+
+    Raises:
+        SoulsGraphError: naming which to install or uninstall.
+    """
+    found = installed(path)
+    if len(found) > 1:
+        both = " and ".join(f"{name} {version}" for name, version in found.items())
+        raise SoulsGraphError(
+            f"expected one distribution in this environment, found {both}, which hold the same files: uninstalling one "
+            f"would break the other. Uninstall both, then install one: pip uninstall {' '.join(found)}"
+        )
+    if command.replace("_", "-") in COMMANDS.keys() - HOST_COMMANDS and HOST in found:
+        raise SoulsGraphError(
+            f"{command}: expected the distribution {WHOLE}, found {HOST}, which has {', '.join(HOST_COMMANDS)}; run it "
+            f"where {WHOLE} is installed, as on the head."
+        )
+
+
+def _print_any_text() -> None:
+    """Print what standard output's encoding lacks as escapes: a path may hold any character, above all on Windows."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _announce_job() -> None:
+    """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        return
+    from soulsgraph.files import source_commit
+    from soulsgraph_clusters.jobs import Job, describe_source
+
+    if job := Job.present():
+        commit = source_commit() or "unknown: no git checkout"
+        print(f"job {job.id}: {describe_source()} runs, commit {commit}", file=sys.stderr, flush=True)
+        job.check()
+        if job.supervisor:
+            begin_job()
+
+
+def _load_installed_projects(command: str) -> None:
+    """Import the projects that are installed, before anything is read: nothing that is read decides about it."""
+    if command.replace("_", "-") in (*HOST_COMMANDS, "") or not entry_points(group=PROJECTS):
+        return
+    from soulsgraph_policies.projects import load_installed
+
+    for problem in load_installed():
+        print(f"warning: {in_commands(str(problem), command)}", file=sys.stderr)
 
 
 def _run(app: SubcommandApp) -> None:
     """Run the command and write out what it printed."""
+    from soulsgraph.cli.placeholders import registry
+
     try:
-        app.cli(prog="soulsgraph", description=_DESCRIPTION)
-    except SystemExit:  # As after a help text.
-        _write_out()
+        app.cli(prog="soulsgraph", description=DESCRIPTION, registry=registry())
+    except SystemExit as leaving:
+        if leaving.code == _BAD_INPUT:
+            _suggest(app)
+        _write_out()  # As after a help text.
         raise
     _write_out()
+
+
+def _suggest(app: SubcommandApp) -> None:
+    """Print which options or choices are meant by words that nearly are some, where a command was refused."""
+    from soulsgraph.cli.placeholders import registry
+
+    words, shown = sys.argv[1:], io.StringIO()
+    # The second word may be an action, which has a help of its own, or an argument, which has none.
+    for command in (words[:2], words[:1]):
+        with redirect_stdout(shown), redirect_stderr(io.StringIO()), suppress(SystemExit):
+            if not shown.getvalue():
+                app.cli(prog="soulsgraph", args=[*command, "--help"], registry=registry())
+    for line in suggestions(words[1:], shown.getvalue()):
+        print(line, file=sys.stderr)
 
 
 def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:
@@ -130,8 +215,8 @@ def _write_out() -> None:
 
 def _unread() -> bool:
     """Return whether nobody reads what is printed, as in `soulsgraph --help | head`; what is left is dropped then."""
-    if sys.stdout is None:
-        return False
+    if sys.stdout is None or sys.platform == "win32":
+        return False  # Windows reports it by another error.
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     unread = any(event & select.POLLERR for _, event in output.poll(0))

@@ -20,6 +20,8 @@ from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer import report as reports
 from soulsgraph.transfer.measures import Question, TransferOptions
+from soulsgraph.zoo import is_agent
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_policies.atomic import check_writable
 
@@ -40,21 +42,23 @@ def adapt(
     budget: int | None = None,
     after: str | None = None,
     jointly: bool = False,
+    copy: options.Copy = None,
 ) -> None:
     """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
 
     Args:
-        folder: Run folder with trained skills.
+        folder: Run folder with trained skills, or the name of an agent of the zoo.
         scenario: Scenario to adapt to: a name or a TOML file.
         skills: Skills to adapt, separated by commas; auto: those that transfer recommends; all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
+        copy: Run folder for a copy of the agent, which is adapted; the same command goes on with it.
     """
     from soulsgraph.train import train_stages
     from soulsgraph_clusters.session import check_session
 
-    run = RunFolder.open(folder)
+    run = RunFolder.open(options.own_run(folder, copy, session))
     scenario, after = lasting_name(scenario), after and lasting_name(after)
     domains.check_budget(budget)
     source = domains.check_target(run, scenario, after)
@@ -75,21 +79,23 @@ def adapt(
 
 def transfer(
     folders: Runs,
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    output: options.RunOptions = options.DEFAULT_RUN,
     evaluation: TransferOptions = options.DEFAULT_TRANSFER,
     controls: bool = False,
     out: Path | None = None,
+    copy: options.Copy = None,
 ) -> None:
     """Measure, without training, what a shift does to each skill, and recommend which to adapt.
 
     Args:
-        folders: Run folders with trained skills, one a seed; each is measured by itself.
+        folders: Run folders with trained skills, or agents of the zoo, one a seed; each is measured by itself.
         controls: Check the recommendation on shifts whose cause is known instead.
         out: Folder for the results over all seeds.
+        copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     from soulsgraph.transfer import over_seeds
 
-    runs = _open(folders, out)
+    runs = _open(_own_runs(folders, copy, output), out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
     question = Question(**asdict(evaluation) | {"home": home})
     alone: tuple[Any, list[RenderableType]]
@@ -120,14 +126,17 @@ def recovery(
     budget: int = 80_000,
     jointly: str | None = None,
     out: Path | None = None,
+    copy: options.Copy = None,
 ) -> None:
     """Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from scratch.
 
     Args:
-        folders: Run folders with trained skills, one a seed; each stays as it is, its arms get folders below it.
+        folders: Run folders with trained skills, or agents of the zoo, one a seed; each stays as it is, its arms get
+            folders below it.
         budget: Steps of each arm in all.
         jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto; all.
         out: Folder for the results over all seeds.
+        copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     from soulsgraph.train import Workplace
     from soulsgraph.transfer import over_seeds
@@ -135,7 +144,7 @@ def recovery(
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.session import check_session, connect
 
-    runs = _open(folders, out)
+    runs = _open(_own_runs(folders, copy, session), out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.Target(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: domains.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
@@ -156,7 +165,7 @@ def recovery(
 
 def retention(
     folders: Runs,
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    output: options.RunOptions = options.DEFAULT_RUN,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     out: Path | None = None,
 ) -> None:
@@ -169,7 +178,7 @@ def retention(
     from soulsgraph.transfer import over_seeds
     from soulsgraph.transfer.retention import measure_retention
 
-    runs, console, found = _open(folders, out), output.console, {}
+    runs, console, found = _open(_own_runs(folders, None, output), out), output.console, {}
     over_seeds.check_chains({seed: domains.domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
@@ -183,6 +192,15 @@ def retention(
         "retention-measures": over_seeds.measures_over_seeds(found),
     }
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
+
+
+def _own_runs(folders: Sequence[Path], copies: Path | None, output: options.OutputOptions) -> list[Path]:
+    """Return the run folders to write into; agents of the zoo among them are copied to folders below `copies`."""
+    if copies is not None and not any(map(is_agent, folders)):
+        raise SoulsGraphError("--run: expected none, for no agent of the zoo is named; leave it out.")
+    return [
+        options.own_run(folder, copies / folder if copies and is_agent(folder) else None, output) for folder in folders
+    ]
 
 
 def _open(folders: Sequence[Path], out: Path | None) -> dict[int, RunFolder]:

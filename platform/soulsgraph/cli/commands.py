@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from soulsgraph import evaluate as evaluating
+from soulsgraph.bench import DEFAULT_FLEET, FleetOptions
 from soulsgraph.cli import options
+from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.domains import upstream_versions
+from soulsgraph.domains import own_stage, own_stages, predecessors, upstream_versions
 from soulsgraph.files import write_json
-from soulsgraph.paper.records import load_reproductions
-from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import Board, stage_progress
 from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph.tables import WinRateTable, write_episodes, write_rows
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.atomic import check_writable
@@ -72,15 +73,17 @@ def curriculum(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
-    resume: bool = False,
+    resume: options.Flag = False,
+    graph: options.Graph = None,
 ) -> None:
     """Train all skills in graph order, then print the table of win rates.
 
     Args:
         run: Run folder to begin, or to go on with.
         resume: Go on with the run in the folder instead of beginning one.
+        graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
     """
-    folder = options.begin_or_resume(run, plan, resume, Plan.graph)
+    folder = options.begin_or_resume(run, plan, resume, graph)
     watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
     _train_and_evaluate(folder, session, f"run folder {folder.path}; {watch}")
 
@@ -90,18 +93,21 @@ def train(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
+    graph: options.Graph = None,
 ) -> None:
     """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
 
     Args:
         skill: Skill to train; the skills upstream of it must be in the run's library.
         run: Run folder, begun if it does not exist.
+        graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
     """
     from soulsgraph.train import train_stages
 
     begun = (run / "plan.json").exists()
-    folder = options.open_run(run, plan) if begun else RunFolder.planned(run, Plan(**options.plan_values(plan)))
-    stage = folder.plan.stage(skill)
+    given = plan if graph is None else {**plan, "graph": graph}
+    folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
+    stage = own_stage(folder, skill)
     if begun:
         # Whether they are there is known before Ray starts.
         upstream_versions(folder, stage)
@@ -119,7 +125,7 @@ def baseline(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/baseline"),
-    resume: bool = False,
+    resume: options.Flag = False,
 ) -> None:
     """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
 
@@ -132,42 +138,38 @@ def baseline(
 
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
-    scenario: str | None = None,
-    start: str | None = None,
+    output: options.RunOptions = options.DEFAULT_RUN,
+    fight: options.FightOptions = options.DEFAULT_FIGHT,
     trained_on: str | None = None,
-    randomize: str = "",
     games: Path | None = None,
+    fleet: Path | None = None,
     out: Path | None = None,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
 ) -> None:
     """Evaluate one setting of a run's skills, greedily.
 
     Args:
-        folder: Run folder with trained skills.
-        scenario: Scenario to evaluate in; the run's own if not given.
-        start: How episodes begin: mid, long or scattered; the scenario's own if not given.
+        folder: Run folder with trained skills, or the name of an agent of the zoo.
         trained_on: Scenario whose skill versions play; by default the evaluated one's, where they exist.
-        randomize: Skills to replace by uniform random actions, separated by commas.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
+        fleet: TOML file of a fleet whose game PCs fight, each with `soulsgraph host`. Every fight counts that began
+            before `--episodes` had ended, so there are a few more; the games draw seeds of their own.
         out: Folder for evaluation.json, evaluation.parquet and episodes.parquet; earlier ones are replaced.
     """
-    run = RunFolder.open(folder)
+    run = open_run(folder)
     if out is not None:
         check_writable(out)
-    evaluated = lasting_name(scenario or run.plan.scenario)
-    chance = tuple(name.strip() for name in randomize.split(",") if name.strip())
+    evaluated = fight.scenario_name or run.plan.scenario
     trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not evaluating.was_trained_on(run, trained_on):
-        raise SoulsGraphError(
-            f"--trained-on: expected a scenario that skills of {folder} were trained on, found {trained_on!r}; "
-            f"see {command_line('skills', folder)}."
-        )
-    source = trained_on or (evaluated if evaluating.was_trained_on(run, evaluated) else run.plan.scenario)
-    setting, lobby = evaluating.Setting(evaluated, source, start, chance), () if games is None else load_games(games)
-    display = output.display if lobby else "silent"
+        known = (run.plan.scenario, *predecessors(run))
+        raise UnknownNameError(f"scenario for --trained-on of {folder}", trained_on, known)
+    source = trained_on or evaluating.source_of(run, evaluated)
+    setting = evaluating.Setting(evaluated, source, fight.start, fight.random_skills)
+    place = _place(games, fleet, evaluation.seed)
+    display = output.display if place else "silent"
     with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
-        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, lobby, progress.advance)
+        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, place, progress.advance)
     if out is not None:
         found.save(out)
     means = found.means
@@ -182,45 +184,64 @@ def evaluate(
     )
 
 
+def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Place:
+    """Return where an evaluation's episodes are played."""
+    if fleet is None:
+        return () if games is None else load_games(games)
+    if games is not None:
+        raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
+    if seed != evaluating.EVALUATION_SEED:
+        raise SoulsGraphError("--seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
+    # Imported here: nothing else of this needs a fleet's libraries.
+    from soulsgraph_clusters.fleet.settings import load_fleet
+
+    return load_fleet(fleet)
+
+
 def table(
     folder: Annotated[Positional[Path], "RUN"],
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    output: options.RunOptions = options.DEFAULT_RUN,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
+    copy: options.Copy = None,
 ) -> None:
     """Evaluate every row of the paper's Table 1 that the run's skills allow.
 
     Args:
-        folder: Run folder with trained skills.
+        folder: Run folder with trained skills, or the name of an agent of the zoo.
+        copy: Run folder for a copy of the agent; results are written there.
     """
-    run = RunFolder.open(folder)
+    run = RunFolder.open(options.own_run(folder, copy, output))
     with run.locked():
         _evaluate_and_show(run, evaluation, output)
 
 
-def skills(folder: Annotated[Positional[Path], "RUN"], output: options.OutputOptions = options.DEFAULT_OUTPUT) -> None:
+def skills(folder: Annotated[Positional[Path], "RUN"], output: options.RunOptions = options.DEFAULT_RUN) -> None:
     """Check the run's skill library, weights included, and show every version and its lineage.
 
     Args:
-        folder: Run folder.
+        folder: Run folder, or the name of an agent of the zoo.
     """
-    cards = evaluating.check_library(RunFolder.open(folder))
+    cards = evaluating.check_library(open_run(folder))
     output.show([card.to_dict() for card in cards], *map(_describe, cards))
 
 
 def _describe(card: SkillCard) -> str:
     parent = "" if card.parent is None else f", continues v{card.parent}"
     upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
+    training = card.training
+    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
     return (
-        f"{card.skill} v{card.version}: {card.training.scenario}, {card.training.steps:,} steps, "
+        f"{card.skill} v{card.version}: {training.scenario}, {learned}, "
         f"trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
     )
 
 
 def bench(
-    what: Positional[Literal["train", "sim", "tick", "read", "efficiency"]],
+    what: Positional[Literal["train", "sim", "tick", "read", "reset", "efficiency", "runners", "fleet", "start"]],
     output: options.OutputOptions = options.DEFAULT_OUTPUT,
     rounds: int = 3,
     out: Path = Path("runs/efficiency"),
+    fleet: FleetOptions = DEFAULT_FLEET,
 ) -> None:
     """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, a reading of memory.
 
@@ -228,11 +249,15 @@ def bench(
 
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
-            read: milliseconds a whole reading of another process; efficiency: decisions and CPU seconds until the
-            agent wins nine greedy fights in ten, by preset and by stable-baselines3.
+            read: milliseconds a whole reading of another process; reset: seconds of resets with the stand-in, by
+            phase, between two fights and with its world loaded anew, ten fights a round; efficiency: decisions and
+            CPU seconds until the agent wins nine greedy fights in ten, by preset and by stable-baselines3; runners:
+            the driver's CPU time with no, one and two remote env runners; fleet: games in real time and a gateway's
+            streams, each beside the bare work in the same time; start: CPU seconds of every command's help.
         rounds: Interleaved rounds; medians and spread are reported. Efficiency has a training seed a round.
         out: Folder for what efficiency measures, a file for each training, and its figure; it goes on with one
-            that is there.
+            that is there. A fleet's journals lie there meanwhile: it names the disk that is measured.
+        fleet: What of a fleet is measured.
     """
     from soulsgraph.bench import describe, run_benchmark
     from soulsgraph.bench.limits import describe_run
@@ -241,12 +266,21 @@ def bench(
     check_range("rounds", rounds, 1, 1000)
     precompile(output.console)
     origin, results = describe_run(), []
-    for result in run_benchmark(what, rounds, out, output.display):
+    measured = _starts(rounds) if what == "start" else run_benchmark(what, rounds, out, output.display, fleet)
+    for result in measured:
         output.console.print(describe(result), soft_wrap=True)
         results.append(result)
     if what == "efficiency":
         output.console.print(f"measurements and figure in {out}", soft_wrap=True)
     output.show({**origin, "results": results})
+
+
+def _starts(rounds: int) -> Iterator[dict[str, Any]]:
+    from soulsgraph.bench.start import bench_start
+    from soulsgraph.cli.front import command_lines
+
+    lines = [(*words, "--help") for words in ((), *command_lines())]
+    return bench_start("from soulsgraph.cli import main; main()", lines, rounds)
 
 
 def reproduce(
@@ -261,6 +295,8 @@ def reproduce(
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
+    if session.games or session.fleet:
+        raise SoulsGraphError("reproduce: expected the simulator alone, found --games or --fleet; leave them out.")
     if resume:
         folder = ReproductionFolder.open(out)
         check_given(out, folder.plan, study_values(protocol, folder.plan.seeds), "begin another folder with --out")
@@ -268,34 +304,14 @@ def reproduce(
         folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.work import do_units
+    from soulsgraph_clusters.session import check_nodes
 
-    with options.ray_session(folder, session, needed=bool(folder.left)):
+    with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
+        if folder.left:
+            check_nodes(joined)
         session.console.print(f"folder {folder.path}", soft_wrap=True)
         do_units(folder, session.console, partial(in_commands, command="reproduce"))
-    _write_report(folder.path / "report", session, (folder.path,))
-
-
-def report(
-    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR ...")],
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
-    variants: tuple[Path, ...] = (),
-    attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
-    earlier: Path | None = None,
-    out: Path | None = None,
-) -> None:
-    """Write one report of one or several reproductions, presets beside each other.
-
-    Args:
-        folders: Folders that reproduce wrote.
-        variants: Folders of an ablation, the reference first.
-        attach: Tables of other commands to show in it, as of transfer, recovery or retention.
-        earlier: Folder of a report on other seeds; every row is compared with its row there.
-        out: Folder of the report; `report` in the first folder if not given.
-    """
-    if not folders:
-        raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    attachments = tuple(map(Attachment.parse, attach))
-    _write_report(out or folders[0] / "report", output, folders, variants, attachments, earlier)
+    write_reproductions(folder.path / "report", session, (folder.path,))
 
 
 def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
@@ -305,7 +321,7 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     from soulsgraph.train import train_stages
 
     with options.workplace(run, session) as place:
-        train_stages(place, run.plan.stages(), session.console)
+        train_stages(place, own_stages(run), session.console)
         _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place.board)
 
 
@@ -322,7 +338,7 @@ def _evaluate_and_show(
     table = WinRateTable(f"Win rates, {plan.scenario}, {episodes} episodes a row", rows)
     terms = make_skill(plan.skill_graph.order[-1], plan.options).reward.names
     settings, seeds = {row.label: fights for row, fights in played.items()}, evaluating.evaluation_seeds(seed, episodes)
-    write_episodes(run.results("episodes"), settings, terms, seeds)
+    write_episodes(run.results("episodes"), settings, terms, {"seed": seeds})
     write_rows(run.results("table"), [row.to_dict() for row in rows])
     write_json(run.path / "results" / "table.json", table.to_dict())
     if board is not None:
@@ -332,12 +348,6 @@ def _evaluate_and_show(
             {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
         )
     output.show(table.to_dict(), table.to_rich(), f"results in {run.path / 'results'}")
-
-
-def _write_report(out: Path, output: options.OutputOptions, folders: Sequence[Path], *others: Any) -> None:
-    written, tables = write_report(folders, out, *others), load_reproductions(folders)
-    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
-    output.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
 
 
 def _override(text: str) -> tuple[str, Any]:

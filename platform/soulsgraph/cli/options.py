@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_hints
 
-from rich.console import Console, RenderableType
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import arg
 
+from soulsgraph.cli.output import DEFAULT_OUTPUT as DEFAULT_OUTPUT
+from soulsgraph.cli.output import DEFAULT_RUN as DEFAULT_RUN
+from soulsgraph.cli.output import Flag as Flag
+from soulsgraph.cli.output import OutputOptions as OutputOptions
+from soulsgraph.cli.output import RunOptions as RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.plan import Plan, lasting_name
-from soulsgraph.progress import Display, silence_advice
+from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph.transfer.measures import TransferOptions
+from soulsgraph.zoo import copy_agent, is_agent, open_agent, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import check_games
 from soulsgraph_envs.drivers.realtime.link import load_games
@@ -30,12 +34,15 @@ from soulsgraph_envs.skills import load_skill_options
 if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.train import Workplace
+    from soulsgraph_clusters.fleet.settings import Fleet
     from soulsgraph_clusters.session import Session
 
+#: Where an agent of the zoo is copied to, for a command that writes into its run folder.
+Copy = Annotated[Path | None, arg(name="run")]
+#: A skill graph, by name.
+Graph = Annotated[str | None, arg(metavar="GRAPH")]
 #: The options that were given, by name.
 Given = Mapping[str, Any]
-#: A flag that is off unless given.
-Flag = Annotated[bool, FlagCreatePairsOff]
 
 
 def option(kind: Any, help: str, default: object = None, **shown: Any) -> Any:
@@ -106,41 +113,15 @@ def plan_values(given: Given) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """How results are printed."""
-
-    json: Flag = False
-    """Print results as JSON only, for machines."""
-
-    @property
-    def console(self) -> Console:
-        """The console for people, silent with `--json`: standard output is then for programs.
-
-        Brackets and colons in a path are not markup.
-        """
-        return Console(quiet=self.json, markup=False, emoji=False, highlight=False)
-
-    @property
-    def display(self) -> Display:
-        """How progress is shown."""
-        return "silent" if self.json else "auto"
-
-    def show(self, plain: Any, *parts: RenderableType) -> None:
-        """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise."""
-        if self.json:
-            print(json.dumps(plain, indent=2, allow_nan=False))
-        for part in parts:
-            self.console.print(part, soft_wrap=isinstance(part, str))
-
-
-@dataclass(frozen=True)
-class SessionOptions(OutputOptions):
+class SessionOptions(RunOptions):
     """Where Ray runs and how results are printed."""
 
     address: str | None = None
     """Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started where the work needs one."""
     games: Path | None = None
-    """TOML file of real-time games to train in, an env runner each; the simulator if not given."""
+    """TOML file of real-time games to train in, a process each; the simulator if not given."""
+    fleet: Path | None = None
+    """TOML file of a fleet: its game PCs play, each with `soulsgraph host`, in the place of env runners."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +134,31 @@ class EvaluationOptions:
     """Seed of the evaluation episodes, the same for every setting and every run by default."""
 
 
+@dataclass(frozen=True)
+class FightOptions:
+    """Where an agent fights, and which of its skills play at random."""
+
+    scenario: str | None = None
+    """Scenario to fight in; the run's own if not given."""
+    start: str | None = None
+    """How episodes begin: mid, long or scattered; the scenario's own if not given."""
+    randomize: str = ""
+    """Skills to replace by uniform random actions, separated by commas."""
+
+    @property
+    def scenario_name(self) -> str | None:
+        """The scenario by a name that holds in every working folder."""
+        return self.scenario and lasting_name(self.scenario)
+
+    @property
+    def random_skills(self) -> tuple[str, ...]:
+        """The names of the skills to replace."""
+        return tuple(name.strip() for name in self.randomize.split(",") if name.strip())
+
+
 DEFAULT_EVALUATION, DEFAULT_TRANSFER = EvaluationOptions(), TransferOptions()
-DEFAULT_OUTPUT, DEFAULT_SESSION = OutputOptions(), SessionOptions()
+DEFAULT_FIGHT = FightOptions()
+DEFAULT_SESSION = SessionOptions()
 
 
 #: The graph of the baseline's single skill.
@@ -167,28 +171,52 @@ def open_run(path: Path, given: Given) -> RunFolder:
     Raises:
         SoulsGraphError: if the folder is no run, or an option given contradicts its plan.
     """
-    run = RunFolder.open(path)
+    run = open_own_run(path)
     check_given(path, run.plan, plan_values(given), "begin another run folder")
     return run
 
 
-def begin_or_resume(path: Path, given: Given, resume: bool, graph: str) -> RunFolder:
+def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -> RunFolder:
     """Plan a run of a graph, which `workplace` begins, or open an existing one to continue it.
+
+    Without a graph it is the paper's, or a run's own, but for the baseline's.
 
     Raises:
         SoulsGraphError: if the plan is not valid; if the folder to resume is no run, or one of another
             graph, or an option given contradicts its plan.
     """
     if not resume:
-        return RunFolder.planned(path, Plan(graph=graph, **plan_values(given)))
+        return RunFolder.planned(path, Plan(graph=graph or Plan.graph, **plan_values(given)))
     run = open_run(path, given)
-    if run.plan.graph != graph:
+    if run.plan.graph != graph and (graph is not None or run.plan.graph == BASELINE_GRAPH):
         command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
         raise SoulsGraphError(
-            f"{path}: expected a run of the graph {graph!r}, found one of {run.plan.graph!r}; "
+            f"{path}: expected a run of the graph {graph or Plan.graph!r}, found one of {run.plan.graph!r}; "
             f"go on with: {command_line(command, '--resume', '--run', path)}."
         )
     return run
+
+
+def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
+    """Return the run folder to write into: `path`, or a copy of the agent of that name, made or gone on with.
+
+    Raises:
+        SoulsGraphError: if an agent is named and no folder for its copy, or another run is in that folder.
+    """
+    if not is_agent(path):
+        if copy is not None:
+            raise SoulsGraphError(f"--run: expected none, for {path} is no agent of the zoo; leave it out.")
+        return path
+    if copy is None:
+        open_own_run(path)
+    elif (copy / RunFolder.plan_file).exists():
+        if RunFolder.open(copy).plan != open_agent(str(path)).plan:
+            raise SoulsGraphError(f"--run {copy}: expected a copy of {path}, found another run; name another folder.")
+        output.console.print(f"going on with {copy}, a copy of {path}", soft_wrap=True)
+    else:
+        copy_agent(str(path), copy)
+        output.console.print(f"{path} of the zoo copied to {copy}", soft_wrap=True)
+    return copy or path
 
 
 @contextmanager
@@ -202,26 +230,53 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph.progress import Board
     from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph_clusters.fleet.settings import load_fleet
     from soulsgraph_clusters.session import LOCAL, chosen_address
 
     games = () if session.games is None else load_games(session.games)
+    fleet = None if session.fleet is None else load_fleet(session.fleet)
+    if games and fleet:
+        raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
     if chosen_address(session.address) == LOCAL:
         check_games(games)
+    sole = nullcontext() if fleet is None else _sole_head(fleet)
     with (
-        ray_session(run, session, needed=bool(games or run.plan.env_runners)) as joined,
+        ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
+        _own_fleet(run, session.games, joined) as own,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() as worker,
     ):
-        yield Workplace(run, joined, board, session.display, games=games, worker=worker)
+        yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=worker)
+
+
+def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> AbstractContextManager[Fleet | None]:
+    """Play the games of a file, if one was given, as a fleet of the run's own."""
+    if games is None:
+        return nullcontext()
+    # Imported here: gRPC takes a moment that a run in the simulator need not wait.
+    from soulsgraph_clusters.fleet.games import games_as_fleet
+
+    return games_as_fleet(games, session, run.path.absolute() / "spool", run.plan.env_runners)
+
+
+def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:
+    # Imported here: it needs locks that only a head's system has.
+    from soulsgraph_clusters.fleet.head.sole import sole_head
+
+    return sole_head(fleet)
 
 
 @contextmanager
 def ray_session(
-    folder: RunFolder | ReproductionFolder, options: SessionOptions, needed: bool = True
+    folder: RunFolder | ReproductionFolder,
+    options: SessionOptions,
+    needed: bool = True,
+    sole: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
 ) -> Iterator[Session]:
     """Join or start Ray, compile what is not, and lock a folder meanwhile; a planned one is begun after that.
 
-    A private Ray is started only if `needed`.
+    A private Ray is started only if `needed`. `sole` is entered once the folder is locked: a training that outlived its
+    supervisor is ended by then, and holds nothing else.
     """
     from soulsgraph.precompile import precompile
     from soulsgraph_clusters.session import connect
@@ -230,6 +285,7 @@ def ray_session(
     with ExitStack() as stack:
         if folder.begun:
             stack.enter_context(folder.locked())
+        stack.enter_context(sole)
         joined = stack.enter_context(connect(options.address, needed=needed))
         precompile(options.console)
         if not folder.begun:

@@ -10,8 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
-#: Commands that continue from a checkpoint: when asked to, or by themselves.
-_RESUMED, _REPEATED = ("curriculum", "baseline", "reproduce"), ("train", "adapt", "recovery")
+from soulsgraph.cli.resuming import REPEATED, RESUMED
 
 
 def command_line(*words: object) -> str:
@@ -40,7 +39,10 @@ def _option(name: str) -> str:
 
 
 #: Names in messages of the library that are options as they are.
-_SAME = "address", "after", "budget", "display", "env_runners", "games", "home", "scale", "scenario", "skills"
+_SAME = (
+    *("address", "after", "budget", "display", "env_runners", "games", "head_command"),
+    *("home", "project", "scale", "scenario", "skills"),
+)
 #: Names in messages of the library, and the option of each: of every command, and of one.
 _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "RunFolder.open": "--resume",
@@ -63,6 +65,7 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
     "RunFolder.create": _begin,
     "adaptation_stages": lambda run: command_line("adapt", run, "--scenario", "NAME"),
     "bench_efficiency": lambda seeds, folder: command_line("bench", "efficiency", "--rounds", seeds, "--out", folder),
+    "copy_agent": lambda name, path: command_line("zoo", "copy", name, "--run", path),
     "check_library": lambda run: command_line("skills", run),
     "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),
     "recover": _recovery,
@@ -90,8 +93,12 @@ def stopped(how: str, command: str) -> str:
     """Return how an interrupted command ended, and how to continue."""
     if (worded := in_commands(how, command)) != how:
         return worded
-    if command in _RESUMED:
+    if command in RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"
-    if command in _REPEATED:
+    if command in REPEATED:
         return f"{how}; the same command goes on from the last checkpoint"
+    if command == "data":
+        return f"{how}; fights that are written stay, and the same command goes on with the others"
+    if command == "clone":
+        return f"{how}; skills that are cloned stay: clone the others with --skills"
     return f"{how}; the same command begins anew"

@@ -212,6 +212,12 @@ def _described(file: Path) -> Mapping[str, Any]:
     plan = read_value(table, description.get("plan", {}), where.at("plan"))
     read_value(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
     read_value(list[table], description.get("sessions", []), where.at("sessions"))  # type: ignore[valid-type]
+    return _renamed(description)
+
+
+def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a description with the present name of its preset."""
+    plan = description.get("plan", {})
     if description.get("version") == 1 and plan.get("preset") in RENAMED_PRESETS:
         return {**description, "plan": {**plan, "preset": RENAMED_PRESETS[plan["preset"]]}}
     return description
@@ -287,8 +293,21 @@ def load_earlier(report: Path) -> Mapping[str, Reproduction]:
             f"{path}: expected the seeds of a report, found no column {missing[0]}; "
             "name the folder that holds an earlier report.md."
         )
-    names = {row["reproduction"] for row in rows}
-    return {name: Reproduction(name, rows=[row for row in rows if row["reproduction"] == name]) for name in names}
+    found = {
+        name: [row for row in rows if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
+    }
+    present = _present_names(report)
+    return {present.get(name, name): Reproduction(present.get(name, name), rows=own) for name, own in found.items()}
+
+
+def _present_names(report: Path) -> dict[str, str]:
+    """Return today's names of the presets in a report from before they were renamed."""
+    file = report / "report.json"
+    if not file.exists():
+        return {}
+    where = Where(file, remedy="name the folder that holds an earlier report.md")
+    described = read_value(Mapping[str, Any], read_file(where), where).get("reproductions", {})
+    return {name: _renamed(one)["plan"]["preset"] for name, one in described.items() if name in RENAMED_PRESETS}
 
 
 def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:
@@ -326,20 +345,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def agreement_section(rows: Records) -> str:
     """Return the comparison as Markdown; empty without a row."""
-    headings = ("row", "preset", "these seeds", "earlier seeds", "adjusted p", "the two groups")
+    headings = ("row", "preset", "these seeds", "earlier seeds", "difference", "adjusted p", "the two groups")
     cells = [
         (
             row["label"],
             row["reproduction"],
             f"**{number(row['median'])}** {_range(row, '')}",
             f"{number(row['earlier_median'])} {_range(row, 'earlier_')}",
+            f"{row['difference']:+.1f} ({row['difference_low']:+.1f} to {row['difference_high']:+.1f})",
             number(row["adjusted_p"], 3),
             "agree" if row["agree"] else "**differ**",
         )
         for row in rows
     ]
     note = (
-        "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. Two-sided "
+        "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. The difference is "
+        "that of the means in points, with Welch's t interval. Two-sided "
         f"Mann-Whitney tests, Holm's adjustment over the rows of a preset, {SIGNIFICANCE:g} as the limit."
     )
     return f"## Beside earlier seeds\n\n{note}\n\n{markdown_table(headings, cells)}" if rows else ""
@@ -349,11 +370,23 @@ def _compare(name: str, label: str, these: Spread, earlier: Spread) -> dict[str,
     if shared := paired_difference(these, earlier):
         found = ", ".join(map(str, shared.by_seed))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    # Where every seed of both groups has the same rate, there is nothing to rank.
+    # Nothing to rank where every seed has the same rate.
     alike = np.unique([*these.values, *earlier.values]).size == 1
     tested = None if alike else scipy.stats.mannwhitneyu(these.values, earlier.values, alternative="two-sided")
     p = float(tested.pvalue) if tested else 1.0
-    return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), "p": p}
+    difference = _difference(these, earlier).columns("difference_")
+    mean = {"difference": these.mean - earlier.mean, **difference}
+    return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
+
+
+def _difference(these: Spread, earlier: Spread) -> Interval:
+    """Return Welch's t interval (1947) of the difference of the means; unbounded where a group has a single seed."""
+    if min(these.values.size, earlier.values.size) < 2:
+        return Interval(-math.inf, math.inf)
+    if these.deviation == earlier.deviation == 0.0:
+        return Interval(these.mean - earlier.mean, these.mean - earlier.mean)
+    low, high = scipy.stats.ttest_ind(these.values, earlier.values, equal_var=False).confidence_interval(0.95)
+    return Interval(float(low), float(high))
 
 
 def _group(prefix: str, spread: Spread) -> dict[str, Any]:

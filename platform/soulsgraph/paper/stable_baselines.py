@@ -19,8 +19,8 @@ from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph.tables import GrowingTable
-from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController

@@ -16,12 +16,12 @@ from soulsgraph.evaluate import TABLE_1
 from soulsgraph.files import write_json
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
 from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
-from soulsgraph.plan import ADAPTATION_BUDGET, BASELINE_BUDGET, BUDGETS, Plan, Stage
+from soulsgraph.plan import ADAPTATION_BUDGET, Plan, Stage
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph.tables import write_rows
-from soulsgraph.train import StageSetup, trained_artifact
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.skills import END_TO_END
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of
 from soulsgraph_policies.inference import NETWORK, Weights
 from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
@@ -80,9 +80,11 @@ def _rows(generator: np.random.Generator, episodes: int, lift: float) -> Records
 
 
 def _stages() -> list[tuple[str, str, str, int]]:
-    stages = [("skills", skill, HOME, budget) for skill, budget in BUDGETS.items()]
+    stages = [
+        ("skills", skill, HOME, budget) for skill, budget in zip(SKILL_NAMES, map(budget_of, SKILL_NAMES), strict=True)
+    ]
     stages += [("skills", skill, SHIFTED, ADAPTATION_BUDGET) for skill in ADAPTED]
-    return [*stages, ("end_to_end", END_TO_END, HOME, BASELINE_BUDGET)]
+    return [*stages, ("end_to_end", END_TO_END, HOME, budget_of(END_TO_END))]
 
 
 def _learning(generator: np.random.Generator, skill: str, budget: int, every: int) -> Records:

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from soulsgraph import evaluate as evaluating
 from soulsgraph.domains import adaptation_stages, check_target, finished_versions
-from soulsgraph.evaluate import TABLE_1, OnFinished, Row, Setting
+from soulsgraph.evaluate import TABLE_1, Row, Setting
 from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Board, Interrupted, Supervisor
+from soulsgraph.real_time import OnFinished
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Workplace, train_stages
@@ -25,7 +26,7 @@ from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground
 from soulsgraph_policies.agent import Agent, StandIn
@@ -189,7 +190,7 @@ def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: N
         restricted: dict[str, Script] = {END_TO_END: OracleEndToEnd(load_scenario(name))}
         for label, scripts in (("scripted oracle", full), ("scripted oracle, the baseline's 16 actions", restricted)):
             skills = tuple(make_skill(skill) for skill in scripts)
-            agent = Agent(evaluating.started_at(load_scenario(name), start), skills, replaced=scripts)
+            agent = Agent(started_at(load_scenario(name), start), skills, replaced=scripts)
             played = evaluating.play(agent, seeds, on_finished)
             row = replace(TABLE_1[0], label=label, part=REFERENCE, scenario=name, start=start)
             rows.append(_evaluated(REFERENCES, row, played))

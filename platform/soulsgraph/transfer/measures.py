@@ -11,8 +11,9 @@ import numpy.typing as npt
 import scipy
 from numba import njit
 
-from soulsgraph.evaluate import EVALUATION_SEED, OnFinished, check_evaluation, evaluation_seeds, load_networks
+from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_networks
 from soulsgraph.plan import lasting_name
+from soulsgraph.real_time import OnFinished
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate
 from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments

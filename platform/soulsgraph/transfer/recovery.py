@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.domains import adaptation_stages, cards_of, check_target, domain_chain, record_domain
+from soulsgraph.domains import adaptation_stages, branch, check_target
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.files import slug, write_json
-from soulsgraph.plan import BUDGETS, Stage, check_range
+from soulsgraph.plan import Stage, check_range
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, mean_interval
@@ -25,7 +23,7 @@ from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_envs.skills import budget_of
 
 Row = Mapping[str, Any]
 #: Labels of the row without any step, and of two arms.
@@ -167,7 +165,7 @@ def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFol
     elif arm.skills:
         folder = branch(run, path, after)
     else:
-        scale = target.budget / sum(BUDGETS.values())
+        scale = target.budget / sum(map(budget_of, run.plan.skill_graph.skills))
         folder = RunFolder.create(path, replace(run.plan, scenario=target.scenario, scale=scale))
     if not arm.skills:
         return folder, folder.plan.stages()
@@ -178,24 +176,3 @@ def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFol
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
     """Return the folder of a recovery's arm below the run, named by what is done in it."""
     return run.path / "recovery" / slug(scenario) / str(budget) / arm
-
-
-def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
-    """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
-
-    The folder appears whole, its chain on record, or not at all.
-
-    Raises:
-        WriteError: if the folder exists or cannot be written.
-    """
-    chain = domain_chain(run, after)
-    with whole_folder(path) as temporary:
-        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
-        for card in cards_of(run):
-            if card.training.scenario in chain:
-                version = Path(card.skill, f"v{card.version}")
-                shutil.copytree(run.library.folder / version, temporary / "library" / version)
-        copied = RunFolder(temporary, run.plan)
-        for earlier, later in pairwise(chain):
-            record_domain(copied, later, earlier)
-    return RunFolder.open(path)

@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.evaluate import OnFinished, load_artifacts, was_trained_on
+from soulsgraph.evaluate import load_artifacts, was_trained_on
 from soulsgraph.files import api_call, slug, write_json
 from soulsgraph.progress import Display, stage_progress
+from soulsgraph.real_time import OnFinished
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import text_table, write_rows
 from soulsgraph.transfer import rule

@@ -18,14 +18,14 @@ from rich.table import Table
 
 from soulsgraph import evaluate as evaluating
 from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.domains import cards_by_stage, domain_cards, domain_chain, stage_of
+from soulsgraph.domains import branch, cards_by_stage, domain_cards, domain_chain, stage_of
 from soulsgraph.evaluate import EVALUATION_SEED, Setting
 from soulsgraph.files import api_call, write_json
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.transfer.measures import win_row
-from soulsgraph.transfer.recovery import SCRATCH, arm_path, branch
+from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -1,5 +1,7 @@
 """Eq. 1: the composition operator."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +11,14 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)
-HOLDS, PRESSES, *_ = pack_actions(SKILLS)
+TABLES = pack_actions(SKILLS)
 ACTIONS = st.tuples(*(st.integers(-1, len(skill.actions) - 1) for skill in SKILLS))
 FRESH = st.tuples(*(st.booleans() for _ in SKILLS))
 
 
-def compose(actions, fresh) -> Control:
+def compose(actions, fresh, tables=TABLES) -> Control:
     out = np.zeros(1, np.uint32)
-    merge_controls(np.array([actions]), np.array([fresh]), HOLDS, PRESSES, out)
+    merge_controls(np.array([actions]), np.array([fresh]), tables, out)
     return Control(int(out[0]))
 
 
@@ -47,3 +49,40 @@ def test_composition_is_the_union_of_its_parts_but_for_the_roll(actions, fresh):
     if union & Control.ROLL:
         union &= ~(Control.LIGHT_ATTACK | Control.USE_ITEM)
     assert compose(actions, fresh) == union
+
+
+CONTROLS = st.sets(st.sampled_from([*Control]), max_size=4).map(lambda some: Control(sum(some)))
+
+
+@given(ACTIONS, FRESH, st.tuples(*(CONTROLS for _ in SKILLS)))
+def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(actions, fresh, wins_over):
+    skills = [replace(skill, wins_over=over) for skill, over in zip(SKILLS, wins_over, strict=True)]
+    sent = [
+        Control.NONE
+        if action < 0
+        else skill.actions[action].holds | (skill.actions[action].presses if is_fresh else Control.NONE)
+        for skill, action, is_fresh in zip(skills, actions, fresh, strict=True)
+    ]
+    expected, taken = Control.NONE, Control.NONE
+    # Each skill from the last to the first sends what no later one took, and takes from all others what it wins over.
+    for skill, own in reversed([*zip(skills, sent, strict=True)]):
+        left = own & ~taken
+        if left:
+            expected = (expected & ~skill.wins_over) | left
+            taken |= skill.wins_over
+    found = compose(actions, fresh, pack_actions(skills))
+    assert found == expected
+    # Nothing is sent that no skill sent, and what nobody wins over is all sent.
+    union, over = Control(0), Control(0)
+    for own, skill in zip(sent, skills, strict=True):
+        union |= own
+        over |= skill.wins_over if own else Control.NONE
+    assert not found & ~union
+    assert not (union & ~over) & ~found
+
+
+def test_of_two_skills_that_take_each_others_controls_the_later_one_sends():
+    mutual = Control.ROLL | Control.LIGHT_ATTACK
+    skills = [*SKILLS[:3], *(replace(skill, wins_over=mutual) for skill in SKILLS[3:])]
+    assert compose((4, 1, 8, 0, 0), (True,) * 5, pack_actions(skills)) == Control.LIGHT_ATTACK
+    assert compose((4, 1, 8, 0, 2), (True,) * 5, pack_actions(skills)) == Control.ROLL

@@ -7,12 +7,10 @@ its distances, and the blocks behind them, copied from the stand-in's.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,22 +29,14 @@ from soulsgraph_envs.standin.options import surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH
 from soulsgraph_envs.standin.world import World
 from soulsgraph_envs.testing.keys import virtual_screen
+from soulsgraph_envs.testing.wine import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 
 MAP = load_address_map("dark-souls-3-1.15.2")
-COMPILER, RESOURCES = "x86_64-w64-mingw32-gcc", "x86_64-w64-mingw32-windres"
-MISSING = [tool for tool in ("wine", "wineboot", "wineserver", "Xvfb", COMPILER, RESOURCES) if not shutil.which(tool)]
 #: Bytes copied of each global: a pointer, or the flags that lie in the module itself.
 GLOBAL_SIZE = 0x40
-#: On a busy machine a new prefix takes its time.
-PATIENCE_S = 300.0
+MISSING = missing_for_wine()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        bool(MISSING),
-        reason=f"needs {', '.join(MISSING)}: on Debian apt-get install wine wine64 gcc-mingw-w64-x86-64-win32 xvfb",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
 class WineGame(NamedTuple):
@@ -84,7 +74,7 @@ def assemble(game: AttachedGame, folder: Path) -> str:
     patterned = {name: base for name, base in MAP.bases.items() if base.pattern}
     code = "".join(instruction(name, base, places[name]) for name, base in patterned.items())
     pieces = {f"__ImageBase + {place}": reader.read(bases[name].address, GLOBAL_SIZE) for name, place in places.items()}
-    pointer = bases["world"].start(reader)
+    pointer = int.from_bytes(reader.read(bases["world"].address, 8), "little")
     (heap,) = (one for one in read_mappings(reader.pid) if one.start <= pointer < one.end)
     pieces[str(heap.start)] = reader.read(heap.start, heap.end - heap.start)
     table, contents = "", ""
@@ -119,28 +109,6 @@ def build(folder: Path) -> Reading:
     ):
         subprocess.run(command, cwd=folder, check=True, timeout=PATIENCE_S)
     return values
-
-
-@contextmanager
-def wine(folder: Path, display: str) -> Iterator[dict[str, str]]:
-    """Make a Wine prefix in a folder, and return the environment that selects it."""
-    prefix = folder / "prefix"
-    environment = os.environ | {
-        "HOME": str(folder),
-        "DISPLAY": display,
-        "WINEPREFIX": str(prefix),
-        "WINEARCH": "win64",
-        "WINEDEBUG": "-all",
-        "WINEDLLOVERRIDES": "mscoree,mshtml=,winemenubuilder.exe=d",
-    }
-    try:
-        subprocess.run(["wineboot", "-i"], env=environment, check=True, timeout=PATIENCE_S)
-        yield environment
-    finally:
-        for option in ("-k", "-w"):
-            subprocess.run(["wineserver", option], env=environment, timeout=PATIENCE_S)
-        # 0.7 GB that pytest would keep.
-        shutil.rmtree(prefix, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 import tyro
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import settings_of
 from soulsgraph_envs.standin.program import Misbehaviour, Schedule, parse_misbehaviour
-from soulsgraph_envs.standin.window import Keyboard
 
 
 @pytest.mark.parametrize(
@@ -97,34 +94,3 @@ def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypa
     game = settings_of(StandInOptions(scenario="mine.toml"), "window")
     again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
     assert (again.display, again.scenario) == (":7", str(tmp_path / "mine.toml"))
-
-
-def test_tap_counts_once_a_press_and_a_hold_as_long_as_it_lasts() -> None:
-    keyboard = Keyboard(load_bindings("dark-souls-3"))
-    keyboard.press("w")
-    keyboard.press("space")
-    assert keyboard.controls() == Control.FORWARD | Control.ROLL
-    assert keyboard.controls() == Control.FORWARD
-    keyboard.release("space")
-    keyboard.press("space")
-    keyboard.release("w")
-    assert keyboard.controls() == Control.ROLL
-    assert keyboard.controls() == Control.NONE
-
-
-def test_press_shorter_than_a_frame_is_not_lost() -> None:
-    keyboard = Keyboard(load_bindings("dark-souls-3"))
-    for key in ("w", "l"):
-        keyboard.press(key)
-        keyboard.release(key)
-    assert keyboard.controls() == Control.FORWARD | Control.LIGHT_ATTACK
-    assert keyboard.controls() == Control.NONE
-
-
-def test_keys_that_nobody_hears_released_come_up_with_the_focus_lost() -> None:
-    keyboard = Keyboard(load_bindings("dark-souls-3"))
-    keyboard.press("w")
-    keyboard.controls()
-    keyboard.release_all()
-    assert keyboard.controls() == Control.NONE
-    assert keyboard.down == frozenset()

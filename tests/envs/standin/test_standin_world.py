@@ -273,3 +273,34 @@ def test_numbers_that_are_none_are_not_heeded() -> None:
 def test_map_without_an_encounter_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="dark-souls-3"):
         surroundings_of("dark-souls-9")
+
+
+def test_a_picture_says_that_the_player_died_and_where_to_go() -> None:
+    world = open_world()
+    assert (world.scene().banner, world.scene().goal, world.died) == ("", None, False)
+    world.kill_player()
+    play(world, 0.1)
+    scene = world.scene()
+    assert scene.banner == "YOU DIED"
+    assert "bonfire" in scene.hint
+    while world.stage is not Stage.PLAYING:
+        play(world, 0.1)
+    scene = world.scene()
+    assert scene.goal is not None
+    assert (scene.goal.x, scene.goal.y) == (GATE["player_x"], GATE["player_y"])
+    assert (scene.goal.name, scene.banner, scene.boss.name) == ("the fog gate", "", "rests")
+    assert world.died
+    # Through the gate it is a fight like any other.
+    world.write(GATE)
+    play(world, 0.1, Control.INTERACT)
+    play(world, 3.0)
+    assert (world.inside, world.died, world.scene().goal) == (True, False, None)
+
+
+def test_the_way_leads_to_the_sword_of_a_boss_that_was_never_met() -> None:
+    world = open_world(met=False)
+    goal = world.goal
+    assert goal is not None
+    assert (goal.x, goal.y) == (show(world)["boss_x"], show(world)["boss_y"])
+    world.write({"boss_flags": float(ENCOUNTERED | SWORD_PULLED)})
+    assert world.goal is None

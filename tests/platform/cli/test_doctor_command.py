@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli.games import check_training, show
+from soulsgraph.cli.doctor import check_training, show
 from soulsgraph_envs.drivers.doctor.machine import Check
 from soulsgraph_envs.testing import PATIENCE_S
 

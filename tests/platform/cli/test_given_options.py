@@ -1,6 +1,7 @@
 """Given options are distinguished from omitted ones, and a run keeps its own plan."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def run(tmp_path) -> Path:
 def unusual(tmp_path) -> Path:
     """A run that differs from every default."""
     plan = Plan(scale=0.01, preset="paper", scenario="vordt", seed=7, lanes=2, env_runners=1, episodes=11)
-    RunFolder.create(tmp_path / "unusual", plan)
+    RunFolder.create(tmp_path / "unusual", replace(plan, synchronous=True))
     return tmp_path / "unusual"
 
 
@@ -42,9 +43,15 @@ def test_a_default_that_was_given_is_told_apart_from_none_given(refuse, unusual,
     assert f"its plan has {kept}, found {default}; leave the option out" in message
 
 
+def test_a_flag_of_a_plan_can_be_given_either_way(refuse, run, unusual):
+    for folder, option, kept, found in ((run, "synchronous", False, True), (unusual, "no-synchronous", True, False)):
+        message = refuse("train", "camera", "--run", folder, f"--{option}")
+        assert f"its plan has synchronous = {kept}, found {found}; leave the option out" in message
+
+
 def test_a_run_goes_on_with_what_it_has_or_what_says_the_same(refuse, unusual):
     options = ("--preset", "paper", "--scenario", "vordt", "--seed", 7, "--scale", "1e-2", "--lanes", 2)
-    for given in ((), options):
+    for given in ((), (*options, "--synchronous")):
         assert "expected a Ray cluster to answer" in refuse(
             "curriculum", "--resume", "--run", unusual, "--address", "127.0.0.1:9", *given
         )

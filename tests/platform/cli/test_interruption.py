@@ -64,6 +64,7 @@ def test_another_broken_pipe_is_not_taken_for_an_unread_output(monkeypatch):
     def lose(*_, **__):
         raise BrokenPipeError
 
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "retention"])
     monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lose)
     with pytest.raises(BrokenPipeError):
         main()

@@ -4,29 +4,46 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, signature
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 import tyro
 
-from soulsgraph.cli import COMMANDS as NAMES
-from soulsgraph.cli import main, make_app
+from soulsgraph.bench import FleetOptions
+from soulsgraph.cli import data, fleet, main, make_app, zoo
 from soulsgraph.cli.commands import StudyOptions, study_values
-from soulsgraph.cli.options import EvaluationOptions, OutputOptions, PlanOptions, SessionOptions, plan_values
+from soulsgraph.cli.options import (
+    EvaluationOptions,
+    FightOptions,
+    OutputOptions,
+    PlanOptions,
+    RunOptions,
+    SessionOptions,
+    plan_values,
+)
+from soulsgraph.cli.projects import ComparedOptions
+from soulsgraph.cli.watch import PictureOptions
 from soulsgraph.paper.study import Study
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph_envs.drivers.opening import DRIVERS
+from soulsgraph_clusters.fleet.pc.host import HostOptions
+from soulsgraph_envs.drivers.realtime.link import DRIVERS
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.serving import Serving
 
-COMMANDS = {name: spec.target for name, spec in make_app(NAMES)._subcommands.items()}
-SOURCES = (Plan, Study, EvaluationOptions, OutputOptions, SessionOptions, TransferOptions, StandInOptions, Serving)
+_GROUPS = {"data": data.ACTIONS, "fleet": fleet.ACTIONS, "zoo": zoo.ACTIONS}
+COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {
+    f"{group} {name}": action for group, actions in _GROUPS.items() for name, action in actions.items()
+}
+SOURCES = (
+    *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
+    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, Serving, HostOptions, FleetOptions),
+)
 #: Options that stand for a field under another name.
 FIELDS = {"first_seed": "seeds"}
-SHOWN = {"overrides": "set"}
+SHOWN = {"overrides": "set", "copy": "run"}
 
 
 def _given(hint: Any) -> Mapping[str, Any]:
@@ -49,19 +66,19 @@ def _options(command: Any) -> set[str]:
     for parameter, hint in _parameters(command):
         if is_dataclass(_bare(hint)):
             names |= {spec.name for spec in fields(_bare(hint))}
-        elif hint in (PlanOptions, StudyOptions):
+        elif hint in (PlanOptions, StudyOptions, ComparedOptions):
             names |= {SHOWN.get(name, name) for name in _given(hint)}
         elif "Positional" not in str(hint):
-            names.add(parameter.name)
+            names.add(SHOWN.get(parameter.name, parameter.name))
     return {f"--{name.replace('_', '-')}" for name in names}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_shown_is_a_field_or_the_commands_own(name, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["soulsgraph", name, "--help"])
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *name.split(), "--help"])
     with pytest.raises(SystemExit):
         main()
-    shown = set(re.findall(r"^\W{2}(--[a-z][a-z-]*)", capsys.readouterr().out, re.MULTILINE))
+    shown = set(re.findall(r"^\W{2}(--[a-z][a-z0-9-]*)", capsys.readouterr().out, re.MULTILINE))
     assert shown == _options(COMMANDS[name])
 
 
@@ -72,13 +89,14 @@ def test_options_of_a_dataclass_default_to_its_fields(name):
         if is_dataclass(cls):
             assert cls in SOURCES
             assert cls.__dataclass_params__.frozen
-            assert parameter.default == cls()
+            required = any(spec.default is MISSING and spec.default_factory is MISSING for spec in fields(cls))
+            assert parameter.default == (Parameter.empty if required else cls())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_own_option_repeats_no_field_with_another_default(name):
     for parameter, hint in _parameters(COMMANDS[name]):
-        if is_dataclass(_bare(hint)) or hint in (PlanOptions, StudyOptions):
+        if is_dataclass(_bare(hint)) or hint in (PlanOptions, StudyOptions, ComparedOptions):
             continue
         alike = [spec for cls in SOURCES for spec in fields(cls) if spec.name == parameter.name]
         defaults = [spec.default for spec in alike if type(spec.default) is type(parameter.default)]
@@ -123,16 +141,6 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
     study = tyro.cli(StudyOptions, args=[*_arguments(Study), "--seeds", "10", "--first-seed", "400", "--set"])
     assert study.keys() == _given(StudyOptions).keys()
     assert Study(**study_values(study, Study.seeds)) == Study()
-
-
-def test_the_list_of_commands_is_the_same_with_all_of_them_loaded_and_with_none(capsys):
-    shown = []
-    for words in (NAMES, ()):
-        with pytest.raises(SystemExit):
-            make_app(words).cli(prog="soulsgraph", args=["--help"])
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-    assert all(f"• {name} " in shown[0] for name in NAMES)
 
 
 def test_the_list_of_commands_loads_nothing_that_takes_seconds():

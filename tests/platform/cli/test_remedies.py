@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli import COMMANDS, commands, main, remedies
-from soulsgraph.cli.games import show
+from soulsgraph.cli import COMMANDS, commands, data, fleet, main, remedies, zoo
+from soulsgraph.cli.doctor import show
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluate import allowed_rows
@@ -31,7 +31,7 @@ from soulsgraph_policies.training_state import read_training_state
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = ("platform", "policies", "clusters", "envs")
 #: Options of other programs that our command line names.
-_FOREIGN = {"--logdir"}
+_FOREIGN = {"--logdir", "--tyro-"}
 _NOBODY = 65534
 
 
@@ -63,7 +63,9 @@ def test_every_command_and_option_that_the_command_line_names_exists(monkeypatch
     named = [(place, word) for place, text in _named() for word in re.findall(r"^soulsgraph ([a-z][a-z-]*)", text)]
     assert len(named) > 5
     assert not [(place, word) for place, word in named if word not in known]
-    options = {option for name in known for option in re.findall(r"--[a-z][a-z-]+", _help(monkeypatch, capsys, name))}
+    groups = (("data", data.ACTIONS), ("fleet", fleet.ACTIONS), ("zoo", zoo.ACTIONS))
+    lines = [(), *((name,) for name in known), *((group, action) for group, actions in groups for action in actions)]
+    options = {option for line in lines for option in re.findall(r"--[a-z][a-z-]+", _help(monkeypatch, capsys, *line))}
     used = [(place, option) for place, text in _named() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)]
     assert len(used) > 30
     assert not [(place, option) for place, option in used if option not in options | _FOREIGN]

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from soulsgraph.paper.bands import BOTH
@@ -28,12 +30,15 @@ def test_other_seeds_of_the_same_agents_agree(tmp_path, earlier):
     assert all(row["agree"] for row in rows.values())
     assert (rows[BOTH]["seeds"], rows[BOTH]["earlier_seeds"]) == (20, 10)
     assert rows[BOTH]["low"] <= rows[BOTH]["median"] <= rows[BOTH]["high"]
+    assert rows[BOTH]["difference_low"] < 0.0 < rows[BOTH]["difference_high"]
+    assert rows[BOTH]["difference_low"] < rows[BOTH]["difference"] < rows[BOTH]["difference_high"]
     assert text.index("## Beside earlier seeds") < text.index("## Table 1")
 
 
 def test_seeds_of_better_agents_differ(tmp_path, earlier):
     text, rows = _compared(tmp_path, earlier, lift=30.0)
     assert not rows[BOTH]["agree"]
+    assert rows[BOTH]["difference_low"] > 0.0
     assert "**differ**" in text
 
 
@@ -62,3 +67,16 @@ def test_rows_outside_their_range_are_named_first(tmp_path):
     opening = text[: text.index("## Table 1")]
     assert "- preset paper: " in opening
     assert f"{BOTH} (" in opening
+
+
+def test_an_earlier_report_is_compared_under_its_presets_present_name(tmp_path):
+    before = write_synthetic_records(tmp_path / "before", preset="best", seeds=range(300, 305))
+    write_report([before], tmp_path / "earlier")
+    file = tmp_path / "earlier" / "report.json"
+    report = json.loads(file.read_text())
+    report["reproductions"]["best"] |= {"version": 1, "plan": {"preset": "best"}}
+    file.write_text(json.dumps(report))
+    folder = write_synthetic_records(tmp_path / "now", preset="best-1", seeds=range(310, 315))
+    write_report([folder], tmp_path / "report", earlier=tmp_path / "earlier")
+    rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
+    assert {row["reproduction"] for row in rows} == {"best-1"}

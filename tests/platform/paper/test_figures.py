@@ -14,8 +14,8 @@ from soulsgraph.paper.figures import (
 )
 from soulsgraph.paper.records import Reproduction, load_reproductions
 from soulsgraph.paper.testing import write_synthetic_records
-from soulsgraph.plan import BUDGETS
 from soulsgraph.statistics import moving_average, seed_curves
+from soulsgraph_envs.skills import budget_of
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_each_skill_has_a_panel_with_every_seed_and_the_phases_apart(reproductio
     assert len(panels["camera"].lines) == 3 + 1
     for name in ("dodge", "heal-attack"):
         (transition,) = (line for line in panels[name].lines if line.get_linestyle() == "--")
-        assert transition.get_xdata()[0] == BUDGETS[name.replace("-", "_")] / 1_000
+        assert transition.get_xdata()[0] == budget_of(name.replace("-", "_")) / 1_000
         assert len(panels[name].lines) == 2 * (3 + 1) + 1
 
 

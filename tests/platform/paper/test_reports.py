@@ -54,7 +54,9 @@ def test_episodes_keep_each_reward_term(tmp_path):
         terms=np.array([[1.0, -2.0], [0.5, 0.25]], np.float32),
     )
     seeds = np.array([3, 2**63 + 1], np.uint64)
-    write_episodes(tmp_path / "episodes.parquet", {"trained": episodes, "random": episodes}, ("alive", "damage"), seeds)
+    write_episodes(
+        tmp_path / "episodes.parquet", {"trained": episodes, "random": episodes}, ("alive", "damage"), {"seed": seeds}
+    )
     first, second, *others = read_rows(tmp_path / "episodes.parquet")
     assert [row["setting"] for row in (first, second, *others)] == ["trained"] * 2 + ["random"] * 2
     assert [row["seed"] for row in (first, second, *others)] == [3, 2**63 + 1] * 2

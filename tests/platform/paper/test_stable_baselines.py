@@ -14,8 +14,8 @@ from soulsgraph.paper.study import Study
 from soulsgraph.plan import Plan
 from soulsgraph.progress import Interrupted
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph.tables import read_rows
-from soulsgraph.train import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES

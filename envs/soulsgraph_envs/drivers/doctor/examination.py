@@ -28,8 +28,8 @@ from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_
 from soulsgraph_envs.drivers.memory.game_memory import GameMemory
 from soulsgraph_envs.drivers.memory.link import AttachedGame, attach_game, open_process
 from soulsgraph_envs.drivers.memory.reader import BadAddressError, Reader
-from soulsgraph_envs.drivers.opening import DRIVERS, SIMULATOR, make_link
-from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, Link, Reading
+from soulsgraph_envs.drivers.opening import make_link
+from soulsgraph_envs.drivers.realtime.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
 from soulsgraph_envs.drivers.realtime.readings import supplied_raws
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill

@@ -22,6 +22,8 @@ from soulsgraph_envs.core.pictures import Picture
 KEYS: dict[str, Any] = read_file(Where(Path(__file__).parents[2] / "data" / "keys.toml"))
 KEY_NAMES: tuple[str, ...] = tuple(KEYS["names"])
 MOUSE_BUTTONS: tuple[str, ...] = tuple(KEYS["mouse_buttons"])
+#: What a gamepad has: a person may press it in place of a key, a device never does.
+PAD_NAMES: tuple[str, ...] = tuple(KEYS["pad"])
 
 
 @runtime_checkable
@@ -220,7 +222,7 @@ def _check_bindings(bindings: Bindings, where: Where) -> None:
         for control, keys in getattr(bindings, table).items():
             place = where.at(table).at(control)
             _check_control(control, bindings, place)
-            _check_keys(keys, place)
+            _check_keys(keys, place, (*KEY_NAMES, *PAD_NAMES) if table == "also" else KEY_NAMES)
             if keys in owners:
                 raise place.error("keys of its own", f"those of {owners[keys]}, {list(keys)}")
             owners[keys] = control
@@ -236,9 +238,9 @@ def _check_control(control: str, bindings: Bindings, where: Where) -> None:
         raise where.error("a control that is in hold or tap as well", "it in neither")
 
 
-def _check_keys(keys: Keys, where: Where) -> None:
+def _check_keys(keys: Keys, where: Where, known: Collection[str]) -> None:
     for index, key in enumerate(keys):
-        if key not in KEY_NAMES:
+        if key not in known:
             raise where.at(index).error("the name of a key, such as 'w', 'left_shift', 'mouse_left'", repr(key))
 
 

@@ -8,6 +8,7 @@ import sys
 from ctypes import wintypes
 from typing import Any
 
+from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import (
@@ -213,7 +214,7 @@ def import_sender() -> Any:
         import pydirectinput
     except ModuleNotFoundError as error:
         raise GameError(
-            "expected pydirectinput-rgx to be installed, found none; install it: pip install 'soulsgraph[game]'."
+            f"expected pydirectinput-rgx to be installed, found none; install it: {pip_install('game')}."
         ) from error
     except (ImportError, AttributeError) as error:
         # Off Windows both packages install, and fail at the first look for its libraries.

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import (
@@ -116,7 +117,7 @@ def open_display(name: str = "") -> Any:
         GameError: if python-xlib is not installed or the display cannot be reached.
     """
     if Display is None:
-        raise GameError("expected python-xlib to be installed, found none; install it: pip install 'soulsgraph[game]'.")
+        raise GameError(f"expected python-xlib to be installed, found none; install it: {pip_install('game')}.")
     asked = name or os.environ.get("DISPLAY", "")
     if not asked:
         raise GameError("X display: expected one named by DISPLAY or the settings, found none; start one: xvfb-run.")

@@ -9,13 +9,17 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import wraps
 from math import ceil
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.game import Game
 
 #: Latest ticks of which percentiles are taken: 2 hours at 10 Hz.
 _KEPT = 72_000
+#: Latest ticks that `recent_lateness` is about: half a minute at 10 Hz.
+RECENT_TICKS = 300
 #: Windows wakes a sleeper up to this much late; Linux by a tenth of a millisecond.
 _SPIN_S = 0.002 if sys.platform == "win32" else 0.0
 
@@ -23,12 +27,12 @@ _SPIN_S = 0.002 if sys.platform == "win32" else 0.0
 class Clock(NamedTuple):
     """Read the time and wait, both in seconds of the machine."""
 
-    now: Callable[[], float] = time.monotonic
+    #: On Windows `time.monotonic` of Python 3.11 goes in steps of 16 ms.
+    now: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
 
 
-#: Read by one loop alone, which may therefore take the finest clock.
-_FINEST = Clock(time.perf_counter)
+_REAL = Clock()
 
 
 @dataclass(frozen=True)
@@ -87,11 +91,12 @@ class CycleTimer:
     It sleeps, and spins through the last `spin_s` where the system's sleep is coarse.
     """
 
-    def __init__(self, period_s: float, clock: Clock = _FINEST, spin_s: float = _SPIN_S) -> None:
+    def __init__(self, period_s: float, clock: Clock = _REAL, spin_s: float = _SPIN_S) -> None:
         self.period_s, self._clock, self._spin_s = period_s, clock, spin_s
         self.ticks = self.overruns = 0
         self._begun_s = self._due_s = self._latest_s = clock.now()
         self._lateness: deque[float] = deque(maxlen=_KEPT)
+        self._recent: deque[float] = deque(maxlen=RECENT_TICKS)
         self._sections: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._spent: dict[str, float] = defaultdict(float)
 
@@ -117,6 +122,7 @@ class CycleTimer:
             self._due_s = self._latest_s
         self.ticks += 1
         self._lateness.append(late_s)
+        self._recent.append(late_s)
         for name, spent_s in self._spent.items():
             self._sections[name].append(spent_s)
         self._spent.clear()
@@ -131,12 +137,97 @@ class CycleTimer:
         finally:
             self._spent[name] += self._clock.now() - begun_s
 
+    def recent_lateness(self) -> Spread:
+        """Summarize the lateness of the latest ticks; another thread may ask while it ticks."""
+        return Spread.of(tuple(self._recent))
+
     def report(self) -> CycleReport:
         """Summarize the ticks so far."""
         sections = {name: Spread.of(spent) for name, spent in self._sections.items()}
         lateness = Spread.of(self._lateness)
         seconds = self._latest_s - self._begun_s
         return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness, sections)
+
+
+class PhaseClock:
+    """Add up the time of named phases; an inner phase's time is not its outer one's. Another thread may read it."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._spent: dict[str, float] = {}
+        self._open: list[str] = []
+        self._since_s = 0.0
+        self._access = threading.Lock()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of a block to the phase of this name."""
+        with self._access:
+            self._book()
+            self._open.append(name)
+        try:
+            yield
+        finally:
+            with self._access:
+                self._book()
+                self._open.pop()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase so far, the phase under way included."""
+        with self._access:
+            self._book()
+            return dict(self._spent)
+
+    def _book(self) -> None:
+        now_s = self._now()
+        if self._open:
+            self._spent[self._open[-1]] = self._spent.get(self._open[-1], 0.0) + now_s - self._since_s
+        self._since_s = now_s
+
+
+class _Phased(Protocol):
+    """Whatever keeps a clock of its resets."""
+
+    @property
+    def reset_clock(self) -> PhaseClock:
+        """The clock."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Owner = TypeVar("_Owner", bound=_Phased)
+_Timed = Callable[Concatenate[_Owner, _P], _R]
+
+
+def timed_phase(name: str) -> Callable[[_Timed[_Owner, _P, _R]], _Timed[_Owner, _P, _R]]:
+    """Count a function's time as a phase of its first argument's clock of resets."""
+
+    def decorate(function: _Timed[_Owner, _P, _R]) -> _Timed[_Owner, _P, _R]:
+        @wraps(function)
+        def timed(owner: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with owner.reset_clock.phase(name):
+                return function(owner, *args, **kwargs)
+
+        return timed
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How late a game's latest ticks began, and for how many seconds it was reset so far, by phase."""
+
+    lateness: Spread
+    reset_s: Mapping[str, float]
+
+
+@runtime_checkable
+class TimedGame(Game, Protocol):
+    """A game that runs in real time."""
+
+    def timing(self) -> Timing:
+        """Return how punctual it is; another thread than its player's may ask."""
 
 
 class StoppedError(SoulsGraphError):

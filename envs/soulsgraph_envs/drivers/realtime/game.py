@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,11 @@ from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.drivers.realtime import readings
-from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleReport, CycleTimer, Timing, timed_phase
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
-from soulsgraph_envs.drivers.realtime.operations import NotReachedError, Operations, Recovery, Session, UnansweredError
+from soulsgraph_envs.drivers.realtime.operations import Moment, NotReachedError, Operations, Session, UnansweredError
+from soulsgraph_envs.drivers.realtime.posing import Look
+from soulsgraph_envs.drivers.realtime.recovery import Recovery
 from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
 
 
@@ -73,8 +76,19 @@ _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("
 _TRIES = 2
 #: How soon, by the machine's time, keys must be answered after an episode that seemed to go well, and in a recovery.
 _PROMPT_S, _PATIENCE_S = 0.5, 3.0
+#: Game time after a hastened reset over which the clock must run at the fight's speed.
+_SLOWED_S = 1.0
 #: Repeated readings must be unchanged for this long: a busy machine may delay a game.
 _STILL_S, _POLL_S = 0.3, 0.002
+
+
+class _Ground(NamedTuple):
+    """What the data say of a scenario: its boss's phase, its arena, its animations."""
+
+    scenario: Scenario
+    phase: int
+    arena: readings.LiveArena
+    tables: readings.Tables
 
 
 class LiveGame:
@@ -98,6 +112,7 @@ class LiveGame:
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}
         self._session = Session(link, settings, clock or Clock())
+        self.reset_clock = self._session.reset_clock
         self.capabilities = Capabilities(
             supplies=readings.supplied_raws(link.supplies),
             controls=self._session.pad.bindings.controls,
@@ -110,11 +125,14 @@ class LiveGame:
         self._recovery = Recovery(self._session)
         self._timer = CycleTimer(self.tick_s / settings.speed, self._session.clock)
         self._worlds: dict[str, World] = {}
-        self._tables: dict[str, readings.Tables] = {}
+        self._grounds: dict[str, _Ground] = {}
         self._episode: Episode | None = None
+        #: When the clock was slowed down after a reset, until it is seen to run at the fight's speed.
+        self._slowed: Moment | None = None
         self._raw = np.zeros((1, RAW_SIZE))
         self._closed = False
 
+    @timed_phase("other")
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin a new episode from a seed (1,), recovering the game first if needed; return raw (1, 25).
 
@@ -126,10 +144,11 @@ class LiveGame:
             raise GameError(f"expected lane 0 of an open game and one seed, found lanes {list(lanes)}.")
         ended, self._episode = self._episode, None
         failure: GameError | None = None
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
                 self._session.pad.release()
-                return self._begin(scenario, seeds, recovering=ended is None)
+                recovering = ended is None
+                return self._begin(scenario, seeds, recovering, hastened=not recovering and attempt == 0)
             except BaseException as error:
                 self._release()
                 if isinstance(error, UnansweredError) and ended is not None:
@@ -193,42 +212,68 @@ class LiveGame:
         session.set_speed(0.0 if still else session.settings.speed)
         if not still:
             self._restart_timer()
+            self._slowed = self._slowed and session.moment(session.link.read())
 
     def report(self) -> CycleReport:
         """Return how punctual the ticks were."""
         return self._timer.report()
 
+    def timing(self) -> Timing:
+        """Return how punctual it is; another thread than its player's may ask."""
+        return Timing(self._timer.recent_lateness(), self.reset_clock.seconds)
+
     def unknown_animations(self) -> dict[str, int]:
         """Count the ticks that showed an animation which the data do not name, by the game's name."""
-        tables = (table for one in self._tables.values() for table in (one.player, *one.phases))
+        tables = (table for one in self._grounds.values() for table in (one.tables.player, *one.tables.phases))
         return dict(sum((table.unknown for table in tables), Counter[str]()))
 
-    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool) -> RawValues:
+    def _begin(self, scenario: Scenario, seeds: Seeds, recovering: bool, hastened: bool) -> RawValues:
         session = self._session
         interruptions = self._recovery.interruptions
         reading = self._recovery.reach()
         if self._recovery.interruptions != interruptions:
             self._worlds.clear()
-        boss = load_boss(scenario.boss)
-        arena = readings.arena_of(scenario, boss.name)
-        check_fits(scenario, reading, arena.character)
+        ground = self._ground_of(scenario)
+        check_fits(scenario, reading, ground.arena.character)
         if recovering:
             session.pad.loosen()
-        tables = self._tables[scenario.name] = self._tables.get(scenario.name) or readings.Tables(scenario)
-        world = self._worlds.setdefault(arena.name, World(session, arena, tables.player))
+        # A game in doubt is brought back at the fight's own speed, and its clock is checked by that.
+        if hastened:
+            session.hasten()
+        world = self._worlds.setdefault(ground.arena.name, World(session, ground.arena, ground.tables.player))
         # Another scenario with this boss may be fought elsewhere.
-        world.arena = arena
-        if not session.operations.dry_run:
-            world.bring_to(boss.phase, reading)
-        before = session.moment(session.link.read())
-        answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
-        first = world.begin(scenario, tables, self._draw(scenario, seeds), answer_s)
-        session.check_speed(before, session.moment(first))
-        self._episode = Episode(scenario, world, tables, first)
+        world.arena = ground.arena
+        try:
+            drawn = self._draw(scenario, seeds)
+            look = Look(session, drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1].tolist())
+            before = session.moment(session.link.read())
+            if not session.operations.dry_run:
+                before = world.bring_to(ground.phase, reading, look)
+            answer_s = session.settings.speed * (_PATIENCE_S if recovering else _PROMPT_S)
+            with world.held():
+                world.rest(ground.tables, look, answer_s)
+                world.pose(scenario, drawn, look)
+                session.check_speed(before)
+            first = session.link.read()
+        except BaseException:
+            with suppress(GameError):
+                session.slow_down()
+            raise
+        self._episode = Episode(scenario, world, ground.tables, first)
+        self._slowed = session.moment(first) if hastened else None
         self._restart_timer()
         self.reading = first
         self._raw[0] = self._episode.row(first)
         return self._raw
+
+    def _ground_of(self, scenario: Scenario) -> _Ground:
+        """Return the data of a scenario, loaded once."""
+        known = self._grounds.get(scenario.name)
+        if known is None or known.scenario != scenario:
+            boss, tables = load_boss(scenario.boss), known.tables if known else readings.Tables(scenario)
+            known = _Ground(scenario, boss.phase, readings.arena_of(scenario, boss.name), tables)
+            self._grounds[scenario.name] = known
+        return known
 
     def _restart_timer(self) -> None:
         self._timer.restart()
@@ -250,10 +295,20 @@ class LiveGame:
         elapsed_s = (now_s - self._read_s) * session.settings.speed
         self._read_s = now_s
         episode.judge(reading, sent, elapsed_s)
+        self._check_slowed(session.moment(reading))
         self.reading = reading
         row = episode.row(reading)
         episode.keep_levels(reading, row, session.operations)
         return row
+
+    def _check_slowed(self, now: Moment) -> None:
+        """Refuse a fight whose clock still runs at another speed than its own, once it can be measured."""
+        session, since = self._session, self._slowed
+        if since is None or now.here_s - since.here_s < _SLOWED_S / session.settings.speed:
+            return
+        self._slowed = None
+        if not session.runs_at_speed(since, now):
+            raise EpisodeLostError(f"the game's clock does not run at {session.speed:g} times this machine's")
 
     def _read(self) -> Reading:
         """Read the game; unchanged values are read again, as a frame may have been late."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_table
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import DataError, GameError, shown
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
 
@@ -31,6 +31,19 @@ _FIELDS_FILE = Where(Path(__file__).parents[2] / "data" / "fields.toml")
 FIELDS: Mapping[str, Field] = read_value(Mapping[str, Field], read_file(_FIELDS_FILE), _FIELDS_FILE)
 
 
+#: The fastest that a running game is played.
+_MOST_SPEED = 3.0
+
+
+#: How a real-time driver reaches its game: module and class of its link.
+LINKS = {
+    "memory": ("soulsgraph_envs.drivers.memory.link", "MemoryLink"),
+    "siphon": ("soulsgraph_envs.drivers.siphon.link", "SiphonLink"),
+}
+SIMULATOR = "simulator"
+DRIVERS = (SIMULATOR, *LINKS)
+
+
 @dataclass(frozen=True)
 class GameSettings:
     """One game: its address map, process, window and bindings, checked when it is opened.
@@ -49,7 +62,12 @@ class GameSettings:
     #: X display, such as ":99"; Linux only.
     display: str = ""
     bindings: str = ""
-    speed: Annotated[float, Between(0.1, 3.0)] = 1.0
+    #: Of a running game at most 3.
+    speed: Annotated[float, Between(0.1, 100.0)] = 1.0
+    #: Speed of the game's clock between two fights, where it can be set and `speed` is less; SoulsGym's is 3 too.
+    reset_speed: Annotated[float, Between(0.0, 3.0)] = 3.0
+    #: Fights beside each other; of a running game one.
+    lanes: Annotated[int, Between(1, 256)] = 1
     launch: tuple[str, ...] = ()
     #: Load the game's world anew after so long, as SoulsGym does: a game's input lags after hours; 0 is never.
     reload_after_s: Annotated[float, Between(0.0, 1e6)] = 900.0
@@ -62,6 +80,14 @@ class GameSettings:
     #: PEM file with the certificate of a Siphon server that encrypts.
     certificate: str = ""
 
+    def __post_init__(self) -> None:
+        if self.driver == SIMULATOR:
+            return
+        for name, most in (("speed", _MOST_SPEED), ("lanes", 1)):
+            if getattr(self, name) > most:
+                expected = f"at most {most:g} for a running game"
+                raise DataError(None, name, expected, getattr(self, name), "correct the value")
+
 
 @dataclass(frozen=True)
 class _Games:
@@ -69,12 +95,16 @@ class _Games:
 
 
 def load_games(path: Path) -> tuple[GameSettings, ...]:
-    """Load the tables `[[games]]` of a file: one serves every env runner, more are one each.
+    """Load the tables `[[games]]` of a file, a game each.
 
     Raises:
-        DataError: for a missing, misspelt or mistyped value.
+        DataError: for a missing, misspelt or mistyped value, or a driver that is none.
     """
-    return load(_Games, Where(path)).games
+    where, games = Where(path), load(_Games, Where(path)).games
+    for place, game in enumerate(games):
+        key = where.at("games").at(place).at("driver")
+        key.demand(game.driver in DRIVERS, f"one of {', '.join(DRIVERS)}", shown(game.driver))
+    return games
 
 
 def check_side_by_side(games: Sequence[GameSettings]) -> None:
@@ -101,7 +131,11 @@ def save_game(path: Path, settings: GameSettings) -> None:
     """
     # Driver and map are written in any case.
     default = to_table(GameSettings(driver="", map=""))
-    lines = [f"{name} = {json.dumps(value)}\n" for name, value in to_table(settings).items() if value != default[name]]
+    lines = [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in to_table(settings).items()
+        if value != default[name]
+    ]
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")

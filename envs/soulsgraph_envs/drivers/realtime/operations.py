@@ -1,16 +1,11 @@
-"""Play a running game: its keys, and the only place that writes to it; waiting for it, and recovering it."""
+"""Play a running game: its keys, the only place that writes to it, and the waiting for it."""
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import struct
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -21,8 +16,8 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.device import Bindings, KeyDevice, load_bindings
 from soulsgraph_envs.drivers.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading, RefusedError
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, PhaseClock
+from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError, Reading
 from soulsgraph_envs.drivers.realtime.readings import same_moment
 
 _LOG = logging.getLogger(__name__)
@@ -108,8 +103,9 @@ class Pad:
 
     def __init__(self, bindings: Bindings, device: KeyDevice, clock: Clock, speed: float) -> None:
         self.bindings = bindings
+        #: That of the game's clock.
+        self.speed = speed
         self._keys = HeldKeys(device, clock.sleep)
-        self._tap_s = bindings.tap_s / speed
 
     def check(self) -> None:
         """Raise `GameError` if the device lacks a key of the bindings."""
@@ -120,7 +116,7 @@ class Pad:
         """Hold what a tick holds, then tap what it taps; what is held stays down."""
         keys = self.bindings.keys_for(controls)
         self._keys.hold(keys.held)
-        self._keys.tap(keys.tapped, self._tap_s)
+        self._keys.tap(keys.tapped, self.bindings.tap_s / self.speed)
 
     def loosen(self) -> None:
         """Press and release every key that is held: the game may have missed it coming up, and hold it still."""
@@ -137,6 +133,8 @@ class Pad:
 _PIPE = r"\\.\pipe\SoulsGymSpeedHackPipe"
 #: A shorter measurement is worth nothing; a rate further off is another speed.
 _SHORTEST_S, _TOLERANCE = 0.4, 0.3
+#: Waited beyond it, so that what is measured is long enough whatever is rounded.
+_HAIR_S = 0.001
 _POLL_S = 0.02
 #: A game whose values are unchanged for this long, in the machine's time, hangs.
 _HANGING_S = 2.0
@@ -158,16 +156,24 @@ class UnansweredError(NotReachedError):
 
 
 class Session:
-    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster."""
+    """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster.
+
+    `speed` is that of the game's clock: the settings' own, but from `hasten` to `slow_down`. A hastened clock
+    shortens no timeout, as loading and keys take the machine's time.
+    """
 
     def __init__(self, link: Link, settings: GameSettings, clock: Clock) -> None:
         self.link, self.settings, self.clock = link, settings, clock
+        self.reset_clock = PhaseClock(clock.now)
         self.operations = Operations(link, settings.dry_run)
+        self.speed = settings.speed
+        #: Cleared for good once a hastened clock does not follow.
+        self._hastens = settings.reset_speed > settings.speed
         self.pad = Pad(load_bindings(link.bindings), link.keys, clock, settings.speed)
 
     def wait(self, game_s: float) -> None:
         """Wait for this much game time."""
-        self.clock.sleep(game_s / self.settings.speed)
+        self.clock.sleep(game_s / self.speed)
 
     def until(
         self,
@@ -196,50 +202,83 @@ class Session:
             reading = self.link.read()
         return reading
 
-    def until_reachable(self, what: str, met: Callable[[Reading], bool], limit_s: float) -> None:
+    def until_reachable(
+        self,
+        what: str,
+        met: Callable[[Reading], bool],
+        limit_s: float,
+        act: Callable[[Reading], None] = lambda _: None,
+    ) -> None:
         """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
         end_s = self.clock.now() + limit_s / self.settings.speed
         while True:
             trouble = "it did not come"
             try:
-                if met(self.link.read()):
+                if met(reading := self.link.read()):
                     return
+                act(reading)
             except LinkError as error:
                 trouble = str(error)
             if self.clock.now() > end_s:
                 raise NotReachedError(f"expected {what} within {limit_s:g} s, found: {trouble}")
             self.wait(_POLL_S)
 
-    def set_speed(self, speed: float) -> None:
-        """Set the speed of the game's clock, 0 to stop it: by memory, else through SoulsGym's pipe if there is one."""
+    def set_speed(self, speed: float) -> bool:
+        """Set the speed of the game's clock, 0 to stop it, by memory or SoulsGym's pipe; return whether it was."""
         if "game_speed" in self.link.writes:
             self.operations.run("set_speed", game_speed=speed, game_speed_on=1.0)
-        elif sys.platform == "win32" and not self.operations.dry_run:
+            return not self.operations.dry_run
+        if sys.platform == "win32" and not self.operations.dry_run:
             try:
                 with open(_PIPE, "wb", buffering=0) as pipe:
                     pipe.write(struct.pack("<f", speed))
+                return True
             except OSError:
                 # No library, no pipe: `check_speed` sees what the clock really does.
-                return
+                return False
+        return False
+
+    def hasten(self) -> None:
+        """Let the game's clock run at the resets' speed, if that is faster than the fight's and can be set."""
+        if self._hastens and self.set_speed(self.settings.reset_speed):
+            self.speed = self.pad.speed = self.settings.reset_speed
+
+    def slow_down(self) -> None:
+        """Let the game's clock run at the fight's speed again."""
+        if self.speed != self.settings.speed:
+            self.speed = self.pad.speed = self.settings.speed
+            self.set_speed(self.speed)
 
     def moment(self, reading: Reading) -> Moment:
         """Return the time of a reading just made."""
         return Moment(self.clock.now(), float(reading.get("play_time_s", nan)))
 
-    def check_speed(self, before: Moment, after: Moment) -> None:
-        """Refuse a game whose clock runs at another speed than in the settings, if it can be measured.
+    def runs_at_speed(self, before: Moment, after: Moment) -> bool:
+        """Return whether the game's clock ran at `speed` between two moments, as far as it can be measured."""
+        return not _is_another(self.speed, before, after)
+
+    def check_speed(self, before: Moment) -> None:
+        """Refuse a game whose clock runs at another speed than it should since a moment, if it can be measured.
 
         Raises:
             GameError: with the speed found.
-            NotReachedError: if the speed differed only for a moment, as on a busy machine.
+            NotReachedError: if the speed differed only for a moment, as on a busy machine, or was a hastened one.
         """
-        speed = self.settings.speed
-        if not _is_another(speed, before, after):
+        speed = self.speed
+        lacking_s = _SHORTEST_S / speed - (self.clock.now() - before.here_s)
+        if lacking_s > 0.0 and isfinite(before.game_s):
+            self.clock.sleep(lacking_s + _HAIR_S)
+        after = self.moment(self.link.read())
+        if self.runs_at_speed(before, after):
             return
-        self.clock.sleep(_SHORTEST_S)
+        self.clock.sleep(_SHORTEST_S + _HAIR_S)
         again = self.moment(self.link.read())
-        if not _is_another(speed, after, again):
+        if self.runs_at_speed(after, again):
             raise NotReachedError(f"expected the game's clock at {speed:g} times this machine's, found it faltering.")
+        if speed != self.settings.speed:
+            self._hastens = False
+            _LOG.warning("the game's clock does not follow reset_speed %g: resets run at speed from now on", speed)
+            raise NotReachedError(f"expected the game's clock hastened {speed:g} times, found that it does not follow.")
         found = (again.game_s - after.game_s) / (again.here_s - after.here_s)
         raise GameError(
             f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
@@ -251,130 +290,3 @@ def _is_another(speed: float, before: Moment, after: Moment) -> bool:
     """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
     here_s = after.here_s - before.here_s
     return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE
-
-
-_ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
-#: Values that stand still for the first time are a hang; the second is for a look at them from anew.
-_STOPPED_S, _STILL_HANGING_S = 3.0, 1.0
-_LOOK_S = 0.05
-
-
-class Recovery:
-    """Reach a game again after any failure; with a launch command, start it when it is gone or hangs.
-
-    `interruptions` counts how often it was out of reach: its world may have been reloaded. Time limits
-    are in the machine's time.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._process: subprocess.Popen[bytes] | None = None
-        self.interruptions = 0
-
-    def reach(self) -> Reading:
-        """Return a reading of a game that can be played.
-
-        Raises:
-            GameError: with the reason, if it cannot be fixed from here.
-        """
-        link = self._session.link
-        if not self._readable():
-            self._attach_anew()
-        self._wait(self._readable, _LOADING_S, "the game's world loaded")
-        if link.read().get("online", 0) == 1:
-            raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
-        # Before the game is judged by its clock, which may have been stopped on purpose.
-        self._session.set_speed(self._session.settings.speed)
-        if not self._moves(_STOPPED_S):
-            self._attach_anew()
-            if not self._moves(_STILL_HANGING_S):
-                self._restart()
-        if not link.focused():
-            link.focus()
-            self._wait(link.focused, _FOCUSING_S, "the game's window in front")
-        return link.read()
-
-    def _attach_anew(self) -> None:
-        session = self._session
-        try:
-            session.link.attach(_ATTACHING_S)
-        except RefusedError as error:
-            raise GameError(str(error)) from error
-        except LinkError as error:
-            if not session.settings.launch:
-                raise GameError(f"{error} A launch command in the settings would start it again.") from error
-            self._launch()
-        self.interruptions += 1
-        session.pad.check()
-
-    def _launch(self) -> None:
-        """Start the game and wait until its world is there."""
-        session = self._session
-        command = session.settings.launch
-        try:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-        except OSError as error:
-            raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
-        # A launcher may end long before its game, which outlives this program: somebody has to notice.
-        threading.Thread(target=self._process.wait, name="launched game", daemon=True).start()
-        self._attach_launched(self._process)
-        self._wait(self._readable, _LAUNCHING_S, "the world of the game just launched")
-
-    def _attach_launched(self, process: subprocess.Popen[bytes]) -> None:
-        """Attach to the game of a launched process, or to one that it starts before it ends."""
-        session = self._session
-        # Only a game that was named by its process is looked for by its process.
-        process_id = process.pid if session.settings.pid else 0
-        end_s = session.clock.now() + _LAUNCHING_S
-        while True:
-            try:
-                session.link.attach(_ATTACHING_S, process_id)
-                return
-            except LinkError as error:
-                if code := process.poll():
-                    command = " ".join(session.settings.launch)
-                    raise GameError(
-                        f"launch: expected a game, found that its command ended with {code}; run it by hand: {command}"
-                    ) from error
-                if session.clock.now() > end_s:
-                    raise GameError(str(error)) from error
-                session.clock.sleep(_LOOK_S)
-
-    def _restart(self) -> None:
-        """End a game that hangs, and launch it again."""
-        settings = self._session.settings
-        if not settings.launch or not settings.pid:
-            raise GameError(
-                f"expected a running game, found one whose values have not changed for {_STOPPED_S:g} s; end it and "
-                "start it again, or name launch and pid in the settings so that it can be done from here."
-            )
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid if self._process else settings.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-        if self._process:
-            self._process.wait()
-        self._launch()
-
-    def _moves(self, limit_s: float) -> bool:
-        """Return whether the values change within a time."""
-        first = self._session.link.read()
-        return self._soon(lambda: not same_moment(first, self._session.link.read()), limit_s)
-
-    def _readable(self) -> bool:
-        try:
-            self._session.link.read()
-        except LinkError:
-            return False
-        return True
-
-    def _wait(self, met: Callable[[], bool], limit_s: float, what: str) -> None:
-        if not self._soon(met, limit_s):
-            raise GameError(f"expected {what} within {limit_s:g} s, and it did not come; look at the game.")
-
-    def _soon(self, met: Callable[[], bool], limit_s: float) -> bool:
-        clock = self._session.clock
-        end_s = clock.now() + limit_s
-        while not met():
-            if clock.now() > end_s:
-                return False
-            clock.sleep(_LOOK_S)
-        return True

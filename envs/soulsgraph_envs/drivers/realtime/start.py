@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from math import asin, atan2, dist, isfinite, nan
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import dist, isfinite, nan
 
 import numpy as np
 
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import Scenario, Transition
-from soulsgraph_envs.core.state import Raw, wrap_angle
+from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.drivers.realtime.cycle_timer import timed_phase
 from soulsgraph_envs.drivers.realtime.link import Reading
-from soulsgraph_envs.drivers.realtime.operations import NotReachedError, Session, UnansweredError
+from soulsgraph_envs.drivers.realtime.operations import Moment, NotReachedError, Session
+from soulsgraph_envs.drivers.realtime.posing import Look, Part, Pose, Spaced, bring_about, placed, restored
 from soulsgraph_envs.drivers.realtime.readings import AnimationTable, LiveArena, Row, Tables, position, shows
 from soulsgraph_envs.simulator import Simulator
 
-_PLACING_S, _AIMING_S, _RESTORING_S, _IDLE_S = 3.0, 4.0, 3.0, 12.0
-_NEAR_M, _FALLEN_M, _TURNED_RAD, _AIMED_RAD = 0.5, 2.5, 0.3, 0.1
-_REST_READINGS = 3
-#: Between two writes of a place the game must have had the time to show it.
-_SETTLE_S = 0.1
+_IDLE_S = 12.0
 _STANCES = ("idle", "approach", "back_off", "turn")
 
 #: Gives the raw values (25,) with which an episode of a scenario begins, from a seed (1,).
@@ -53,111 +50,9 @@ def check_fits(scenario: Scenario, reading: Reading, character: str) -> None:
         )
 
 
-class Pose(NamedTuple):
-    """A fighter's position (metres, z up) and heading (radians)."""
-
-    x: float
-    y: float
-    z: float
-    angle: float
-
-
-def place(session: Session, who: str, pose: Pose) -> None:
-    """Teleport the player or the boss: the game may overwrite it, so it is verified and repeated.
-
-    Raises:
-        NotReachedError: if the game does not show the fighter there in time.
-    """
-
-    def stands_there(reading: Reading) -> bool:
-        x, y, z = position(reading, who)
-        near = dist((x, y), (pose.x, pose.y)) < _NEAR_M and abs(z - pose.z) < _FALLEN_M
-        return near and abs(wrap_angle(float(reading[f"{who}_angle"]) - pose.angle)) < _TURNED_RAD
-
-    def write(_: Reading | None = None) -> None:
-        operations = session.operations
-        if who == "player":
-            operations.run("set_gravity", player_no_gravity=1.0)
-        operations.run(f"place_{who}", **{f"{who}_{name}": value for name, value in pose._asdict().items()})
-        if who == "player":
-            operations.run("set_gravity", player_no_gravity=0.0)
-        session.wait(_SETTLE_S)
-
-    write()
-    if not session.operations.dry_run:
-        session.until(f"the {who} at ({pose.x:.1f}, {pose.y:.1f})", stands_there, _PLACING_S, write)
-
-
-def unlock(session: Session, limit_s: float) -> None:
-    """Release the lock, wait for the camera to rest and turn it a little: proof that only our keys move it.
-
-    Checks whose fields cannot be read are left out.
-
-    Raises:
-        UnansweredError: if one of these does not happen within its limit.
-    """
-    latest: deque[tuple[float, ...]] = deque(maxlen=_REST_READINGS + 1)
-
-    def rests(reading: Reading) -> bool:
-        latest.append(position(reading, "camera"))
-        return len(latest) > _REST_READINGS and len(set(latest)) == 1
-
-    def toggle(_: Reading) -> None:
-        session.pad.play(Control.LOCK_ON)
-        session.wait(_SETTLE_S)
-
-    def turn(_: Reading) -> None:
-        # Pressed anew each time: the game may have missed the key going down.
-        session.pad.release()
-        session.pad.play(Control.CAMERA_LEFT)
-        session.wait(_SETTLE_S)
-
-    try:
-        unlocked = session.until("the lock released by its key", lambda r: r.get("locked", 0) == 0, limit_s, toggle)
-        if _can_aim(session):
-            latest.append(position(unlocked, "camera"))
-            session.until("the camera at rest without a key", rests, limit_s)
-            session.until("the camera turned by its key", lambda r: position(r, "camera") != latest[-1], limit_s, turn)
-    except NotReachedError as error:
-        raise UnansweredError(f"keys do not reach the game: {error}") from error
-    finally:
-        session.pad.release()
-
-
-def aim(session: Session, yaw_rad: float, pitch_rad: float) -> None:
-    """Turn the unlocked camera with its keys to a heading and a height, if it can be read.
-
-    Raises:
-        NotReachedError: if it does not come there in time.
-    """
-    if not _can_aim(session):
-        return
-
-    def errors(reading: Reading) -> tuple[float, float]:
-        x, y, z = position(reading, "camera")
-        return wrap_angle(yaw_rad - atan2(-x, -y)), pitch_rad - asin(max(-1.0, min(1.0, z)))
-
-    def turn(reading: Reading) -> None:
-        aside, upward = errors(reading)
-        controls = Control.NONE
-        if abs(aside) >= _AIMED_RAD:
-            controls |= Control.CAMERA_RIGHT if aside > 0 else Control.CAMERA_LEFT
-        if abs(upward) >= _AIMED_RAD:
-            controls |= Control.CAMERA_UP if upward > 0 else Control.CAMERA_DOWN
-        session.pad.play(controls)
-
-    try:
-        aimed = "the camera turned by its keys"
-        session.until(aimed, lambda r: max(map(abs, errors(r))) < _AIMED_RAD, _AIMING_S, turn)
-    finally:
-        session.pad.release()
-
-
-def _can_aim(session: Session) -> bool:
-    return "camera_x" in session.link.supplies and Control.CAMERA_LEFT in session.pad.bindings.controls
-
-
 _LOADING_S, _ANSWER_S, _PASSING_S, _TRANSITION_S = 90.0, 3.0, 15.0, 30.0
+#: Between two presses of the fog gate's key.
+_INTERACT_S = 0.5
 #: Beaten, met, its sword pulled: the bits of the boss's flags that are known.
 _BOSS_FLAGS = 0b1110_0000
 #: How close to where the fog gate leads counts as through it.
@@ -175,16 +70,19 @@ class World:
 
     def __init__(self, session: Session, arena: LiveArena, player: AnimationTable) -> None:
         self._session, self.arena, self._player = session, arena, player
+        self.reset_clock = session.reset_clock
         self.phase = 0
         self.loaded_s = session.clock.now()
 
-    def bring_to(self, phase: int, reading: Reading) -> None:
-        """Put the player into the arena and the boss into a phase.
+    def bring_to(self, phase: int, reading: Reading, look: Look) -> Moment:
+        """Put the player into the arena and the boss into a phase; the camera is followed where there is time.
+
+        Return a moment since which the game's clock has run.
 
         Raises:
             GameError: if it cannot be done in time, naming the step that failed.
         """
-        hp, transition = float(reading["boss_hp"]), self.arena.transition
+        hp, transition, since = float(reading["boss_hp"]), self.arena.transition, self._now()
         if self.phase == 0:
             # A boss whose HP never fell below the threshold is in its first phase.
             late = transition and hp <= transition.below_hp_ratio * float(reading["boss_hp_max"])
@@ -192,11 +90,14 @@ class World:
         stale_s = self._session.settings.reload_after_s
         stale = stale_s > 0.0 and self._session.clock.now() - self.loaded_s > stale_s
         if stale or hp <= 0 or self._asleep(reading) or self.phase > phase:
-            self.reload()
+            self.reload(look)
+            since = self._now()
+            self.enter(look)
         elif not self.inside(reading):
-            self.enter()
+            self.enter(look)
         if self.phase != phase:
-            self._pass_transition()
+            self._pass_transition(look)
+        return since
 
     def inside(self, reading: Reading) -> bool:
         """Return whether both fighters are in the arena."""
@@ -205,8 +106,9 @@ class World:
         outside = gate is not None and dist(position(reading, "player"), gate.outside_m) < 1.0
         return within and not outside
 
-    def reload(self) -> None:
-        """Kill the player, wait through the loading screen, and enter the arena again, in phase 1.
+    @timed_phase("reload")
+    def reload(self, look: Look) -> None:
+        """Kill the player and wait through the loading screen: the boss is in phase 1 then, the player outside.
 
         Raises:
             GameError: if the arena's data name no entrance, or it takes too long.
@@ -217,17 +119,25 @@ class World:
                 "load the encounter in the game by hand, and try again."
             )
         session = self._session
+
+        def lives(reading: Reading) -> bool:
+            return float(reading["player_hp"]) > 0
+
+        def rise(reading: Reading) -> None:
+            if lives(reading):
+                look.follow(reading)
+
         session.pad.release()
         session.operations.run("mark_arena", **self.arena.reload)
         session.operations.run("kill_player", no_death=0.0, no_damage=0.0, player_hp=0.0)
-        session.until_reachable("the player dead or the world loading", lambda r: float(r["player_hp"]) <= 0, 10.0)
+        session.until_reachable("the player dead or the world loading", lambda r: not lives(r), 10.0)
         awake = "the player awake after the loading screen"
-        session.until_reachable(awake, lambda r: float(r["player_hp"]) > 0 and self._idle(r), _LOADING_S)
+        session.until_reachable(awake, lambda r: lives(r) and self._idle(r), _LOADING_S, rise)
         self.phase, self.loaded_s = 1, session.clock.now()
-        self.enter()
 
-    def enter(self) -> None:
-        """Teleport to the fog gate, turn to it, and pass it.
+    @timed_phase("enter")
+    def enter(self, look: Look) -> None:
+        """Teleport to the fog gate and pass it; the camera is turned to it if it does not answer its key at once.
 
         Raises:
             GameError: if the arena's data name no entrance, or the player does not come in.
@@ -236,75 +146,84 @@ class World:
         if gate is None:
             raise GameError(f"expected the player in {self.arena.name}, found them outside; walk in, and try again.")
         inside_m = gate.inside_m
+        interact = Spaced(session, lambda: session.pad.play(Control.INTERACT), _INTERACT_S)
+        answer = "the fog gate to answer its key"
 
         def came_in(reading: Reading) -> bool:
             return dist(position(reading, "player"), inside_m) < _INSIDE_M
 
-        def interact(_: Reading) -> None:
-            session.pad.play(Control.INTERACT)
-            session.wait(0.5)
+        def answered(reading: Reading) -> bool:
+            return came_in(reading) or not self._idle(reading)
+
+        def go_in(reading: Reading) -> None:
+            look.follow(reading)
+            interact()
 
         session.link.focus()
         session.operations.run("prevent_death", no_death=1.0)
-        place(session, "player", Pose(*gate.outside_m, gate.outside_angle_rad))
-        aim(session, atan2(-gate.camera[0], -gate.camera[1]), 0.0)
-        answers = "the fog gate to answer its key"
-        session.until(answers, lambda r: came_in(r) or not self._idle(r), _ANSWER_S, interact)
-        session.until("the player inside the fog gate", came_in, _PASSING_S, interact)
-        session.until("the player idle inside the arena", self._idle, _PASSING_S)
+        outside = placed(session, "player", Pose(*gate.outside_m, gate.outside_angle_rad))
+        bring_about(session, [outside], look.follow)
+        interact()
+        try:
+            session.until(answer, answered, _INTERACT_S, look.follow)
+        except NotReachedError:
+            with look.at((*gate.camera[:2], 0.0)):
+                bring_about(session, [look.aimed()], look.follow)
+            session.until(answer, answered, _ANSWER_S, interact)
+        with self.reset_clock.phase("gate"):
+            session.until("the player inside the fog gate", came_in, _PASSING_S, go_in)
+            session.until("the player idle inside the arena", self._idle, _PASSING_S, look.follow)
 
-    def begin(self, scenario: Scenario, tables: Tables, drawn: Row, answer_s: float) -> Reading:
-        """Freeze both fighters, restore, teleport, aim, release: the paper's reset, with death disabled throughout.
-
-        Returns the first reading of an episode that begins as `drawn` (25,).
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Freeze both fighters, with death disabled from now on; at the end let go, at the speed of the fight.
 
         Raises:
-            UnansweredError: if the game does not answer to a key within `answer_s`.
-            NotReachedError: naming the part of the start that failed.
             GameError: if the map cannot write what a start needs.
         """
-
-        def at_rest(reading: Reading) -> bool:
-            idle = tables.player.among(reading, ("idle",)) or not tables.player.recognises(reading)
-            return idle and any(boss.among(reading, _STANCES) or not boss.recognises(reading) for boss in tables.phases)
-
         session, operations = self._session, self._session.operations
         operations.run("prevent_death", no_death=1.0)
         operations.run("hold", no_attack=1.0, no_move=1.0, no_damage=1.0)
         try:
-            session.until("the player idle and the boss between moves", at_rest, _IDLE_S)
-            unlock(session, answer_s)
-            for who in ("boss", "player"):
-                x, y, angle = (float(drawn[Raw[f"{who}_{what}".upper()]]) for what in ("x", "y", "angle"))
-                place(session, who, Pose(x, y, self.arena.floor(x, y), angle))
-            aim(session, atan2(-drawn[Raw.CAMERA_X], -drawn[Raw.CAMERA_Y]), asin(drawn[Raw.CAMERA_Z]))
-            self._restore(scenario)
+            yield
         finally:
             session.pad.release()
+            session.slow_down()
             operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
-        return session.link.read()
 
-    def _restore(self, scenario: Scenario) -> None:
-        """Write HP, stamina and flasks until the game shows them."""
+    @timed_phase("rest")
+    def rest(self, tables: Tables, look: Look, answer_s: float) -> None:
+        """Wait until held fighters are between moves; meanwhile the keys are tried, and the camera begins to turn.
 
-        def whole(reading: Reading) -> bool:
-            full = reading["player_hp"] == reading["player_hp_max"]
-            boss = abs(float(reading["boss_hp"]) - scenario.boss_hp[0]) < 1.0
-            return full and boss and (not refillable or reading["flasks"] == scenario.flasks)
+        Raises:
+            UnansweredError: if the game does not answer to a key within `answer_s` of their rest.
+            NotReachedError: if they do not come to rest.
+        """
+        rested = False
 
-        def write(reading: Reading) -> None:
-            operations.run("restore_player", player_hp=float(reading["player_hp_max"]))
-            if "player_stamina_max" in reading:
-                operations.run("restore_stamina", player_stamina=float(reading["player_stamina_max"]))
-            operations.run("set_boss_hp", boss_hp=scenario.boss_hp[0])
-            if refillable:
-                operations.run("set_flasks", flasks=float(scenario.flasks))
+        def at_rest(reading: Reading) -> bool:
+            nonlocal rested
+            idle = tables.player.among(reading, ("idle",)) or not tables.player.recognises(reading)
+            between = any(one.among(reading, _STANCES) or not one.recognises(reading) for one in tables.phases)
+            rested = rested or (idle and between)
+            return rested
 
-        operations, reading = self._session.operations, self._session.link.read()
-        refillable = operations.can("set_flasks") and isfinite(float(reading.get("flasks", nan)))
-        write(reading)
-        if not operations.dry_run:
-            self._session.until("HP, stamina and flasks restored", whole, _RESTORING_S, write)
+        rest = Part("rest", "the player idle and the boss between moves", at_rest, _IDLE_S)
+        bring_about(self._session, [rest, *look.proofs(answer_s)], look.follow)
+
+    def pose(self, scenario: Scenario, drawn: Row, look: Look) -> None:
+        """Bring fighters at rest to a start as `drawn` (25,): teleport, restore, aim, as the paper's reset does.
+
+        Raises:
+            NotReachedError: naming the part of the start that failed.
+        """
+
+        def at_start(who: str) -> Part:
+            x, y, angle = (float(drawn[Raw[f"{who}_{what}".upper()]]) for what in ("x", "y", "angle"))
+            return placed(self._session, who, Pose(x, y, self.arena.floor(x, y), angle))
+
+        parts = [at_start("boss"), at_start("player"), restored(self._session, scenario), look.aimed()]
+        bring_about(self._session, parts, look.follow)
 
     def leave(self) -> None:
         """Restore the game's own rules; a boss in its second phase is left with HP that show the phase."""
@@ -322,6 +241,9 @@ class World:
             return False
         return bool((int(found) ^ int(awake)) & _BOSS_FLAGS)
 
+    def _now(self) -> Moment:
+        return self._session.moment(self._session.link.read())
+
     def _idle(self, reading: Reading) -> bool:
         return self._player.among(reading, ("idle",))
 
@@ -330,7 +252,8 @@ class World:
         most = float(self._session.link.read()["boss_hp_max"])
         self._session.operations.run("set_boss_hp", boss_hp=round(_WELL_BELOW * transition.below_hp_ratio * most))
 
-    def _pass_transition(self) -> None:
+    @timed_phase("transition")
+    def _pass_transition(self, look: Look) -> None:
         """Put the boss's HP below the threshold and wait until it has changed."""
         transition, session = self.arena.transition, self._session
         if transition is None:
@@ -342,6 +265,7 @@ class World:
         session.operations.run("prevent_death", no_death=1.0)
         session.operations.run("let_go", no_attack=0.0, no_move=0.0)
         self._put_below(transition)
-        session.until(f"the boss's {transition.animation.name} into its second phase", changing, _TRANSITION_S)
-        session.until(f"the end of the boss's {transition.animation.name}", lambda r: not changing(r), _TRANSITION_S)
+        name = transition.animation.name
+        session.until(f"the boss's {name} into its second phase", changing, _TRANSITION_S, look.follow)
+        session.until(f"the end of the boss's {name}", lambda r: not changing(r), _TRANSITION_S, look.follow)
         self.phase = 2

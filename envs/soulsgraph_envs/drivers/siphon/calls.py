@@ -5,19 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import os
-import secrets
 import ssl
-import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, is_loopback, new_token, read_token
+from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import rgb_of
@@ -30,8 +29,7 @@ try:
     from pysiphon.generated import siphon_service_pb2, siphon_service_pb2_grpc
 except ImportError as error:
     raise GameError(
-        f"Siphon: expected the packages grpcio and pysiphon, found {error}; install them with: "
-        "pip install 'soulsgraph[siphon]'."
+        f"Siphon: expected the packages grpcio and pysiphon, found {error}; install them with: {pip_install('siphon')}."
     ) from error
 
 #: Names of the 17 calls and their messages; generated code, which type checkers cannot see into.
@@ -99,9 +97,6 @@ _BACK_OFF = [
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 _LOG = logging.getLogger(__name__)
-#: Metadata key of the token.
-TOKEN_KEY = "authorization"
-_PRIVATE = 0o600
 
 
 class SiphonCalls:
@@ -113,7 +108,7 @@ class SiphonCalls:
 
     def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         self.host, self._patience_s = settings.host, patience_s
-        token = bearer(read_token(Path(settings.token_file))) if settings.token_file else ""
+        token = bearer(read_token(Path(settings.token_file), GameError)) if settings.token_file else ""
         self._metadata = ((TOKEN_KEY, token),) if token else ()
         self._channel = _open_channel(settings)
         self._stub = service.SiphonServiceStub(self._channel)
@@ -249,31 +244,6 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine and can be reached from nowhere else."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def read_token(path: Path) -> str:
-    """Read a token; only the file's owner may have access to it.
-
-    Raises:
-        GameError: if it cannot be read, is empty, or others may read it.
-    """
-    try:
-        mode, token = stat.S_IMODE(path.stat().st_mode), path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise GameError(f"{path}: expected a readable token file, found {error}; copy the server's there.") from error
-    if os.name == "posix" and mode & 0o077:
-        raise GameError(f"{path}: expected mode 600, found {mode:o}: others may read it; do: chmod 600 {path}")
-    if not token:
-        raise GameError(f"{path}: expected a token, found an empty file; delete it, and the server makes a new one.")
-    return token
-
-
 def read_or_create_token(path: Path) -> str:
     """Read a token, or make one in a new file of mode 600.
 
@@ -281,16 +251,11 @@ def read_or_create_token(path: Path) -> str:
         GameError: as `read_token`; also if the file cannot be made.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
     except FileExistsError:
-        return read_token(path)
+        return read_token(path, GameError)
     except OSError as error:
         raise GameError(f"{path}: expected to make a token file there, found {error}; choose another place.") from error
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
-    return read_token(path)
-
-
-def bearer(token: str) -> str:
-    """Return the metadata value of a token."""
-    return f"Bearer {token}"
+        file.write(new_token() + "\n")
+    return read_token(path, GameError)

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import checked_seed
-from soulsgraph_envs.drivers.opening import SIMULATOR
+from soulsgraph_envs.drivers.realtime.link import SIMULATOR
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.exception import (
     GameStateError,

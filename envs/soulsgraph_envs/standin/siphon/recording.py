@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import Geometry, Window
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
@@ -313,6 +314,6 @@ def import_h5py() -> Any:
     except ImportError as error:
         raise GameError(
             "recording: expected h5py, which writes Siphon's format, found none; install it on the server: "
-            "pip install 'soulsgraph[siphon]'."
+            f"{pip_install('siphon')}."
         ) from error
     return h5py

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from typing import Any, NamedTuple
 
+from soulsgraph_envs.core.access import TOKEN_KEY, bearer
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
 from soulsgraph_envs.drivers.realtime.link import GameSettings
@@ -311,12 +312,12 @@ class TokenCheck(calls.grpc.ServerInterceptor):
     """Refuse every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:
-        self._expected = calls.bearer(token).encode()
+        self._expected = bearer(token).encode()
         self._refuse = calls.grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Let a call through, or answer it UNAUTHENTICATED."""
-        given = next((value for key, value in details.invocation_metadata if key == calls.TOKEN_KEY), "")
+        given = next((value for key, value in details.invocation_metadata if key == TOKEN_KEY), "")
         return continuation(details) if hmac.compare_digest(given.encode(), self._expected) else self._refuse
 
 

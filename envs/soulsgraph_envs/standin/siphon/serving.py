@@ -7,9 +7,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.drivers.siphon.calls import is_loopback, read_or_create_token, split_address
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ class Serving:
             GameError: for an address that is invalid, in use, or that others can reach without a token; for a
                 certificate without its own key; for a token file that cannot be used.
         """
+        # Imported here: it needs an extra, which a command's list of options must not.
+        from soulsgraph_envs.drivers.siphon.calls import read_or_create_token, split_address
+
         host, port = split_address(self.address)
         if (self.certificate is None) != (self.key is None):
             raise GameError("Siphon server: expected `certificate` and `key` together, found one of them; give both.")

@@ -303,3 +303,15 @@ def test_step_needs_an_episode() -> None:
         table.step()
     with pytest.raises(GameError, match="reset first"):
         table.step()
+
+
+def test_the_time_of_a_reset_is_known_by_phase() -> None:
+    table = FakeTable(at_bonfire=True)
+    began_s = table.time.now_s
+    table.reset()
+    took_s, spent = table.time.now_s - began_s, table.game.timing().reset_s
+    assert sum(spent.values()) == pytest.approx(took_s)
+    assert {"enter", "place", "aim", "unlock", "rest"} <= spent.keys()
+    assert spent["enter"] > 0.0
+    table.step()
+    assert table.game.timing().reset_s == spent

@@ -130,8 +130,14 @@ def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, t
         with pytest.raises(EpisodeLostError):
             t.play(6 * len(ROUND))
         assert t.keys_down() == []
-        t.reset(seed=1)
-        t.play(len(ROUND))
+        # A quick reset may come to its end before the misbehaviour does, and the next episode is lost too.
+        for _ in range(5):
+            t.reset(seed=1)
+            with suppress(EpisodeLostError):
+                t.play(len(ROUND))
+                break
+        else:
+            pytest.fail("expected an episode that is played on, found none of five")
 
 
 def test_stand_in_that_hangs_for_good_is_ended_and_launched_again(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from gymnasium.spaces import Box
 
-from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.simulator.render import is_size
+from soulsgraph_envs.core.pictures import Picture, is_size
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.envs.soulsenv import BossEnv, Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings

@@ -1,0 +1,93 @@
+"""Chunks that a gateway received, until they are in the journal and acknowledged; used in the gateway's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.sessions import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+#: Chunks wait for each other so long before they are written together.
+GROUP_S = 0.05
+#: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
+RETRY_AFTER_S = 1.0
+#: When a stage ends, what was received has so long to be written.
+WRITE_WITHIN_S = 3.0
+#: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
+MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
+#: Latest chunks of which the queue's age is known.
+_MOST_AGES = 10_000
+
+
+class ChunkQueue:
+    """Let chunks wait, and write those that came within a moment together, with one fsync.
+
+    `note` is called with why the journal cannot be written, and when it can be again.
+    """
+
+    def __init__(self, intake: Intake, note: Callable[[str], None]) -> None:
+        self._intake, self._note = intake, note
+        self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
+        self._bytes, self._closed = 0, False
+        #: Seconds from a chunk's receipt to its acknowledgement, of the latest chunks.
+        self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
+        #: Set whenever something was appended to the journal.
+        self.appended = threading.Event()
+
+    async def put(self, session: Session, chunk: wire.Chunk) -> None:
+        """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
+        if self._closed:
+            return
+        session.held = True
+        try:
+            while self._bytes > MOST_WAITING_BYTES:
+                await asyncio.sleep(GROUP_S)
+            await self._waiting.put((session, chunk, time.monotonic()))
+            self._bytes += chunk.ByteSize()
+        finally:
+            session.held, session.heard_s = False, asyncio.get_running_loop().time()
+
+    async def write(self) -> None:
+        """Write what comes, and acknowledge it, until it is cancelled."""
+        while True:
+            group = [await self._waiting.get()]
+            await asyncio.sleep(GROUP_S)
+            while not self._waiting.empty():
+                group.append(self._waiting.get_nowait())
+            answers = await self._written([(session, chunk) for session, chunk, _ in group])
+            self.appended.set()
+            now_s = time.monotonic()
+            self.ages_s.extend(now_s - received_s for _, _, received_s in group)
+            for session, answer in answers:
+                session.send(wire.ToGame(acknowledgement=answer))
+            for _, chunk, _ in group:
+                self._bytes -= chunk.ByteSize()
+                self._waiting.task_done()
+
+    async def _written(self, group: list[tuple[Session, wire.Chunk]]) -> list[tuple[Session, wire.Acknowledgement]]:
+        """Write a group, and try again while that fails."""
+        loop, failed = asyncio.get_running_loop(), False
+        while True:
+            try:
+                answers = await loop.run_in_executor(None, self._intake.write, group, loop.time())
+            except SoulsGraphError as error:
+                failed = True
+                self._note(str(error))
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            if failed:
+                self._note("the journal is written again")
+            return answers
+
+    async def close(self) -> None:
+        """Take no more, and wait until what came is acknowledged, or cannot be: PCs send that again."""
+        self._closed = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._waiting.join(), WRITE_WITHIN_S)

@@ -1,0 +1,332 @@
+"""The head's end of every game's stream: tokens, tasks and weights out, chunks into the journal, acknowledged after it.
+
+It runs in a thread of its own and never waits for learning. What arrives within a moment is written to the journal
+together, with one fsync. A game that is silent for `SILENT_AFTER_S` counts as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.head.chunk_queue import ChunkQueue
+from soulsgraph_clusters.fleet.head.drain import TOLD, read_drained
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.serving import (
+    HELLO_WITHIN_S,
+    SERVER_OPTIONS,
+    UNKNOWN_TOKEN,
+    bind,
+    bounded_chunk,
+    check_hello,
+    handler_of,
+    host_of,
+    next_message,
+    parse_message,
+    to_bytes,
+)
+from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.security import Tokens, sent_token, server_credentials
+from soulsgraph_clusters.fleet.settings import (
+    OUT_OF_PLAY,
+    PLAYING,
+    SILENT_AFTER_S,
+    Fleet,
+    FleetError,
+)
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.inference import Weights
+
+#: Weights go out at most this often, the newest only.
+PUBLISH_EVERY_S = 1.0
+#: Notes that wait to be logged.
+_MOST_NOTES = 200
+_WATCH_EVERY_S, _LONGEST_NOTE = 0.5, 500
+_START_TIMEOUT_S = 30.0
+
+
+class Gateway:
+    """Serve the games of a fleet in one stage.
+
+    Raises:
+        FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
+    """
+
+    def __init__(self, fleet: Fleet, intake: Intake) -> None:
+        self._settings, self._intake = fleet.settings, intake
+        self._folder, self._drained = fleet.folder, frozenset[str]()
+        self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
+        self._credentials = server_credentials(fleet.settings, fleet.folder)
+        self.sessions = Sessions()
+        #: What happened to games since it was last asked for.
+        self.notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._noted, self._refusals = "", dict[str, str]()
+        self._stamp = self._tokens.stamp
+        self.chunks = ChunkQueue(intake, self._note)
+        self._failure: BaseException | None = None
+        self._offer: tuple[int, dict[str, Weights], dict[str, int]] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._ready: asyncio.Future[int] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="fleet gateway", daemon=True)
+        self._thread.start()
+        try:
+            #: The port that it listens on.
+            self.port = self._in_loop(self._listening())
+        except BaseException:
+            self._end_thread()
+            raise
+
+    def _in_loop(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_TIMEOUT_S)
+
+    async def _listening(self) -> int:
+        return await self._ready
+
+    def publish(self, version: int, weights: Mapping[str, Weights], decisions: Mapping[str, int]) -> None:
+        """Offer modules' weights to every game; the first call names all modules, later ones those that changed."""
+        kept = {module: {name: array.copy() for name, array in own.items()} for module, own in weights.items()}
+        self._loop.call_soon_threadsafe(self._take_offer, version, kept, dict(decisions))
+
+    def _take_offer(self, version: int, weights: dict[str, Weights], decisions: dict[str, int]) -> None:
+        changed = weights if self._offer is None else self._offer[1] | weights
+        self._offer = version, changed, decisions
+        self._offered.set()
+
+    def stop(self, reason: str) -> None:
+        """Write what has come, end the stage for every game, and stop serving."""
+        if self._thread.is_alive():
+            self._in_loop(self._stop(reason))
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._offered = asyncio.Event()
+        self._tasks = [
+            self._loop.create_task(work()) for work in (self._serve, self._publish, self.chunks.write, self._watch)
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._note_failure)
+        try:
+            self._loop.run_forever()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    def _note_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._failure = self._failure or task.exception()
+
+    def check(self) -> None:
+        """Raise what ended a part of the gateway: it would serve on, and acknowledge nothing any more."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _serve(self) -> None:
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers([handler_of(self._play)])
+        try:
+            port = bind(self._server, self._settings.listen, self._credentials)
+            await self._server.start()
+            self._ready.set_result(port)
+        except Exception as error:
+            await self._server.stop(0.0)
+            self._ready.set_exception(error)
+
+    async def _stop(self, reason: str) -> None:
+        # What is written is acknowledged while the streams still stand; what comes later stays with the PCs.
+        await self.chunks.close()
+        for session in self.sessions.live:
+            session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
+            session.finish()
+        await self._server.stop(1.0)
+
+    # A game's stream.
+
+    async def _play(self, messages: AsyncIterator[bytes], context: Any) -> None:
+        """Answer one stream: say who may play, then read chunks and send tasks, weights and acknowledgements."""
+        token = sent_token(context.invocation_metadata())
+        name = self._name_of(token)
+        if not name:
+            self._note_refusal(host_of(context.peer()), UNKNOWN_TOKEN)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
+        try:
+            first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
+            session = Session(parse_message(first).hello, self._loop.time(), token=token)
+            check_hello(session.hello, name, self._settings)
+            session.hello.pc = name
+            if session.hello.only_asks:
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.journal.stage))))
+                return
+            self._intake.admit(session)
+            replaced = self.sessions.begin(session)
+        except (TimeoutError, SoulsGraphError) as refusal:
+            reason = str(refusal) or f"fleet: expected a hello within {HELLO_WITHIN_S:g} s, found none; try again."
+            self._note_refusal(name, reason)
+            # A stream whose first message was too large is closed already.
+            with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=True))))
+            return
+        self._refusals.pop(name, None)
+        if replaced is not None:
+            replaced.close()
+        else:
+            self._note(f"{session.name} joined, playing by {session.hello.driver}")
+        self._look_at_drained()
+        self._order(session)
+        try:
+            await self._both_ways(session, messages, context)
+        finally:
+            session.close()
+            if self.sessions.end(session):
+                self._note(f"{session.name} left{session.reason and f': {session.reason}'}")
+
+    def _order(self, session: Session) -> None:
+        """Let a game play, or let it play no longer where its PC is drained."""
+        session.drained = session.hello.pc in self._drained
+        if session.drained:
+            session.send(wire.ToGame(stop=wire.Stop(reason=TOLD, after_fight=True)))
+            return
+        session.send(wire.ToGame(task=self._intake.task_for(session)))
+        session.weights_version = -1
+        self._send_weights(session)
+
+    def _name_of(self, token: str) -> str:
+        """Return the PC that a stream's token was issued for; empty if none was."""
+        try:
+            return self._tokens.name_of(token) or ""
+        except FleetError as error:
+            self._note(str(error))
+            return ""
+
+    async def _both_ways(self, session: Session, messages: AsyncIterator[bytes], context: Any) -> None:
+        reading, sending, over = (
+            self._loop.create_task(work)
+            for work in (self._read(session, messages), self._send(session, context), session.over.wait())
+        )
+        try:
+            # A game that does not read keeps `sending` waiting, and is ended nevertheless.
+            await asyncio.wait((sending, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reading, sending, over):
+                task.cancel()
+            await asyncio.gather(reading, sending, over, return_exceptions=True)
+
+    async def _send(self, session: Session, context: Any) -> None:
+        while not session.closed:
+            for message in await session.waiting():
+                await context.write(to_bytes(message))
+
+    async def _read(self, session: Session, messages: AsyncIterator[bytes]) -> None:
+        try:
+            async for data in messages:
+                session.heard_s = self._loop.time()
+                message = parse_message(data)
+                if message.HasField("chunk"):
+                    chunk = bounded_chunk(message.chunk)
+                    self._intake.require_room(session, chunk)
+                    await self.chunks.put(session, chunk)
+                elif message.HasField("health"):
+                    self._note_change(session, message.health)
+                    session.health, session.health_s = message.health, session.heard_s
+        except FleetError as refusal:
+            session.send(wire.ToGame(stop=wire.Stop(reason=str(refusal), refused=True)))
+            session.reason = str(refusal)
+        except grpc.aio.UsageError:
+            pass  # The stream was closed while it was read.
+        session.finish()
+
+    # Weights.
+
+    async def _publish(self) -> None:
+        while True:
+            await self._offered.wait()
+            self._offered.clear()
+            assert self._offer is not None
+            self._intake.published(self._offer[0], self._loop.time())
+            for session in self.sessions.live:
+                self._send_weights(session)
+            await asyncio.sleep(PUBLISH_EVERY_S)
+
+    def _send_weights(self, session: Session) -> None:
+        if self._offer is not None and session.weights_version != self._offer[0]:
+            session.weights = self._intake.weights_message(self._offer, first=session.weights_version < 0)
+            session.weights_version = self._offer[0]
+            session.wake()
+
+    # Silence, and tokens that were revoked.
+
+    async def _watch(self) -> None:
+        """End streams of silent games and of revoked tokens; a gateway that stood still itself blames nobody."""
+        while True:
+            expected = self._loop.time() + _WATCH_EVERY_S
+            await asyncio.sleep(_WATCH_EVERY_S)
+            late_s = self._loop.time() - expected
+            if late_s > _WATCH_EVERY_S:
+                for session in self.sessions.live:
+                    session.heard_s += late_s
+            self._look_at_drained()
+            for session in self.sessions.live:
+                if session.drained != (session.hello.pc in self._drained):
+                    self._order(session)
+                if not session.held and self._loop.time() - session.heard_s > SILENT_AFTER_S:
+                    session.reason = f"silent for {SILENT_AFTER_S:g} s"
+                    session.close()
+            if (stamp := self._tokens.stamp) != self._stamp and self._end_revoked():
+                self._stamp = stamp
+
+    def _end_revoked(self) -> bool:
+        """End the streams of tokens that hold no longer, and return whether the tokens could be read."""
+        try:
+            valid = self._tokens.issued(session.token for session in self.sessions.live)
+        except FleetError as error:
+            self._note(str(error))
+            return False
+        for session in self.sessions.live:
+            if session.token not in valid:
+                session.reason = "its token was revoked"
+                session.close()
+        return True
+
+    def _look_at_drained(self) -> None:
+        try:
+            self._drained = read_drained(self._folder)
+        except SoulsGraphError as error:
+            self._note(str(error))
+
+    def _note_change(self, session: Session, now: wire.Health) -> None:
+        """Note when a game cannot play, is paused or drained, and when it plays again."""
+        before = session.health
+        if (now.state, now.note) == (before.state, before.note):
+            return
+        if now.state in OUT_OF_PLAY:
+            self._note(f"{session.name} is {now.state}{now.note and f': {now.note[:_LONGEST_NOTE]}'}")
+        elif now.state == PLAYING and before.state in OUT_OF_PLAY:
+            self._note(f"{session.name} plays again")
+
+    def _note(self, note: str) -> None:
+        if note != self._noted:
+            self._noted = note
+            self.notes.append(note)
+
+    def _note_refusal(self, who: str, reason: str) -> None:
+        """Note why a PC may not play, once: it tries again every other second."""
+        if self._refusals.get(who) == reason:
+            return
+        if len(self._refusals) >= _MOST_NOTES:
+            self._refusals.clear()
+        self._refusals[who] = reason
+        self._note(f"{who}: refused: {reason}")

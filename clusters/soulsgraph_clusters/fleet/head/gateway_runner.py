@@ -1,0 +1,172 @@
+"""The RLlib env runner of a fleet: an actor that serves any number of games and returns what its journal holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from soulsgraph_clusters.fleet.arrays import decode_columns
+from soulsgraph_clusters.fleet.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.head.gateway import Gateway
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.journal import Journal, JournalError
+from soulsgraph_clusters.fleet.head.metrics import Exporter
+from soulsgraph_clusters.fleet.head.sole import HELD_FOR_S
+from soulsgraph_clusters.fleet.head.status import FleetStatus, StatusWriter
+from soulsgraph_clusters.fleet.settings import Fleet, FleetError
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.sampler import Chunk
+from soulsgraph_policies.stage_config import ChunkRunner, SkillDQNConfig
+
+T = TypeVar("T")
+
+#: `fetch` returns after so long, whatever has come.
+FETCH_WITHIN_S = 0.05
+_RETRY_AFTER_S = 0.2
+#: Records of one `fetch`.
+MOST_RECORDS = 256
+#: The environment configuration's key of a `FleetStage`.
+FLEET = "fleet"
+
+
+@dataclass(frozen=True)
+class FleetStage:
+    """Where a stage meets its fleet: its journal, and what the games play."""
+
+    fleet: Fleet
+    journal: Path
+    name: str
+    scenario: str
+    options: SkillOptions
+
+    def task(self, config: SkillDQNConfig) -> StageTask:
+        """Return what the games play, as RLlib's configuration says who plays and who learns.
+
+        Raises:
+            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped.
+        """
+        trained = config.trained_modules
+        learns = {module: config.hyperparameters_of(module) for module in trained}
+        clip = config.hyperparameters.observation_clip
+        return StageTask(self.scenario, config.modules_of_skills(), learns, clip, self.options)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The journal's records from a position on, as they were written, and what is to be logged.
+
+    Bytes travel between processes at a tenth of what their arrays would take.
+
+    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the games that are
+    connected, `status` describes them once a second. `failure` is why nothing can be fetched any more.
+    """
+
+    attempt: str = ""
+    records: tuple[bytes, ...] = ()
+    notes: tuple[str, ...] = ()
+    playing: int = 0
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    status: FleetStatus | None = None
+    failure: str = ""
+
+
+class GatewayRunner(ChunkRunner):
+    """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal."""
+
+    def make_env(self) -> None:
+        """Open the journal and begin to listen."""
+        stage: FleetStage = self.config.env_config[FLEET]
+        self._task = stage.task(self.config)
+        most_bytes = stage.fleet.settings.journal_bytes
+        self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes))
+        intake = Intake(self._journal, self._task, self.config.stage_seed or 0, stage.fleet.settings)
+        try:
+            self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
+            self._status = StatusWriter(intake, self._gateway.sessions)
+            self._exporter = _patiently(lambda: self._export(stage.fleet)) if stage.fleet.settings.metrics else None
+        except BaseException:
+            self.stop()
+            raise
+
+    def _export(self, fleet: Fleet) -> Exporter:
+        return Exporter(fleet, lambda: self._status.describe(self._version))
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Offer the modules' weights to the games; their version counts the decisions learned from."""
+        weights: dict[str, Weights] = {module: self.weights(module) for module in modules}
+        self._gateway.publish(self._version, weights, self.decisions)
+
+    @property
+    def _version(self) -> int:
+        """The version of the newest weights: they change with the decisions learned from."""
+        return 1 + sum(self.decisions.values())
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return nothing: a fleet's transitions are fetched by their position in the journal."""
+        return []
+
+    def fetch(self, position: int) -> Fetched:
+        """Return the journal's records from a position on, none if none come within a moment.
+
+        A journal that is damaged, or begins after the position, is a `failure`: an actor that raises would only be
+        started again.
+        """
+        try:
+            return self._fetch(position)
+        except SoulsGraphError as error:
+            return Fetched(failure=str(error))
+
+    def _fetch(self, position: int) -> Fetched:
+        self._gateway.check()
+        self._gateway.chunks.appended.clear()
+        if self._journal.end <= position:
+            self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
+        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
+        notes = tuple(self._gateway.notes.popleft() for _ in range(len(self._gateway.notes)))
+        playing, decisions = len(list(self._gateway.sessions.live)), dict(self._journal.decisions)
+        status = self._status.update(self._version)
+        return Fetched(self._journal.attempt, records, notes, playing, decisions, status)
+
+    def prune(self, before: int) -> None:
+        """Forget the journal's records before a position, as far as whole files hold nothing else."""
+        self._journal.prune(before)
+
+    def stop(self) -> None:
+        """End the stage for the games, and close the journal."""
+        if exporter := getattr(self, "_exporter", None):
+            exporter.close()
+        if hasattr(self, "_gateway"):
+            self._gateway.stop("the stage is over")
+            self._status.update(self._version, always=True)
+        if hasattr(self, "_journal"):
+            self._journal.close()
+
+
+def _patiently(open_it: Callable[[], T]) -> T:
+    """Open what a gateway that was killed may hold for a moment more."""
+    until_s = time.monotonic() + HELD_FOR_S
+    while True:
+        try:
+            return open_it()
+        except (FleetError, JournalError):
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(_RETRY_AFTER_S)
+
+
+def read_chunk(record: Record, task: StageTask) -> Chunk | None:
+    """Return what is to be learned from a journal's record, with lanes and episodes of its own; None if refused."""
+    if record.refused:
+        return None
+    found = decode_columns(record.chunk.columns, task.spaces, task.terms)
+    boot = int(record.chunk.boot[:7], 16) << 32
+    for module, transitions in found.transitions.items():
+        transitions.lanes[...] += record.first_lane * len(task.skills_of([module]))
+        transitions.episodes[...] += boot
+    return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)

@@ -1,0 +1,220 @@
+"""What a gateway decides: who may play and what, which chunks are learned from, and why the others are refused."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights
+from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
+from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
+from soulsgraph_clusters.fleet.head.sessions import Session
+from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.inference import Weights
+
+#: The verdicts on chunks that are not learned from.
+STALE, OTHER_STAGE, MALFORMED, SHARE = "stale", "other stage", "malformed", "over its share"
+#: Decisions that a PC may be ahead of its share: a stage's first chunks come from somewhere.
+SHARE_SLACK = 256
+#: Games of one PC in a stage; each other number of lanes is another game.
+MOST_GAMES = 256
+#: Published versions whose time is kept.
+_MOST_VERSIONS = 10_000
+#: A PC plays beside others while their latest chunks are younger.
+_PLAYS_S = 10.0
+_TICK_S = 0.1
+
+
+class Intake:
+    """Take chunks of one stage into its journal; `seed` is the stage's."""
+
+    def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
+        self.journal, self.task, self._seed, self._settings = journal, task, seed, settings
+        self._description = task.to_json()
+        self._lanes = _LaneTable(journal.folder / "lanes.json")
+        #: When each PC's latest chunk came.
+        self._heard_s: dict[str, float] = {}
+        self._versions: list[int] = []
+        self._published_s: list[float] = []
+        self._messages: dict[tuple[int, bool], wire.Weights] = {}
+
+    def admit(self, session: Session) -> None:
+        """Number a game's lanes.
+
+        Raises:
+            FleetError: if its PC has had too many games or processes.
+            WriteError: if the lanes cannot be written down.
+        """
+        self._require_room(session, session.hello.boot, 1)
+        self._lanes.first(session.name, session.hello.lanes)
+
+    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
+        # What came before it may not be in the journal yet.
+        if session.latest != (chunk.boot, chunk.sequence - 1):
+            self._require_room(session, chunk.boot, chunk.sequence)
+        session.latest = chunk.boot, chunk.sequence
+
+    def _require_room(self, session: Session, boot: str, sequence: int) -> None:
+        pc = session.hello.pc
+        # Nothing that was seen is forgotten instead: it would be taken a second time.
+        if not self.journal.seen.has_room(pc, session.hello.game, boot, sequence):
+            raise FleetError(
+                f"{pc}: expected at most {MOST_RANGES:,} processes of its games and gaps in their chunks in a stage, "
+                "found more; look why they are started so often, and issue a token of another name for this PC."
+            )
+
+    def task_for(self, session: Session) -> wire.Task:
+        """Return what a game that was admitted is to play."""
+        first = self._lanes.first(session.name, session.hello.lanes)
+        allowed = self._settings.pcs.get(session.hello.pc, PC())
+        return wire.Task(
+            stage=self.journal.stage,
+            attempt=self.journal.attempt,
+            description=self._description,
+            first_lane=first,
+            seed=int(derive_seeds(np.uint64(self._seed), first)[0]) >> 1,
+            speed=allowed.most_speed,
+        )
+
+    def published(self, version: int, now_s: float) -> None:
+        """Note when a version of the weights went out."""
+        if not self._versions or version > self._versions[-1]:
+            self._versions.append(version)
+            self._published_s.append(now_s)
+            del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
+        self._messages = {}
+
+    def weights_message(self, offer: tuple[int, Mapping[str, Weights], Mapping[str, int]], first: bool) -> wire.Weights:
+        """Return the message of offered weights: all modules at first, then those that learn."""
+        version, weights, decisions = offer
+        key = version, first
+        if key not in self._messages:
+            sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
+            self._messages[key] = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
+        return self._messages[key]
+
+    def write(
+        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
+    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
+
+        Raises:
+            WriteError: if the journal cannot be written; nothing is acknowledged then.
+        """
+        taken: Counter[str] = Counter()
+        there: set[tuple[str, str, int]] = set()
+        records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
+        self.journal.append(records)
+        answers: dict[tuple[Session, str], wire.Acknowledgement] = {}
+        for (session, chunk), record in zip(group, records, strict=True):
+            answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
+            answer.sequences.append(chunk.sequence)
+            if record.refused:
+                answer.refused[record.refused] += sum(chunk.decisions.values())
+        return [(session, answer) for (session, _), answer in answers.items()]
+
+    def _record(
+        self,
+        session: Session,
+        chunk: wire.Chunk,
+        now_s: float,
+        taken: Counter[str],
+        there: set[tuple[str, str, int]],
+    ) -> wire.Record:
+        """Return a chunk's record.
+
+        `taken` counts the decisions of its group that are to be learned from, by PC; `there` are the group's chunks.
+        """
+        pc, game, decisions = session.hello.pc, session.hello.game, sum(chunk.decisions.values())
+        self._heard_s[pc] = now_s
+        first = self._lanes.first(session.name, session.hello.lanes)
+        verdict, key = "", (session.name, chunk.boot, chunk.sequence)
+        if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.seen:
+            verdict = self._verdict(session, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
+            taken[pc] += 0 if verdict else decisions
+            there.add(key)
+        record = wire.Record(pc=pc, game=game, first_lane=first, refused=verdict, chunk=chunk)
+        if verdict:
+            record.chunk.columns = b""
+        return record
+
+    def _verdict(self, session: Session, chunk: wire.Chunk, now_s: float) -> str:
+        if (chunk.stage, chunk.attempt) != (self.journal.stage, self.journal.attempt):
+            return OTHER_STAGE
+        if self.stale_ticks(chunk.weights_version, now_s) > self._settings.most_stale_ticks:
+            return STALE
+        try:
+            columns = decode_columns(chunk.columns, self.task.spaces, self.task.terms)
+        except FleetError:
+            return MALFORMED
+        found = columns.transitions
+        counts = {name: len(part) for name, part in found.items()}
+        # A lane beyond the game's own is another game's.
+        most = {name: session.hello.lanes * len(self.task.skills_of([name])) for name in found}
+        own = all(int(part.lanes.max()) < most[name] for name, part in found.items())
+        ended = [part.lanes for part in columns.episodes.values()]
+        own = own and all(lanes.min() >= 0 and lanes.max() < session.hello.lanes for lanes in ended)
+        return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
+
+    def _share_verdict(self, pc: str, decisions: int, now_s: float, taken: Mapping[str, int]) -> str:
+        share = self._settings.pcs.get(pc, PC()).share
+        others = any(now_s - heard_s < _PLAYS_S for other, heard_s in self._heard_s.items() if other != pc)
+        if share == 1.0 or not others:
+            return ""
+        journaled = {key: count for key, count in self.journal.decisions.items() if key.endswith(f"/{JOURNALED}")}
+        own = journaled.get(f"{pc}/{JOURNALED}", 0) + taken.get(pc, 0) + decisions
+        total = sum(journaled.values()) + sum(taken.values()) + decisions
+        return SHARE if own > share * total + SHARE_SLACK else ""
+
+    def stale_ticks(self, version: int, now_s: float) -> float:
+        """Return for how many control ticks of a game at speed 1 newer weights than these have been out."""
+        # Versions from before this gateway began are as old as the first that it published.
+        newer = bisect_right(self._versions, version)
+        return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
+
+
+class _LaneTable:
+    """Numbers the lanes of every game that ever joined the stage; kept beside the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, where = path, Where(path)
+        kept = read_value(Mapping[str, tuple[int, int]], read_file(where), where) if path.exists() else {}
+        self._blocks: dict[str, tuple[int, int]] = dict(kept)
+
+    def first(self, name: str, lanes: int) -> int:
+        """Return the first of a game's lanes; a game of another number of lanes is another one.
+
+        Raises:
+            FleetError: if they are new, and its PC has too many games.
+            WriteError: if they are new, and cannot be written down.
+        """
+        key = f"{name} {lanes}"
+        if key not in self._blocks:
+            pc = name.partition("/")[0]
+            if sum(one.partition("/")[0] == pc for one in self._blocks) >= MOST_GAMES:
+                raise FleetError(
+                    f"{pc}: expected at most {MOST_GAMES} games of a PC in a stage, found another; let its games keep "
+                    "their names and lanes."
+                )
+            block = (sum(count for _, count in self._blocks.values()), int(lanes))
+            # First in the file: a block that is not there would be another game's after a restart.
+            self._write({**self._blocks, key: block})
+            self._blocks[key] = block
+        first: int = self._blocks[key][0]
+        return first
+
+    def _write(self, blocks: Mapping[str, tuple[int, int]]) -> None:
+        rows = ",\n".join(f"  {json.dumps(key)}: [{first}, {count}]" for key, (first, count) in blocks.items())
+        with whole_file(self._path) as temporary:
+            temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

@@ -1,0 +1,170 @@
+"""How the head listens for games: the service and its limits, and what it refuses at the door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS
+from soulsgraph_clusters.fleet.settings import (
+    METHOD,
+    METRICS_READER,
+    MOST_MESSAGE_BYTES,
+    PROTOCOL,
+    SERVICE,
+    FleetError,
+    FleetSettings,
+    digests,
+)
+from soulsgraph_envs.core.errors import shown
+
+UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
+_LONGEST_NAME, _LONGEST_NOTE = 60, 500
+#: What chunks of any stage may say: modules, and characters of a stage's or module's name.
+_MOST_MODULES, _LONGEST_TEXT = 64, 200
+#: Has the decisions of a chunk that said more.
+_NO_MODULE = "?"
+#: A stream that has not said who it is after so long is closed.
+HELLO_WITHIN_S = 10.0
+#: Lanes of a game at most.
+MOST_LANES = 256
+_BOOT = re.compile(r"[0-9a-f]{8,32}")
+_REMEDY = "use the head's version of soulsgraph on the PC"
+SERVER_OPTIONS = [
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),
+]
+
+
+def handler_of(play: Any) -> Any:
+    """Return the handler of a server whose every stream is answered by `play`, in bytes."""
+    method = grpc.stream_stream_rpc_method_handler(play)
+    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+
+def bind(server: Any, listen: str, credentials: Any | None) -> int:
+    """Let a server listen at HOST:PORT, by TLS where there are credentials, and return its port.
+
+    Raises:
+        FleetError: if it cannot listen there.
+    """
+    try:
+        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        port = 0
+    if not port:
+        raise FleetError(
+            f"fleet: expected to listen at {listen}, found that another program does or the address is not this "
+            "machine's; end that program or correct `listen`."
+        )
+    return int(port)
+
+
+def parse_message(data: bytes) -> wire.FromGame:
+    """Return a game's message.
+
+    Raises:
+        FleetError: if the bytes are none.
+    """
+    try:
+        message: wire.FromGame = wire.FromGame.FromString(data)
+    # The parser's own error has no name that every release shares.
+    except Exception as error:
+        raise FleetError("fleet: expected a message of protocol 1, found other bytes; update the PC.") from error
+    # People read them in one line.
+    for name in ("state", "note"):
+        if text := getattr(message.health, name) if message.HasField("health") else "":
+            setattr(message.health, name, plain(" ".join(text.split()), _LONGEST_NOTE))
+    return message
+
+
+async def next_message(messages: AsyncIterator[bytes]) -> bytes:
+    """Return the next message of a stream.
+
+    Raises:
+        FleetError: if it has ended.
+    """
+    async for data in messages:
+        return data
+    raise FleetError("fleet: expected a hello, found the end of the stream; try again.")
+
+
+def to_bytes(message: wire.ToGame) -> bytes:
+    """Return a message as it is sent."""
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def check_hello(hello: wire.Hello, name: str, settings: FleetSettings) -> None:
+    """Refuse a game that may not play; `name` is the one its token was issued for.
+
+    Raises:
+        FleetError: naming what differs.
+    """
+    if hello.protocol != PROTOCOL:
+        expected, found = f"protocol {PROTOCOL}", f"{hello.protocol} of soulsgraph {plain(hello.version)}"
+        raise FleetError(f"fleet: expected {expected}, found {found}; install the head's version on the PC.")
+    if hello.pc not in ("", name):
+        raise FleetError(f"fleet: expected the PC that the token was issued for, {name}, found {hello.pc[:40]!r}.")
+    if name == METRICS_READER:
+        raise FleetError(f"fleet: expected a PC's token, found that of {name}, which reads the metrics alone.")
+    if settings.pcs and name not in settings.pcs:
+        raise FleetError(f"fleet: expected a PC of the fleet's file, found {name}; add it there.")
+    if not hello.game.isprintable() or "/" in hello.game or not 1 <= len(hello.game) <= _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a game's name of 1 to {_LONGEST_NAME} characters without a slash.")
+    if not hello.driver.isprintable() or len(hello.driver) > _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a driver's name, found {shown(hello.driver)}; {_REMEDY}.")
+    if not 1 <= hello.lanes <= MOST_LANES:
+        raise FleetError(f"{name}: expected 1 to {MOST_LANES} lanes a game, found {hello.lanes}.")
+    if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
+        raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
+    for what, digest in digests().items():
+        if hello.digests[what] != digest:
+            found = plain(hello.digests[what][:12]) or "none"
+            raise FleetError(
+                f"{name}: expected the head's {what} ({digest[:12]}), found {found} of soulsgraph "
+                f"{plain(hello.version)}; install the head's version on the PC."
+            )
+
+
+def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
+    """Return a chunk as the journal may keep it, whatever its verdict.
+
+    One that says more than any chunk can keeps its number and the count of its decisions, and no columns: it is refused
+    by name like others that cannot be learned from, so that its PC does not send it again and again.
+
+    Raises:
+        FleetError: if nobody could say which chunk it is.
+    """
+    if not _BOOT.fullmatch(chunk.boot):
+        raise FleetError(f"chunk: expected a boot id of hexadecimal digits, found {shown(chunk.boot)}; {_REMEDY}.")
+    chunk.DiscardUnknownFields()
+    counts, names = chunk.decisions, (chunk.stage, chunk.attempt, *chunk.decisions)
+    many = len(counts) > _MOST_MODULES or max(counts.values(), default=0) > MOST_DECISIONS
+    if not many and max(map(len, names)) <= _LONGEST_TEXT:
+        return chunk
+    return wire.Chunk(
+        boot=chunk.boot,
+        sequence=chunk.sequence,
+        stage=chunk.stage[:_LONGEST_TEXT],
+        attempt=chunk.attempt[:_LONGEST_TEXT],
+        weights_version=chunk.weights_version,
+        decisions={_NO_MODULE: min(sum(counts.values()), _MOST_MODULES * MOST_DECISIONS)},
+    )
+
+
+def host_of(peer: str) -> str:
+    """Return the host of a stream's other end, which gRPC names with its kind and a port, as `ipv4:10.0.0.7:40122`."""
+    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
+
+
+def plain(text: str, most: int = 40) -> str:
+    """Return the beginning of a PC's text as it may stand in one line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:most])

@@ -1,0 +1,111 @@
+"""The games that are connected to a gateway: one live session for each, and what waits to be sent to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.settings import FleetError
+
+
+@dataclass(eq=False)
+class Session:
+    """One game's stream, from its hello on; used in the gateway's thread alone. Times are the gateway's own."""
+
+    hello: wire.Hello
+    heard_s: float
+    health: wire.Health = field(default_factory=wire.Health)
+    #: When it came.
+    health_s: float = 0.0
+    #: The newest weights, until they are sent, and their version; -1 before there are any.
+    weights: wire.Weights | None = None
+    weights_version: int = -1
+    #: Why the stream ended, where the game did not end it.
+    reason: str = ""
+    closed: bool = False
+    #: Whether the gateway does not read on, because too much waits to be written.
+    held: bool = False
+    #: Whether the game was told to play no longer.
+    drained: bool = False
+    #: Boot and sequence of the latest chunk that came.
+    latest: tuple[str, int] = ("", 0)
+    #: What it proved its name by.
+    token: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        self._outbox: list[wire.ToGame] = []
+        self._changed = asyncio.Event()
+        self.over = asyncio.Event()
+        self._finishing = False
+
+    @property
+    def name(self) -> str:
+        """The PC and its game, as logs and metrics name them."""
+        return f"{self.hello.pc}/{self.hello.game}"
+
+    def send(self, message: wire.ToGame) -> None:
+        """Send a message after those that wait."""
+        self._outbox.append(message)
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Send newer `weights`, which replace those not yet sent."""
+        self._changed.set()
+
+    def finish(self) -> None:
+        """Close once everything is sent."""
+        self._finishing = True
+        self._changed.set()
+
+    def close(self) -> None:
+        """Close at once, and set `over`."""
+        self.closed = True
+        self.over.set()
+        self._changed.set()
+
+    async def waiting(self) -> list[wire.ToGame]:
+        """Wait for messages to send and return them."""
+        await self._changed.wait()
+        self._changed.clear()
+        messages, self._outbox = self._outbox, []
+        if self.weights is not None:
+            messages.append(wire.ToGame(weights=self.weights))
+            self.weights = None
+        self.closed = self.closed or self._finishing
+        return messages
+
+
+class Sessions:
+    """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Session] = {}
+
+    @property
+    def live(self) -> Iterable[Session]:
+        """The sessions that are not closed; other threads may ask too."""
+        return [session for session in [*self._live.values()] if not session.closed]
+
+    def begin(self, session: Session) -> Session | None:
+        """Add a session, and return the one of the same process that it replaces.
+
+        Raises:
+            FleetError: if another process plays as this game already.
+        """
+        earlier = self._live.get(session.name)
+        if earlier is not None and not earlier.closed and earlier.hello.boot != session.hello.boot:
+            raise FleetError(
+                f"{session.name}: expected one live game of this name, found another process that plays as it; end "
+                "one of them, or issue a token of its own for the other PC."
+            )
+        self._live[session.name] = session
+        return earlier
+
+    def end(self, session: Session) -> bool:
+        """Remove a session, and return whether no other has taken its place."""
+        if self._live.get(session.name) is not session:
+            return False
+        del self._live[session.name]
+        return True

@@ -1,0 +1,188 @@
+"""How a fleet does: one file beside the stage's journal, written every second, that people and programs read."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.serving import plain
+from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.settings import LOST_EPISODES, RESET_S
+from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_policies.atomic import WriteError, whole_file
+
+STATUS_FILE = "status.json"
+WRITE_EVERY_S = 1.0
+#: Control ticks a second of a game at speed 1.
+TICKS_PER_S = 10.0
+#: Window of shares and rates: a game reports once a second.
+WINDOW_S = 30.0
+#: Limits of the counts by name that a PC sends: names, and characters of a name.
+_MOST_NAMES, _LONGEST_NAME = 32, 80
+
+
+@dataclass(frozen=True)
+class GameStatus:
+    """One game that is connected; counts are since its process began, `finished` and `lost` in decisions."""
+
+    name: str
+    driver: str
+    lanes: int
+    state: str
+    note: str
+    #: What it plays a second beside what its speed allows.
+    ticks_per_s: float
+    ideal_ticks_per_s: float
+    #: For how many control ticks newer weights than it plays by have been out.
+    stale_ticks: float
+    #: Seconds since its last message.
+    silent_s: float
+    waiting_chunks: int
+    finished: int
+    lost: Mapping[str, int] = field(default_factory=dict)
+    ticks: int = 0
+    #: How late its latest ticks began.
+    lateness_p99_ms: float = 0.0
+    #: Seconds of its resets by phase, and what part of its recent time they took.
+    reset_s: Mapping[str, float] = field(default_factory=dict)
+    reset_share: Mapping[str, float] = field(default_factory=dict)
+    #: Episodes that were broken off, by reason.
+    lost_episodes: Mapping[str, int] = field(default_factory=dict)
+    #: CPU time of its process.
+    cpu_s: float = 0.0
+
+    @property
+    def share_of_ideal(self) -> float:
+        """What it plays a second as a share of what its speed allows."""
+        return self.ticks_per_s / self.ideal_ticks_per_s if self.ideal_ticks_per_s else 0.0
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What is drawn of it, by name."""
+        return {
+            "ticks_per_s": self.ticks_per_s,
+            "share_of_ideal_ticks": self.share_of_ideal,
+            "lateness_p99_ms": self.lateness_p99_ms,
+            "stale_ticks": self.stale_ticks,
+            "waiting_chunks": float(self.waiting_chunks),
+            **{f"reset_share/{phase}": share for phase, share in self.reset_share.items()},
+            **{f"lost/{reason}": float(count) for reason, count in self.lost.items()},
+            **{f"lost_episodes/{reason}": float(count) for reason, count in self.lost_episodes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class FleetStatus:
+    """A stage's fleet at one moment, `written` in seconds since 1970; `decisions` in the journal by `PC/verdict`."""
+
+    stage: str
+    attempt: str
+    written: float
+    weights_version: int
+    records: int
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    games: Sequence[GameStatus] = ()
+
+
+#: What a game said when: seconds, ticks, and seconds of resets by phase.
+_Said = tuple[float, int, Mapping[str, float]]
+
+
+class StatusWriter:
+    """Describe a gateway's games, and write the description once a second; several threads may ask."""
+
+    def __init__(self, intake: Intake, sessions: Sessions) -> None:
+        self._intake, self._sessions = intake, sessions
+        #: What each game's process said in the window, and the last time before it.
+        self._said: dict[tuple[str, str], deque[_Said]] = {}
+        self._access = threading.Lock()
+        self._written_s = 0.0
+
+    def update(self, version: int, always: bool = False) -> FleetStatus | None:
+        """Write the status if it is time to, or `always`, and return it; `version` is that of the newest weights."""
+        now = time.monotonic()
+        if now - self._written_s < WRITE_EVERY_S and not always:
+            return None
+        self._written_s, status = now, self.describe(version)
+        # A full disk is the journal's to report, and no reason to end the gateway.
+        with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
+            temporary.write_text(json.dumps(to_table(status), indent=1) + "\n", encoding="utf-8")
+        return status
+
+    def describe(self, version: int) -> FleetStatus:
+        """Return how the games do now."""
+        journal, live = self._intake.journal, list(self._sessions.live)
+        with self._access:
+            said, self._said = self._said, {}
+            games = tuple(self._game(session, said, time.monotonic()) for session in live)
+        decisions = dict(journal.decisions)
+        return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
+
+    def _game(self, session: Session, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
+        hello, health = session.hello, session.health
+        metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
+        reset_s = _behind(RESET_S, metrics)
+        own = self._said[session.name, hello.boot] = said.get((session.name, hello.boot), deque())
+        if not own or own[-1][0] == 0.0:
+            # Nothing was said yet: no rate counts from there.
+            own.clear()
+        if not own or session.health_s > own[-1][0]:
+            own.append((session.health_s, health.ticks, reset_s))
+        while len(own) > 2 and own[1][0] < own[-1][0] - WINDOW_S:
+            own.popleft()
+        (since_s, ticks, reset_before), until_s = own[0], own[-1][0]
+        seconds = until_s - since_s or math.inf
+        return GameStatus(
+            name=session.name,
+            driver=hello.driver,
+            lanes=hello.lanes,
+            state=health.state,
+            note=health.note,
+            ticks_per_s=max(health.ticks - ticks, 0) / seconds,
+            ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
+            stale_ticks=self._intake.stale_ticks(health.weights_version, now),
+            silent_s=now - session.heard_s,
+            waiting_chunks=health.waiting_chunks,
+            finished=health.finished_decisions,
+            lost=_bounded(health.lost_decisions),
+            ticks=health.ticks,
+            lateness_p99_ms=metrics.get("lateness_p99_ms", 0.0),
+            reset_s=reset_s,
+            reset_share={
+                name: max(spent - reset_before.get(name, 0.0), 0.0) / seconds for name, spent in reset_s.items()
+            },
+            lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
+            cpu_s=metrics.get("cpu_s", 0.0),
+        )
+
+
+def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics whose names begin with a prefix, without it."""
+    return _bounded({name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)})
+
+
+_N = TypeVar("_N", int, float)
+
+
+def _bounded(counts: Mapping[str, _N]) -> dict[str, _N]:
+    """Return counts by name as far as one page can show: a PC may send any names."""
+    return {plain(name, _LONGEST_NAME): counts[name] for name in sorted(counts)[:_MOST_NAMES]}
+
+
+def read_status(journals: Path) -> FleetStatus | None:
+    """Read the newest status below a run's folder of journals; None if no fleet has played there.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    files = sorted(journals.glob(f"*/{STATUS_FILE}"), key=lambda file: file.stat().st_mtime)
+    return load(FleetStatus, Where(files[-1])) if files else None

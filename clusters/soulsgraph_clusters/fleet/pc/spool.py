@@ -1,0 +1,188 @@
+"""Chunks on a game PC's disk until the head has acknowledged them: bounded, so that play never stops for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import struct
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.settings import FleetError
+from soulsgraph_policies.atomic import writing
+
+MOST_BYTES = 256 * 2**20
+#: Why a chunk was dropped.
+FULL, DISK_FULL, DAMAGED = "spool full", "disk full", "damaged"
+_CHECKSUM = struct.Struct("<I")
+_SUFFIX, _NEW, _LOCK = ".chunk", ".new", "lock"
+#: Which start of the game's process, its boot, and the sequence in it: files in the order in which they were made,
+#: whatever the clock said.
+_NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})")
+
+#: A chunk by the boot and the sequence in it.
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A chunk that is kept; `decisions` is None for one of an earlier boot, which is read if need be."""
+
+    path: Path
+    size: int
+    decisions: int | None = None
+
+
+class Spool:
+    """Keep chunks in a folder of one game, a file each, the oldest dropped first; used by several threads.
+
+    Chunks of earlier boots that are still there wait like those of this one. The sequences of a boot count from 1.
+
+    Raises:
+        FleetError: if another process uses the folder.
+        WriteError: if it cannot be written.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+        self._folder, self._most_bytes = folder, most_bytes
+        self.boot = secrets.token_hex(8)
+        #: Decisions of chunks that were dropped, by reason.
+        self.lost: Counter[str] = Counter()
+        self._sequence = 0
+        self._access = threading.Lock()
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder)
+        for unfinished in folder.glob(f"*{_NEW}"):
+            unfinished.unlink()
+        there = [(found, path) for path in folder.glob(f"*{_SUFFIX}") if (found := _NAME.fullmatch(path.stem))]
+        files = sorted((int(found[1]), found[2], int(found[3]), path) for found, path in there)
+        self._start = 1 + max((start for start, *_ in files), default=0)
+        #: Every chunk, oldest first.
+        self._kept = {(boot, number): _Kept(path, path.stat().st_size) for _, boot, number, path in files}
+        self.bytes = sum(one.size for one in self._kept.values())
+
+    def put(self, chunk: Chunk) -> Key | None:
+        """Number a chunk and keep it, dropping the oldest where there is no room; None if the disk is full."""
+        self._sequence += 1
+        chunk.boot, chunk.sequence = self.boot, self._sequence
+        key, body = (chunk.boot, chunk.sequence), chunk.SerializeToString()
+        path = self._folder / f"{self._start:08d}-{self.boot}-{self._sequence:012d}{_SUFFIX}"
+        decisions = sum(chunk.decisions.values())
+        temporary = path.with_suffix(_NEW)
+        try:
+            temporary.write_bytes(_CHECKSUM.pack(zlib.crc32(body)) + body)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            with self._access:
+                self.lost[DISK_FULL] += decisions
+            return None
+        with self._access:
+            self._kept[key] = _Kept(path, len(body) + _CHECKSUM.size, decisions)
+            self.bytes += self._kept[key].size
+            while self.bytes > self._most_bytes and len(self._kept) > 1:
+                oldest = next(iter(self._kept))
+                self.lost[FULL] += self._decisions(oldest)
+                self._drop(oldest)
+        return key
+
+    def pending(self) -> list[Key]:
+        """Return every chunk that is not acknowledged, oldest first."""
+        with self._access:
+            return [*self._kept]
+
+    def read(self, boot: str, sequence: int) -> Chunk | None:
+        """Return a chunk; None if it is gone, or was damaged and is dropped."""
+        key = boot, sequence
+        if (kept := self._kept.get(key)) is None:
+            return None
+        try:
+            chunk = _chunk(kept.path)
+        except OSError:
+            return None  # Another program has it open, or the disk fails: it may be there the next time.
+        if chunk is None:
+            with self._access:
+                # Acknowledged meanwhile, it is not lost.
+                if key in self._kept:
+                    self.lost[DAMAGED] += kept.decisions or 0
+                    self._drop(key)
+        return chunk
+
+    def acknowledge(self, boot: str, sequences: Iterable[int]) -> None:
+        """Forget chunks that the head has."""
+        with self._access:
+            for sequence in sequences:
+                self._drop((boot, sequence))
+
+    def close(self) -> None:
+        """Release the folder; chunks stay."""
+        self._lock.close()
+
+    def _decisions(self, key: Key) -> int:
+        """Return the decisions of a chunk that is kept; of an unreadable one of an earlier boot nobody knows them."""
+        kept = self._kept[key]
+        if kept.decisions is not None:
+            return kept.decisions
+        with suppress(OSError):
+            chunk = _chunk(kept.path)
+            return 0 if chunk is None else sum(chunk.decisions.values())
+        return 0
+
+    def _drop(self, key: Key) -> None:
+        """Remove a chunk, if it is kept."""
+        if (kept := self._kept.pop(key, None)) is not None:
+            self.bytes -= kept.size
+            with suppress(OSError):
+                kept.path.unlink(missing_ok=True)
+
+
+def _chunk(path: Path) -> Chunk | None:
+    """Read a file; None if it is gone or damaged. Raises OSError if it cannot be read now."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body = data[_CHECKSUM.size :]
+    with suppress(Exception):  # The parser's own error has no name that every release shares.
+        if len(data) >= _CHECKSUM.size and _CHECKSUM.unpack_from(data)[0] == zlib.crc32(body):
+            chunk: Chunk = Chunk.FromString(body)
+            return chunk
+    return None
+
+
+class _lock:  # noqa: N801 - a function in all but its need to be closed
+    """Hold a folder's lock until it is closed or this process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        with writing(folder):
+            self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.name == "nt":
+                import msvcrt
+
+                msvcrt.locking(self._handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            else:
+                import fcntl
+
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._handle)
+            raise FleetError(
+                f"{folder}: expected no other process that plays this game, found one; end it, or name another "
+                "folder for what is not yet sent."
+            ) from error
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1

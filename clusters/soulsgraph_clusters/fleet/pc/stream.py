@@ -1,0 +1,185 @@
+"""The PC's end of a game's stream: connect, send what the spool holds, take what the head says, and connect again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
+from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
+
+PLAY = f"/{SERVICE}/{METHOD}"
+HEALTH_EVERY_S = 1.0
+#: Waits between two attempts to connect: doubled after each, up to the second.
+BACK_OFF_S = 0.1, 2.0
+#: A head that does not answer by then is not there.
+CONNECT_WITHIN_S = 5.0
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    # A cut cable is noticed after so long; the connection would stand for many minutes otherwise.
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 3000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a fleet's head is, and how a PC proves itself there."""
+
+    address: str
+    token_file: Path
+    credentials: Any = None
+
+    @property
+    def token(self) -> str:
+        """The PC's token as its file has it now; raises FleetError if it cannot be used."""
+        return read_token_file(self.token_file)
+
+    def channel(self) -> Any:
+        """Open a channel, with TLS where there are credentials."""
+        if self.credentials is None:
+            return grpc.insecure_channel(self.address, _OPTIONS)
+        return grpc.secure_channel(self.address, self.credentials, _OPTIONS)
+
+
+def describe(error: Any) -> str:
+    """Return why a call failed, in one line: Windows ends its own texts with line breaks."""
+    return " ".join(str(error.details() or error.code()).split())
+
+
+class Stream:
+    """Keep one game connected in a thread of its own; `take` gets every message, `report` what people should know.
+
+    `health` is asked once a second. Chunks wait in the spool until the head has acknowledged them: after each
+    connection all of them are sent again.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        hello: wire.Hello,
+        spool: Spool,
+        health: Callable[[], wire.Health],
+        take: Callable[[wire.ToGame], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._head, self._hello, self._spool = head, hello, spool
+        self._health, self._take, self._report = health, take, report
+        self._unsent: deque[tuple[str, int]] = deque()
+        self._more = threading.Condition()
+        self._stopping = threading.Event()
+        self._call: Any = None
+        self._reported = ""
+        self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
+        #: Whether the head answers now.
+        self.connected = False
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def send(self, boot: str, sequence: int) -> None:
+        """Send a chunk of the spool."""
+        with self._more:
+            self._unsent.append((boot, sequence))
+            self._more.notify()
+
+    def stop(self) -> None:
+        """End the stream and its thread."""
+        self._stopping.set()
+        with self._more:
+            self._more.notify()
+        if self._call is not None:
+            self._call.cancel()
+        self._thread.join()
+
+    def _run(self) -> None:
+        wait_s, longest_s = BACK_OFF_S
+        while not self._stopping.is_set():
+            found = self._connect()
+            if self.connected:
+                wait_s = BACK_OFF_S[0]
+            self.connected = False
+            if self._stopping.is_set():
+                return
+            if found:
+                self._say(found)
+            # Many PCs that lost the same head do not come back in one moment.
+            self._stopping.wait(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, longest_s)
+
+    def _connect(self) -> str:
+        """Connect and serve the stream to its end; return why it ended."""
+        channel = self._head.channel()
+        try:
+            grpc.channel_ready_future(channel).result(CONNECT_WITHIN_S)
+            play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
+            over = threading.Event()
+            call = self._call = play(self._messages(over), metadata=token_metadata(self._head.token))
+            try:
+                return self._receive(call)
+            finally:
+                over.set()
+                call.cancel()
+        except FleetError as error:
+            return str(error)
+        except grpc.FutureTimeoutError:
+            proof = "" if self._head.credentials is None else " by a certificate of this address and the fleet's CA"
+            return f"no head answers at {self._head.address}{proof}; it listens while a stage is trained"
+        except grpc.RpcError as error:
+            return describe(error)
+        finally:
+            channel.close()
+
+    def _receive(self, call: Any) -> str:
+        stopped = False
+        for message in call:
+            if message.HasField("acknowledgement"):
+                answer = message.acknowledgement
+                self._spool.acknowledge(answer.boot, answer.sequences)
+            elif message.HasField("stop"):
+                stopped = True
+                self._take(message)
+            else:
+                if message.HasField("task"):
+                    self.connected = True
+                    self._reported = ""
+                self._take(message)
+        return "" if stopped else "the head ended the stream"
+
+    def _messages(self, over: threading.Event) -> Iterator[wire.FromGame]:
+        with self._more:
+            self._unsent = deque(self._spool.pending())
+        yield wire.FromGame(hello=self._hello)
+        yield wire.FromGame(health=self._health())
+        while not (over.is_set() or self._stopping.is_set()):
+            with self._more:
+                self._more.wait_for(lambda: self._unsent or over.is_set(), HEALTH_EVERY_S)
+                if over.is_set():
+                    return  # What waits is the next connection's.
+                unsent, self._unsent = self._unsent, deque()
+            for boot, sequence in unsent:
+                if (chunk := self._spool.read(boot, sequence)) is not None:
+                    yield wire.FromGame(chunk=chunk)
+            yield wire.FromGame(health=self._health())
+
+    def _say(self, line: str) -> None:
+        if line != self._reported:
+            self._reported = line
+            self._report(line)

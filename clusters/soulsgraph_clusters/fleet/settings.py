@@ -1,0 +1,158 @@
+"""The fleet's file, on the head: where it listens, which PCs it has, and what it tolerates."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import soulsgraph_envs
+from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+
+#: The version of the messages between a PC and the head.
+PROTOCOL = 1
+SERVICE, METHOD = "soulsgraph.fleet.v1.Fleet", "Play"
+#: A chunk or a message of weights is a few tens of kilobytes; whatever is larger is refused unread.
+MOST_MESSAGE_BYTES = 4 * 2**20
+#: After this silence a PC counts as lost.
+SILENT_AFTER_S = 5.0
+#: States of a game, as its health says; in those out of play people may be needed.
+WAITING, PLAYING, BROKEN, CANNOT_PLAY, PAUSED = "waiting for a task", "playing", "broken", "cannot play", "paused"
+DRAINED, REFUSED, LAST_FIGHT = "drained", "refused", "playing its last fight"
+OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
+#: How the names of a game's metrics begin that have a phase of its resets, or a reason, behind.
+RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"
+#: The name whose token reads the metrics, and plays nothing.
+METRICS_READER = "metrics"
+
+
+class FleetError(SoulsGraphError):
+    """A fleet's file, token, certificate or message cannot be used."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def check_name(name: str) -> str:
+    """Return a PC's name.
+
+    Raises:
+        FleetError: unless it has 1 to 40 letters, digits, `-` and `_`.
+    """
+    if not _NAME.fullmatch(name):
+        found = shown(name)
+        raise FleetError(f"PC: expected a name of 1 to 40 letters, digits, - and _, found {found}; choose another.")
+    return name
+
+
+def split_address(address: str, name: str = "metrics") -> tuple[str, int]:
+    """Return the host and the port of HOST:PORT, a value of the fleet's file.
+
+    Raises:
+        FleetError: if it is none.
+    """
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise FleetError(f"fleet: expected `{name}` as HOST:PORT, found {address!r}; correct the fleet's file.")
+    return host, int(port)
+
+
+@dataclass(frozen=True)
+class PC:
+    """What one game PC is allowed."""
+
+    #: At most this part of what is learned from may come from it while other PCs play.
+    share: Annotated[float, Between(0.01, 1.0)] = 1.0
+    #: The fastest that its games may run; their own file may say less.
+    most_speed: Annotated[float, Between(0.1, 100.0)] = 100.0
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """A fleet as its file says; paths are relative to the file.
+
+    Raises:
+        FleetError: if it listens to other machines without a certificate, or for a PC's name that is none.
+    """
+
+    #: Host and port that PCs dial; a port of 0 is any free one.
+    listen: str = "127.0.0.1:7443"
+    #: Hashes of the PCs' tokens.
+    tokens: str = "tokens.json"
+    #: PEM files of the head's certificate and its key; without them the head listens on the loopback only.
+    certificate: str = ""
+    key: str = ""
+    #: Host and port of the figures for Prometheus; nowhere by default.
+    metrics: str = ""
+    #: Chunks of older weights are refused: control ticks, at the game's own pace.
+    most_stale_ticks: Annotated[int, Between(1, 10**6)] = 1200
+    #: The largest that a stage's journal may be; less is no use for the head's groups of chunks.
+    journal_mb: Annotated[float, Between(256.0, 1e6)] = 1000.0
+    #: A stage fails after this time without a game that could play.
+    alone_for_s: Annotated[float, Between(1.0, 1e6)] = 300.0
+    pcs: Mapping[str, PC] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.pcs:
+            check_name(name)
+        if METRICS_READER in self.pcs:
+            raise FleetError(
+                f"fleet: expected other names of PCs than {METRICS_READER}, whose token reads the metrics."
+            )
+        if bool(self.certificate) != bool(self.key):
+            raise FleetError("fleet: expected `certificate` and `key` together, found one of them; name both or none.")
+        for name, address in (("listen", self.listen), ("metrics", self.metrics or "127.0.0.1:0")):
+            host, _ = split_address(address, name)
+            if not self.certificate and not is_loopback(host):
+                raise FleetError(
+                    f"fleet: expected a certificate and its key to listen on {host}, found none; make them, or listen "
+                    "on 127.0.0.1."
+                )
+
+    @property
+    def journal_bytes(self) -> int:
+        """`journal_mb` in bytes."""
+        return int(self.journal_mb * 10**6)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet's settings and the folder of its file, where its tokens and certificates are."""
+
+    settings: FleetSettings
+    folder: Path
+
+
+def load_fleet(path: Path) -> Fleet:
+    """Read a fleet's file.
+
+    Raises:
+        DataError: for a missing, misspelt or mistyped value.
+        FleetError: as `FleetSettings`.
+    """
+    return Fleet(load(FleetSettings, Where(path)), path.absolute().parent)
+
+
+@cache
+def digests() -> dict[str, str]:
+    """Return hashes of what play depends on beside the code's version: the shipped data, and the skills' code."""
+    package = Path(soulsgraph_envs.__file__).parent
+    return {
+        "data": _digest(package / "data", "*.toml"),
+        "skills": _digest(package / "skills", "*.py"),
+    }
+
+
+def _digest(folder: Path, pattern: str) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob(pattern)):
+        # Line ends differ where git checks files out on Windows.
+        text = file.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{file.relative_to(folder).as_posix()} {len(text)}\n".encode() + text)
+    return digest.hexdigest()

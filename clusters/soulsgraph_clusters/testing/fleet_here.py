@@ -1,0 +1,143 @@
+"""A fleet in one process: a gateway on the loopback, and games that play in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from soulsgraph_clusters.fleet.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.head.gateway import Gateway
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.journal import Journal
+from soulsgraph_clusters.fleet.head.status import StatusWriter
+from soulsgraph_clusters.fleet.pc.game_client import GameClient
+from soulsgraph_clusters.fleet.pc.pause import pause_file
+from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.pc.stream import Head
+from soulsgraph_clusters.fleet.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names_at
+
+
+def random_weights(task: StageTask, seed: int = 0) -> dict[str, Weights]:
+    """Return weights of small networks for every module of a task, drawn by a seed."""
+    generator, weights = np.random.default_rng(seed), {}
+    for module in task.modules:
+        skill = task.skills_of([module])[0]
+        sizes = (skill.observation.size, 64, 64, len(skill.actions))
+        own: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
+        for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+            weight, bias = layer_names_at(index)
+            own[weight] = generator.normal(0.0, 0.1, (outputs, inputs)).astype(np.float32)
+            own[bias] = np.zeros(outputs, np.float32)
+        weights[module] = own
+    return weights
+
+
+@contextmanager
+def playing(
+    head: Head, spool: Path, settings: GameSettings, game: str = "1", report: Callable[[str], None] = lambda line: None
+) -> Iterator[None]:
+    """Play one game for a head in a thread of this process; `spool` is the folder of the PC's spools."""
+    stopped, own = threading.Event(), Spool(spool / f"game-{game}")
+    client = GameClient(head, game, settings, own, "this tree", report, pause_file(spool))
+    thread = threading.Thread(target=client.run, args=(stopped,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        own.close()
+
+
+@contextmanager
+def played_for(fleet: Fleet, lanes: Sequence[int], speed: float = 50.0, pc: str = "attic") -> Iterator[list[str]]:
+    """Play a PC's games in threads of this process, a simulator for each number of lanes, for a fleet without TLS.
+
+    Yield what the games report; their head may begin to listen later.
+    """
+    file, lines = fleet.folder / f"{pc}.token", list[str]()
+    write_token_file(file, Tokens(fleet.folder / fleet.settings.tokens).issue(pc))
+    with ExitStack() as games:
+        for number, count in enumerate(lanes, 1):
+            settings = GameSettings(driver="simulator", speed=speed, lanes=count)
+            head, spool = Head(fleet.settings.listen, file), fleet.folder / f"spool-{pc}"
+            games.enter_context(playing(head, spool, settings, str(number), lines.append))
+        yield lines
+
+
+class GatewayHere:
+    """A gateway of one stage on the loopback, in this process, and games that play for it; nothing learns."""
+
+    def __init__(
+        self,
+        folder: Path,
+        task: StageTask,
+        settings: FleetSettings | None = None,
+        stage: str = "stage",
+        journal: Callable[[Path, str], Journal] = Journal,
+    ) -> None:
+        self.folder, self.task, self.version = folder, task, 0
+        self.fleet = Fleet(replace(settings or FleetSettings(), listen="127.0.0.1:0"), folder)
+        self.tokens = Tokens(folder / self.fleet.settings.tokens)
+        self.journal = journal(folder / "journal" / stage, stage)
+        self.intake = Intake(self.journal, task, 0, self.fleet.settings)
+        self.gateway = Gateway(self.fleet, self.intake)
+        #: What PCs dial.
+        self.address = f"127.0.0.1:{self.gateway.port}"
+        self.status = StatusWriter(self.intake, self.gateway.sessions)
+        self._games = ExitStack()
+
+    def token_file(self, pc: str = "attic") -> Path:
+        """Return the file of a PC's token, which is issued at first."""
+        file = self.folder / f"{pc}.token"
+        if not file.exists():
+            write_token_file(file, self.tokens.issue(pc))
+        return file
+
+    def head(self, pc: str = "attic") -> Head:
+        """Return what a PC dials, with its token."""
+        return Head(self.address, self.token_file(pc))
+
+    def publish(self, version: int = 0, weights: Mapping[str, Weights] | None = None) -> None:
+        """Offer weights to every game: those given, or others of every module at first and later of those that learn.
+
+        The version is by default the next one, which is the seed of the weights, too.
+        """
+        first, self.version = not self.version, version or self.version + 1
+        drawn = random_weights(self.task, self.version)
+        changed = drawn if first else {name: drawn[name] for name in self.task.learns}
+        self.gateway.publish(self.version, weights or changed, dict.fromkeys(self.task.learns, 0))
+
+    def play(self, settings: GameSettings, pc: str = "attic") -> list[str]:
+        """Let a PC's game play in a thread of this process, and return the list of what it will report."""
+        if not self.version:
+            self.publish()
+        lines = list[str]()
+        self._games.enter_context(playing(self.head(pc), self.folder / pc, settings, report=lines.append))
+        return lines
+
+    def records(self) -> list[Record]:
+        """Return what the journal holds."""
+        return [record for _, record in self.journal.read(self.journal.first, 10**6)]
+
+    def close(self) -> None:
+        """End the games and the gateway."""
+        self._games.close()
+        self.gateway.stop("the stage is over")
+        self.journal.close()
+
+    def __enter__(self) -> GatewayHere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

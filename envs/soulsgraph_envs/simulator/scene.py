@@ -1,0 +1,254 @@
+"""What a picture of a fight shows: raw values, and what the boss and the player are doing, in words and areas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph_envs.core.fighters import BossData, Move, PlayerAction, Window
+from soulsgraph_envs.core.scenario import Arena, Scenario
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S, NO_MOVE, Pose, Stance, frames
+from soulsgraph_envs.simulator.player import invulnerable
+from soulsgraph_envs.simulator.tables import Row, load_row
+
+Floats = npt.NDArray[np.float64]
+#: A part of an animation: its first and last moment, as shares of its length.
+Part = tuple[float, float]
+
+#: How long a change of HP stays in the picture.
+CHANGE_S = 1.0
+
+_STANCES = {
+    Stance.STAND: "waits",
+    Stance.APPROACH: "approaches",
+    Stance.BACK_OFF: "backs off",
+    Stance.TURN: "turns round",
+    Stance.PARRIED: "parried: open",
+    Stance.THROWN: "is struck down",
+    Stance.TRANSITION: "changes phase",
+}
+_POSES = {
+    Pose.IDLE: "stands",
+    Pose.RUN: "runs",
+    Pose.ROLL: "rolls",
+    Pose.BACKSTEP: "steps back",
+    Pose.LIGHT_1: "light attack",
+    Pose.LIGHT_2: "second attack",
+    Pose.LIGHT_3: "third attack",
+    Pose.ROLLING_ATTACK: "rolling attack",
+    Pose.ESTUS: "drinks",
+    Pose.ESTUS_EMPTY: "has no flask left",
+    Pose.STAGGER: "staggers",
+    Pose.KNOCKDOWN: "is knocked down",
+    Pose.HEAVY_1_START: "heavy attack",
+    Pose.HEAVY_1: "heavy attack",
+    Pose.HEAVY_2_START: "second heavy",
+    Pose.HEAVY_2: "second heavy",
+    Pose.WEAPON_ART: "weapon art",
+    Pose.PARRY: "parries",
+    Pose.RIPOSTE: "riposte",
+    Pose.JUMP: "jumps",
+}
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What one fighter does: in words, how far it is (0 to 1), and the parts of it that matter.
+
+    `parts` are the boss's hit windows, or the player's invulnerable frames; `moment_s` is when a blow lands or a
+    flask heals, as a share, or -1.
+    """
+
+    name: str
+    progress: float
+    parts: tuple[Part, ...] = ()
+    moment: float = -1.0
+
+
+class Area(NamedTuple):
+    """Where a blow strikes: now (`winding_up` is 1), or after its wind-up, of which that share has passed."""
+
+    window: Window
+    winding_up: float
+    open: bool
+
+
+class Change(NamedTuple):
+    """The last change of a fighter's HP in points, below 0 for a blow, and its age in seconds."""
+
+    points: float
+    age_s: float
+
+    @property
+    def recent(self) -> bool:
+        """Whether it is still to be shown."""
+        return self.points != 0.0 and self.age_s < CHANGE_S
+
+
+NO_CHANGE = Change(0.0, inf)
+
+
+class Goal(NamedTuple):
+    """A place to walk to, in the arena's coordinates, and what it is."""
+
+    x: float
+    y: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One moment of a fight as it is drawn: raw values (25,), sizes, names, and what both are doing.
+
+    `won_below` is the share of the boss's HP at which the fight is won; `banner` is a word across the picture, `hint` a
+    line below it; `goal` is where an arrow leads.
+    """
+
+    raw: Floats
+    arena: Arena
+    radii_m: tuple[float, float]
+    boss_name: str
+    phase: int
+    boss: Doing
+    player: Doing
+    areas: tuple[Area, ...] = ()
+    until_hit_s: float = inf
+    invulnerable: bool = False
+    view_rad: float = 0.55
+    lock_range_m: float = 15.0
+    player_change: Change = NO_CHANGE
+    boss_change: Change = NO_CHANGE
+    build_up: float = 0.0
+    status: str = ""
+    won_below: float = 0.0
+    banner: str = ""
+    hint: str = ""
+    goal: Goal | None = None
+
+
+def scene_of(fight: Any, row: Row, player: Any, raw: Floats) -> Scene:
+    """Return the scene of a lane's record in the simulator, with its data and raw values (25,).
+
+    `player` is the record of the player's numbers.
+    """
+    boss, camera = row.boss, row.player.camera
+    move = None if fight.move == NO_MOVE else boss.moves[fight.move]
+    areas = () if move is None else tuple(_areas(move, boss, int(fight.move_frame)))
+    return Scene(
+        raw=raw.copy(),
+        arena=row.scenario.arena,
+        radii_m=(row.player.body.radius_m, boss.radius_m),
+        boss_name=boss.name,
+        phase=boss.phase,
+        boss=_boss_doing(fight, row, move, raw),
+        player=_player_doing(fight, row, raw),
+        areas=areas,
+        until_hit_s=_until_hit_s(move, boss, int(fight.move_frame)),
+        # Called as plain Python: one lane needs no compiled code.
+        invulnerable=bool(getattr(invulnerable, "py_func", invulnerable)(fight, player)),
+        view_rad=camera.lock_view_rad,
+        lock_range_m=camera.lock_range_m,
+        player_change=Change(float(fight.player_change), int(fight.player_change_frames) * FRAME_S),
+        boss_change=Change(float(fight.boss_change), int(fight.boss_change_frames) * FRAME_S),
+        build_up=min(float(fight.build_up) / boss.status.threshold, 1.0),
+        status="" if boss.status.name == "none" else boss.status.name,
+        won_below=0.0 if row.scenario.refill else row.scenario.boss_hp_ratios[1],
+        banner=banner_of(raw, row.scenario),
+    )
+
+
+class AnimationWords(NamedTuple):
+    """What the player's and the boss's animations are in words, by the ids that the skills see."""
+
+    player: Mapping[int, str]
+    boss: Mapping[int, str]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> AnimationWords:
+        """Return the words for a scenario's player and its boss in every phase."""
+        player: dict[int, str] = {}
+        boss: dict[int, str] = {}
+        for row in map(load_row, scenario.phases()):
+            for pose, action in enumerate(vars(row.player.animations).values()):
+                if action is not None:
+                    player.setdefault(action.id, _POSES[Pose(pose)])
+            for stance, animation in enumerate(row.stances):
+                if animation is not None:
+                    boss.setdefault(animation.id, _STANCES[Stance(stance)])
+            for move in row.boss.moves:
+                boss.setdefault(move.id, move.title)
+        return cls(player, boss)
+
+
+def _areas(move: Move, boss: BossData, frame: int) -> list[Area]:
+    """Return the areas of a move's open windows, or else of the next one to come."""
+    begun = 0
+    for window in move.windows:
+        first, last = (frames(moment_s * boss.time_factor) for moment_s in window.time_s)
+        if frame < first:
+            return [Area(window, (frame - begun) / max(first - begun, 1), False)]
+        if frame < last:
+            return [Area(window, 1.0, True)]
+        begun = last
+    return []
+
+
+def _until_hit_s(move: Move | None, boss: BossData, frame: int) -> float:
+    """Return the seconds until the next window opens; 0 while one is open, inf where none comes."""
+    for window in () if move is None else move.windows:
+        first, last = (frames(moment_s * boss.time_factor) for moment_s in window.time_s)
+        if frame < last:
+            return max(first - frame, 0) / FRAMES_PER_S
+    return inf
+
+
+def progress_of(raw: Floats, first: int) -> float:
+    """Return how far an animation is, from 0 to 1; `first` is the place of its id among the raw values (25,)."""
+    return float(min(raw[first + 1] / raw[first + 2], 1.0)) if raw[first + 2] > 0.0 else 0.0
+
+
+def _boss_doing(fight: Any, row: Row, move: Move | None, raw: Floats) -> Doing:
+    progress = progress_of(raw, Raw.BOSS_ANIMATION)
+    if move is None:
+        return Doing(_STANCES[Stance(int(fight.stance))], progress)
+    parts = ((window.time_s[0] / move.length_s, window.time_s[1] / move.length_s) for window in move.windows)
+    return Doing(move.title, progress, tuple(parts))
+
+
+def _player_doing(fight: Any, row: Row, raw: Floats) -> Doing:
+    pose, progress = Pose(int(fight.animation)), progress_of(raw, Raw.PLAYER_ANIMATION)
+    action: PlayerAction = list(vars(row.player.animations).values())[pose]
+    parts = ((0.0, row.player.roll.invulnerable_s / action.length_s),) if pose == Pose.ROLL else ()
+    parts = ((0.0, 1.0),) if pose == Pose.RIPOSTE else parts
+    return Doing(_POSES[pose], progress, parts, action.hit_s / action.length_s if action.hit_s >= 0 else -1.0)
+
+
+class Ends(Protocol):
+    """How a fight ends, as a scenario says it; nobody wins or dies where HP is refilled."""
+
+    @property
+    def refill(self) -> bool:
+        """Whether both get full HP after every tick."""
+
+    @property
+    def death_hp_ratio(self) -> float:
+        """The share of full HP below which the player is dead."""
+
+    @property
+    def boss_hp(self) -> tuple[float, float]:
+        """The boss's HP in points at the start, and that below which it is beaten."""
+
+
+def banner_of(raw: Floats, ends: Ends) -> str:
+    """Return how a fight with raw values (25,) has ended, as a picture says it; empty while it has not."""
+    if ends.refill:
+        return ""
+    if raw[Raw.PLAYER_HP] < ends.death_hp_ratio * raw[Raw.PLAYER_HP_MAX]:
+        return "YOU DIED"
+    return "VICTORY" if raw[Raw.BOSS_HP] < ends.boss_hp[1] else ""

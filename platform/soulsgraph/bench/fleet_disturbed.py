@@ -1,0 +1,186 @@
+"""Games of a fleet while one of them resets for long or is frozen: the others' ticks, and what the learner takes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from soulsgraph.bench.fleet_streams import spread
+from soulsgraph.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet.head.status import WINDOW_S, FleetStatus
+from soulsgraph_clusters.fleet.pc.game_client import GameClient
+from soulsgraph_clusters.fleet.pc.host import installed_version
+from soulsgraph_clusters.fleet.pc.pause import pause_file
+from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.pc.stream import Head
+from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S
+from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import RawValues
+from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, TimedGame, timed_phase
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.realtime.paced import PacedSimulator
+from soulsgraph_envs.testing import until
+
+#: Games, the one that is disturbed among them, and their speed.
+GAMES, SPEED = 8, 3.0
+_OTHERS, _DISTURBED = "attic", "cellar"
+#: A budget that outlasts the measurement.
+_SCALE = 100.0
+_LOOK_S, _SETTLED_AFTER_S, _MANY_BYTES = 0.02, 5.0, 2**28
+#: A status is a second old at most, and what a game last said in it another.
+_READ_AFTER_S = WINDOW_S + 2.0
+
+
+class HeldSimulator(PacedSimulator):
+    """A simulator in real time whose resets last as long as a file is there."""
+
+    def __init__(self, settings: GameSettings, clock: Clock, hold: Path) -> None:
+        super().__init__(settings.lanes, settings.speed, clock)
+        self._clock, self._hold = clock, hold
+
+    @timed_phase("start")
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        """Begin an episode as `Simulator.reset` does, when the file is gone."""
+        while self._hold.exists():
+            self._clock.sleep(_LOOK_S)
+        return super().reset(lanes, scenario, seeds)
+
+
+class _HeldGame(GameClient):
+    """A game of a PC whose resets last as long as a file is there."""
+
+    hold = Path()
+
+    def open_game(self, settings: GameSettings, clock: Clock) -> TimedGame:
+        """Open the simulator that can be held."""
+        return HeldSimulator(settings, clock, self.hold)
+
+
+def play_held(address: str, token_file: str, folder: str, hold: str) -> None:
+    """Play one game in this process, until it is killed."""
+    settings, spool = GameSettings(driver="simulator", speed=SPEED), Spool(Path(folder) / "game-1", _MANY_BYTES)
+    head = Head(address, Path(token_file))
+    game = _HeldGame(head, "1", settings, spool, installed_version(), lambda line: None, pause_file(Path(folder)))
+    game.hold = Path(hold)
+    game.run(threading.Event())
+
+
+class _Fleet:
+    """A head that trains and the games that play for it, all by the commands of a fleet but for the one disturbed."""
+
+    def __init__(self, folder: Path, games: int, worker: WorkerProcess) -> None:
+        one = f'[[games]]\ndriver = "simulator"\nspeed = {SPEED}\n'
+        self.files = FleetInFolder(folder, {_OTHERS: one * (games - 1), _DISTURBED: one})
+        self.games, self.hold = games, folder / "hold"
+        worker.submit(os.getpid)
+        self.pid = worker.result()
+        self.files.host(_OTHERS)
+        token, spool = folder / f"{_DISTURBED}.token", self.files.spool(_DISTURBED)
+        worker.submit(play_held, f"127.0.0.1:{self.files.port}", str(token), str(spool), str(self.hold))
+        self.files.train(_SCALE)
+
+    @property
+    def status(self) -> FleetStatus:
+        """What the head last wrote of its games."""
+        status = self.files.status()
+        assert status is not None, "asked for once every game plays"
+        return status
+
+    def _ticks(self) -> int:
+        return sum(game.ticks for game in self.status.games if game.name.startswith(_DISTURBED))
+
+    def wait_for_all(self) -> None:
+        """Wait until every game plays and learning goes on."""
+        until(lambda: (found := self.files.status()) and sum(g.ticks > 0 for g in found.games) == self.games, "games")
+        version, ticks = self.status.weights_version, self._ticks()
+        until(lambda: self.status.weights_version > version and self._ticks() > ticks, "decisions to learn from")
+        time.sleep(_SETTLED_AFTER_S)
+
+    def measure(self, playing: int) -> dict[str, float]:
+        """Return the others' ticks a second, and the decisions learned a second and playing game."""
+        first = self.status
+        time.sleep(_READ_AFTER_S)
+        last = self.status
+        rates = [game.ticks_per_s for game in last.games if game.name.startswith(_OTHERS)]
+        learned = (last.weights_version - first.weights_version) / (last.written - first.written)
+        return {
+            "ticks_per_s": sum(rates) / len(rates),
+            "slowest_ticks_per_s": min(rates),
+            "learned_per_s_and_game": learned / playing,
+            "load": os.getloadavg()[0],
+        }
+
+    @contextmanager
+    def resetting(self) -> Iterator[dict[str, float]]:
+        """Let one game be in a reset."""
+        self.hold.touch()
+
+        def stands() -> bool:
+            ticks = self._ticks()
+            time.sleep(3.0)
+            return self._ticks() == ticks
+
+        until(stands, "a game in its reset")
+        try:
+            yield {}
+        finally:
+            self.hold.unlink()
+
+    @contextmanager
+    def frozen(self) -> Iterator[dict[str, float]]:
+        """Freeze one game's process; yield after how many seconds the head reported it by name."""
+        line = f"{_DISTURBED}/1 left: silent for {SILENT_AFTER_S:g} s"
+        before, began_s = self.files.logs("train").count(line), time.monotonic()
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            until(lambda: self.files.logs("train").count(line) > before, f"the line {line!r}")
+            yield {"reported_after_s": time.monotonic() - began_s}
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+
+def bench_disturbed(games: int, rounds: int, folder: Path) -> Iterator[dict[str, Any]]:
+    """Measure games while one of them resets or is frozen, each time beside the same games just before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, list[dict[str, float]]] = {"resetting": [], "frozen": []}
+    with tempfile.TemporaryDirectory(dir=folder, prefix="disturbed-") as place, WorkerProcess() as worker:
+        fleet = _Fleet(Path(place).absolute(), games, worker)
+        try:
+            for _ in range(rounds):
+                for name, disturbed in (("resetting", fleet.resetting), ("frozen", fleet.frozen)):
+                    found[name].append(_beside(fleet, disturbed))
+        finally:
+            worker.close()
+            fleet.files.close()
+    for name, measured in found.items():
+        yield {
+            "name": f"one of {games} paced games {name}",
+            "games": games,
+            "speed": SPEED,
+            "rounds": rounds,
+            "load": os.getloadavg()[0],
+            "others_ticks": spread([one["ticks_per_s"] / one["before_ticks_per_s"] for one in measured]),
+            "learned_a_game": spread(
+                [one["learned_per_s_and_game"] / one["before_learned_per_s_and_game"] for one in measured]
+            ),
+            **({"reported_after_s": spread([one["reported_after_s"] for one in measured])} if name == "frozen" else {}),
+            "measured": measured,
+        }
+
+
+def _beside(fleet: _Fleet, disturbed: Callable[[], AbstractContextManager[dict[str, float]]]) -> dict[str, float]:
+    """Measure all games, and then those that play on beside one that is disturbed."""
+    fleet.wait_for_all()
+    before = {f"before_{name}": value for name, value in fleet.measure(fleet.games).items()}
+    with disturbed() as extra:
+        return {**fleet.measure(fleet.games - 1), **extra, **before}

@@ -1,0 +1,328 @@
+"""A gateway under many games' streams, beside a bare gRPC server that gets and sends the same messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import grpc
+
+from soulsgraph.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.arrays import encode_columns, encode_weights
+from soulsgraph_clusters.fleet.head.journal import JOURNALED
+from soulsgraph_clusters.fleet.head.status import GameStatus
+from soulsgraph_clusters.fleet.security import token_metadata
+from soulsgraph_clusters.fleet.settings import METHOD, PROTOCOL, SERVICE, digests
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+BARE = "bare gRPC server"
+#: Of a chunk.
+DECISIONS = 10
+_CLIENT_PROCESSES = 4
+_CONNECTED_WITHIN_S = 600.0
+_STEADY_AFTER_S = 2.0
+#: What was in flight at the end of a measurement has arrived after so long.
+_SETTLED_AFTER_S = 3.0
+_SKILLS = "camera", "lock_on", "movement", "dodge"
+#: The stage of every server here.
+STAGE = "stage"
+
+
+def bench_task() -> StageTask:
+    """Return the stage in which dodge learns, but takes no update, and the skills upstream of it are played."""
+    numbers = DQNHyperparameters(budget=10**9, replay_capacity=100_000, learning_starts=10**9)
+    return StageTask("iudex-phase1", {name: name for name in _SKILLS}, {_SKILLS[-1]: numbers}, 10.0)
+
+
+def _chunk(task: StageTask) -> wire.Chunk:
+    """Return a chunk of decisions that were played."""
+    sampler = task.sampler(make_game(1), 0)
+    sampler.set_networks(task.networks(random_weights(task)))
+    played = sampler.sample(DECISIONS)
+    counts = {module: len(part) for module, part in played.transitions.items()}
+    return wire.Chunk(lane_ticks=played.lane_ticks, decisions=counts, columns=encode_columns(played))
+
+
+class Server:
+    """What is measured in its own process: CPU time between two calls."""
+
+    address = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, folder: str) -> None:
+        """Begin to serve; what is written lies in the folder."""
+
+    def begin(self) -> None:
+        """Begin to measure."""
+        self._began = time.process_time(), time.perf_counter()
+
+    def end(self) -> dict[str, float]:
+        """Return what was used since."""
+        cpu_s, wall_s = self._began
+        return {"cpu_s": time.process_time() - cpu_s, "wall_s": time.perf_counter() - wall_s}
+
+    def close(self) -> None:
+        """End what the process itself would leave behind."""
+
+
+class GatewayServer(Server):
+    """A gateway with its journal in a folder, which offers new weights every second."""
+
+    def __init__(self, folder: str) -> None:
+        self._here = GatewayHere(Path(folder), bench_task())
+        self._here.publish()
+        self.address = self._here.address
+        self.metadata = token_metadata(self._here.head().token)
+        threading.Thread(target=self._publish, daemon=True).start()
+
+    def _publish(self) -> None:
+        while True:
+            time.sleep(1.0)
+            self._here.publish()
+
+    def begin(self) -> None:
+        """Begin to measure."""
+        self._here.gateway.chunks.ages_s.clear()
+        super().begin()
+
+    def games(self) -> dict[str, tuple[float, GameStatus]]:
+        """Return how every game that plays does, and when it said so."""
+        said = {session.name: session.health_s for session in self._here.gateway.sessions.live}
+        games = self._here.status.describe(self._here.version).games
+        return {game.name: (said[game.name], game) for game in games if game.ticks and game.name in said}
+
+    def end(self) -> dict[str, float]:
+        """Return what was used since, and how long chunks waited for their acknowledgement."""
+        ages = sorted(self._here.gateway.chunks.ages_s) or [0.0]
+        p50, p99 = (1000.0 * ages[ceil(share * len(ages)) - 1] for share in (0.5, 0.99))
+        decisions = self._here.journal.decisions.items()
+        refused = sum(count for key, count in decisions if not key.endswith(f"/{JOURNALED}"))
+        return {**super().end(), "queue_age_p50_ms": p50, "queue_age_p99_ms": p99, "refused_decisions": refused}
+
+
+class BareServer(Server):
+    """A gRPC server that answers each message with an acknowledgement and weights, all of the gateway's sizes."""
+
+    def __init__(self, _: str) -> None:
+        task = bench_task()
+        first, learns = random_weights(task), task.sampled
+        weights = {name: own for name, own in first.items() if name in learns}
+        order = wire.Task(stage=STAGE, attempt="0" * 16, description=task.to_json(), seed=1)
+        self._greeting = [
+            wire.ToGame(task=order).SerializeToString(),
+            wire.ToGame(weights=wire.Weights(version=1, arrays=encode_weights(first))).SerializeToString(),
+        ]
+        self._weights = wire.ToGame(weights=wire.Weights(version=2, arrays=encode_weights(weights))).SerializeToString()
+        answer = wire.Acknowledgement(boot="0" * 16, sequences=[1])
+        self._answer = wire.ToGame(acknowledgement=answer).SerializeToString()
+        started = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True).start()
+        started.wait()
+
+    async def _serve(self, started: threading.Event) -> None:
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        handler = grpc.stream_stream_rpc_method_handler(self._play)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})])
+        self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        started.set()
+        await server.wait_for_termination()
+
+    async def _play(self, messages: AsyncIterator[bytes], context: Any) -> None:
+        for greeting in self._greeting:
+            await context.write(greeting)
+        hello = True
+        async for _ in messages:
+            if not hello:
+                await context.write(self._answer)
+                await context.write(self._weights)
+            hello = False
+
+
+class _Clients:
+    """Streams of many games in this process; each sends one chunk a second, at a moment of its own."""
+
+    def __init__(self, address: str, metadata: Any, numbers: range, every: int) -> None:
+        self._address, self._metadata, self._every = address, metadata, every
+        self._chunk, self.counts = _chunk(bench_task()), Counter[str]()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._left = len(numbers)
+        self._ready = threading.Event()
+        self._until_s = 0.0
+        self._go = asyncio.Event()
+        for number in numbers:
+            asyncio.run_coroutine_threadsafe(self._stream(number), self._loop)
+        if not self._ready.wait(_CONNECTED_WITHIN_S):
+            raise TimeoutError(f"{self._left} streams were not connected")
+
+    def drive(self, seconds: float) -> dict[str, int]:
+        """Send for some seconds, then wait for what is under way; return counts of messages."""
+        self.counts.clear()
+        self._until_s = time.monotonic() + seconds
+        self._loop.call_soon_threadsafe(self._go.set)
+        time.sleep(seconds)
+        self._loop.call_soon_threadsafe(self._go.clear)
+        time.sleep(_SETTLED_AFTER_S)
+        return dict(self.counts)
+
+    async def _stream(self, number: int) -> None:
+        # Games are different programs: none shares another's connection.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channel = grpc.aio.insecure_channel(self._address, options=options)
+        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=self._metadata)
+        boot, name = f"{number:016x}", f"{number:04d}"
+        hello = wire.Hello(protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests=digests())
+        await call.write(wire.FromGame(hello=hello).SerializeToString())
+        order = wire.ToGame.FromString(await call.read()).task
+        chunk = wire.Chunk()
+        chunk.CopyFrom(self._chunk)
+        chunk.boot, chunk.stage, chunk.attempt = boot, order.stage, order.attempt
+        reading = asyncio.ensure_future(self._read(call, chunk))
+        while True:
+            # A stream that says nothing counts as lost.
+            while not self._go.is_set():
+                await call.write(wire.FromGame(health=wire.Health()).SerializeToString())
+                await asyncio.sleep(1.0)
+            await asyncio.sleep(number % self._every / self._every)
+            due_s = time.monotonic()
+            while time.monotonic() < self._until_s and not reading.done():
+                chunk.sequence += 1
+                await call.write(wire.FromGame(chunk=chunk).SerializeToString())
+                self.counts["chunks"] += 1
+                due_s = max(due_s + 1.0, time.monotonic())
+                await asyncio.sleep(due_s - time.monotonic())
+            if reading.done():
+                self.counts["lost"] += 1
+                return
+
+    async def _read(self, call: Any, chunk: wire.Chunk) -> None:
+        while (data := await call.read()) is not grpc.aio.EOF:
+            message = wire.ToGame.FromString(data)
+            if message.HasField("acknowledgement"):
+                self.counts["acknowledged"] += len(message.acknowledgement.sequences)
+                self.counts["refused"] += sum(message.acknowledgement.refused.values())
+            elif message.HasField("weights"):
+                if not chunk.weights_version:
+                    self._left -= 1
+                    if not self._left:
+                        self._ready.set()
+                chunk.weights_version = message.weights.version
+                self.counts["weights"] += 1
+
+
+#: What this process measures, or drives; kept between a worker's calls.
+_here: list[Any] = []
+
+
+def open_server(kind: type[Server], folder: str) -> tuple[str, Any]:
+    """Serve from this process; return where, and what a call must carry."""
+    _here.append(kind(folder))
+    return _here[-1].address, _here[-1].metadata
+
+
+def open_clients(address: str, metadata: Any, numbers: range, every: int) -> None:
+    """Connect streams from this process."""
+    _here.append(_Clients(address, metadata, numbers, every))
+
+
+def call_here(method: str, *arguments: Any) -> Any:
+    """Call a method of what this process has opened last."""
+    return getattr(_here[-1], method)(*arguments)
+
+
+def _measure(kind: type[Server], streams: int, seconds: float, folder: str) -> dict[str, float]:
+    """Connect the streams, wait until they are steady, and measure for some seconds."""
+    with ExitStack() as opened:
+        server = opened.enter_context(WorkerProcess())
+        server.submit(open_server, kind, folder)
+        address, metadata = server.result()
+        clients = [opened.enter_context(WorkerProcess()) for _ in range(min(_CLIENT_PROCESSES, streams))]
+        for place, client in enumerate(clients):
+            client.submit(open_clients, address, metadata, range(place, streams, len(clients)), streams)
+        for client in clients:
+            client.result()
+        driven_s = seconds + 2.0 * _STEADY_AFTER_S
+        for client in clients:
+            client.submit(call_here, "drive", driven_s)
+        time.sleep(_STEADY_AFTER_S)
+        server.submit(call_here, "begin")
+        server.result()
+        time.sleep(seconds)
+        server.submit(call_here, "end")
+        found: dict[str, float] = server.result()
+        counts = Counter[str]()
+        for client in clients:
+            counts.update(client.result())
+        server.submit(call_here, "close")
+        server.result()
+    found["driven_s"] = driven_s
+    return {**found, **{name: counts[name] for name in ("chunks", "acknowledged", "weights", "refused", "lost")}}
+
+
+def bench_streams(
+    streams: int, seconds: float, rounds: int, folder: Path, driver: type[Server]
+) -> Iterator[dict[str, Any]]:
+    """Measure a bare server, a gateway, and a gateway with its `driver` in turn; journals are on the folder's disk.
+
+    CPU times are those of a server's processes, all their threads; the queue's age is the time from a chunk's receipt
+    to its acknowledgement.
+    """
+    kinds: dict[str, type[Server]] = {
+        BARE: BareServer,
+        "gateway": GatewayServer,
+        "gateway and driver without updates": driver,
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    folder.mkdir(parents=True, exist_ok=True)
+    for _ in range(rounds):
+        for name, kind in kinds.items():
+            with tempfile.TemporaryDirectory(dir=folder, prefix="journal-") as place:
+                found[name].append(_measure(kind, streams, seconds, place))
+    for name, measured in found.items():
+        yield {
+            "name": name,
+            "streams": streams,
+            "seconds": seconds,
+            "rounds": rounds,
+            "load": os.getloadavg()[0],
+            "cores": spread([_cores(one) for one in measured]),
+            **({} if name == BARE else _beyond(measured, found[BARE])),
+            "measured": measured,
+        }
+
+
+def _cores(measured: Mapping[str, float]) -> float:
+    return measured["cpu_s"] / measured["wall_s"]
+
+
+def _beyond(measured: Sequence[Mapping[str, float]], bare: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return how much CPU time was used: as a multiple of the bare server's, and for each chunk beyond it."""
+
+    def ms_a_chunk(one: Mapping[str, float]) -> float:
+        return 1000.0 * _cores(one) / (one["chunks"] / one["driven_s"])
+
+    pairs = list(zip(measured, bare, strict=True))
+    return {
+        "to_bare": spread([_cores(one) / _cores(other) for one, other in pairs]),
+        "beyond_bare_ms_a_chunk": spread([ms_a_chunk(one) - ms_a_chunk(other) for one, other in pairs]),
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return the median of measurements, the lowest and the highest."""
+    return {"median": median(values), "lowest": min(values), "highest": max(values)}

@@ -1,0 +1,94 @@
+"""`soulsgraph doctor`: what this machine can do, and the tables of such checks."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph_envs.core.distribution import is_host
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.drivers.doctor.machine import Check, Checks
+from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+#: The releases that training is built on; others may have moved what it overrides.
+_RELEASES = {"ray": "2.60.", "torch": "2."}
+_INSTALL = "install this package anew, as its readme says"
+
+
+def doctor(
+    output: OutputOptions = DEFAULT_OUTPUT,
+    driver: Literal["simulator", "memory", "siphon"] = "simulator",
+    games: Path | None = None,
+    fleet: Path | None = None,
+) -> None:
+    """Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.
+
+    Args:
+        driver: Driver to examine, if no games are given.
+        games: TOML file of real-time games to examine, one after the other.
+        fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
+    """
+    # Imported here: no other command needs the drivers of real-time games.
+    from soulsgraph_envs.drivers.doctor.examination import examine
+
+    wanted = load_games(games) if games else (GameSettings(driver=driver),)
+    checks = examine(wanted)
+    if not is_host():  # A game PC does not train.
+        checks += check_training()
+    if fleet is not None:
+        checks += _check_fleet(fleet)
+    passed = all(check.passed for check in checks)
+    show(checks, output.console)
+    output.show({"passed": passed, "checks": [asdict(check) for check in checks]})
+    if not passed:
+        sys.exit(1)
+
+
+def _check_fleet(file: Path) -> list[Check]:
+    if is_host():
+        raise SoulsGraphError("--fleet: expected a fleet's head, found a game PC, which the host's --check examines.")
+    # Imported here: nothing else of this needs a fleet's libraries.
+    from soulsgraph.cli.fleet_checks import check_fleet
+
+    return check_fleet(file)
+
+
+def check_training() -> list[Check]:
+    """Check the libraries that training needs."""
+    checks = Checks("Training")
+    for name, release in _RELEASES.items():
+        try:
+            version = str(import_module(name).__version__)
+        except Exception as error:
+            # A broken library may raise anything while it is imported.
+            checks.fail(name, f"its import fails: {error}", _INSTALL)
+            continue
+        checks.judge(name, version.startswith(release), version, f"install {name}=={release}*: others are not tried")
+    return checks.made
+
+
+def show(checks: list[Check], console: Console) -> None:
+    """Print one table for each topic, remedies below what failed, and the verdict."""
+    for topic in dict.fromkeys(check.topic for check in checks):
+        # The last column is folded, not cut: a remedy may end with a path.
+        columns = "", "", Column(overflow="fold")
+        table = Table(*columns, title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
+        for check in checks:
+            if check.topic == topic:
+                # As text, in which brackets are not markup.
+                found = Text("\n-> ".join(filter(None, (check.found, check.remedy))))
+                table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), found)
+        console.print(table, highlight=False)
+        console.print()
+    verdict = "everything needed is there" if all(check.passed for check in checks) else "something needed is missing"
+    counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in _COLOURS)
+    console.print(f"{verdict}: {counts}", highlight=False)

@@ -1,0 +1,303 @@
+"""`soulsgraph fleet`: what a person does for a fleet of game PCs, each action a thin function over the library."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
+from soulsgraph.progress import interruptible
+from soulsgraph.zoo import open_run
+from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
+from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus, read_status
+from soulsgraph_clusters.fleet.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.atomic import check_writable
+
+_FLEET = Path("fleet.toml")
+_SHOW_EVERY_S = 1.0
+#: A status that is older is that of a head that trains no more.
+_OLD_S = 5.0
+#: Phases of resets that the page names.
+_PHASES = 2
+
+
+def token(
+    pc: Annotated[Positional[str], arg(metavar="NAME")],
+    output: OutputOptions = DEFAULT_OUTPUT,
+    fleet: Path = _FLEET,
+    revoke: bool = False,
+    out: Annotated[Path | None, arg(metavar="FILE")] = None,
+) -> None:
+    """Make a game PC's token in place of an older one, or revoke it; the head keeps only its hash.
+
+    Args:
+        pc: The PC's name: letters, digits, - and _.
+        fleet: The fleet's file.
+        revoke: Revoke the token; a head that runs refuses the PC from then on.
+        out: New file of the token, of mode 600; NAME.token beside the fleet's file if not given.
+    """
+    tokens = Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
+    if revoke:
+        if out is not None:
+            raise SoulsGraphError("token: expected --revoke or --out, found both; leave one out.")
+        tokens.revoke(pc)
+        output.show({"pc": pc, "revoked": True}, f"the token of {pc} is revoked: the head refuses it from now on")
+        return
+    file = _issue(tokens, pc, out or fleet.parent / f"{pc}.token")
+    output.show(
+        {"pc": pc, "revoked": False, "token_file": str(file), "hashes": str(tokens.path)},
+        f"token of {pc} in {file}; its hash in {tokens.path}",
+        f"move it to {pc}, as a file that only the user of the game there may read (chmod 600), and name it in the "
+        "settings there",
+    )
+
+
+def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
+    """Write a new token into a new file, whose place is checked before an older token ends."""
+    check_name(pc)
+    if file.exists():
+        raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another with --out.")
+    check_writable(file.parent)
+    write_token_file(file, tokens.issue(pc))
+    return file
+
+
+def certificates(
+    hosts: tuple[str, ...],
+    output: OutputOptions = DEFAULT_OUTPUT,
+    fleet: Path = _FLEET,
+    days: int = HEAD_DAYS,
+) -> None:
+    """Make the head's certificate and key beside the fleet's file, and our own small CA if there is none.
+
+    Args:
+        hosts: Names and addresses by which PCs reach the head, such as head.lan 192.168.1.5.
+        fleet: The fleet's file, which need not exist yet.
+        days: How long the head's certificate is valid.
+    """
+    made = make_certificates(fleet.parent, hosts, days)
+    output.show(
+        {
+            "certificate": str(made.certificate),
+            "key": str(made.key),
+            "ca": str(made.ca),
+            "new_ca": made.new_ca,
+            "ends": made.ends.isoformat(),
+        },
+        f"the head's certificate is valid until {made.ends:%Y-%m-%d}; write into {fleet}:",
+        f'certificate = "{made.certificate.name}"\nkey = "{made.key.name}"',
+        f"copy {made.ca} to every PC; {made.key} and {made.ca.with_suffix('.key')} stay here"
+        if made.new_ca
+        else f"{made.ca} is the one that was there: PCs that have a copy need no other",
+    )
+
+
+def status(
+    run: Annotated[Positional[Path], arg(metavar="RUN")],
+    output: OutputOptions = DEFAULT_OUTPUT,
+    once: bool = False,
+) -> None:
+    """Show how the games of a run's fleet do, anew every second until Ctrl-C.
+
+    Args:
+        run: Run folder.
+        once: Show it once; so does an output that is no terminal, and JSON.
+    """
+    found = _status(run)
+    if once or output.json or not output.console.is_terminal:
+        output.show(to_table(found), _page(found))
+        return
+    with interruptible() as stopped, Live(_page(found), console=output.console, refresh_per_second=1) as page:
+        while not stopped():
+            time.sleep(_SHOW_EVERY_S)
+            page.update(_page(_status(run)))
+
+
+def replay(
+    run: Annotated[Positional[Path], arg(metavar="RUN")],
+    skill: Annotated[Positional[str], arg(metavar="SKILL")],
+    output: OutputOptions = DEFAULT_OUTPUT,
+) -> None:
+    """Learn a skill again from the journal of its stage, in this process, and compare it with the skill saved.
+
+    On one kind of processor both have the same bits, whatever happened to the PCs, the network or the head meanwhile.
+
+    Args:
+        run: Run folder.
+        skill: A skill that a fleet played for.
+    """
+    # Imported here: it takes seconds, and no other action needs it.
+    from soulsgraph.domains import finished_versions, own_stage
+    from soulsgraph.progress import silence_advice, stage_progress
+    from soulsgraph.stage_setup import StageSetup, trained_artifact
+
+    silence_advice()
+    folder = open_run(run)
+    stage = own_stage(folder, skill)
+    finished = finished_versions(folder, stage)
+    setup, saved = StageSetup(folder, stage), folder.library.load(skill, finished[0].version if finished else 1)
+    algorithm = setup.replay()
+    try:
+        with stage_progress(stage.name, stage.steps, output.display) as progress:
+            while not algorithm.finished:
+                algorithm.train()
+                progress.update(algorithm.decisions, None)
+        weights = algorithm.weights(skill) | algorithm.head_weights(skill)
+        learned = trained_artifact(setup, weights, algorithm.training[skill].normalizer, algorithm.decisions)
+    finally:
+        algorithm.stop()
+    same = learned.card.normalizer == saved.card.normalizer and learned.weights.keys() == saved.weights.keys()
+    same = same and all(np.array_equal(saved.weights[name], values) for name, values in learned.weights.items())
+    found = "the same bits as" if same else "other bits than"
+    output.show({"skill": skill, "same": same}, f"{skill}: the journal leads to {found} version 1 of the library")
+    if not same:
+        sys.exit(1)
+
+
+def _status(run: Path) -> FleetStatus:
+    found = read_status(open_run(run).path / "journal")
+    if found is None:
+        raise SoulsGraphError(f"{run}: expected a run that a fleet plays for, found none yet; train it with --fleet.")
+    return found
+
+
+def _page(found: FleetStatus) -> Group:
+    """Return the games of a fleet as a table, and below it what they lost and what became of their decisions."""
+    age_s = time.time() - found.written
+    seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
+    title = f"{found.stage}: {len(found.games)} games, {found.records:,} chunks in the journal; seen {seen}"
+    table = Table("game", "state", box=None, pad_edge=False)
+    for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
+        table.add_column(name, justify="right")
+    for game in found.games:
+        table.add_row(
+            game.name,
+            game.state,
+            f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}",
+            f"{game.lateness_p99_ms:.1f} ms",
+            _resets(game),
+            f"{game.stale_ticks:.0f} ticks",
+            f"{game.waiting_chunks}",
+        )
+    counts = ", ".join(f"{key} {count:,}" for key, count in sorted(found.decisions.items()))
+    lines = [*map(_line, found.games), f"decisions: {counts or 'none yet'}"]
+    return Group(title, *([table] if found.games else []), *map(Text, lines))
+
+
+def _line(game: GameStatus) -> str:
+    """Return what a game's row has no room for."""
+    driver = f"{game.driver} x {game.lanes}" if game.lanes > 1 else game.driver
+    said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished", f"lost: {_lost(game)}"]
+    return "; ".join([*said, game.note] if game.note else said)
+
+
+def plan(
+    output: OutputOptions = DEFAULT_OUTPUT,
+    fleet: Path = _FLEET,
+    wait_s: float = 60.0,
+) -> None:
+    """Wait for the PCs that the fleet's file names, and show which of their games could play here; train nothing.
+
+    It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play.
+
+    Args:
+        fleet: The fleet's file.
+        wait_s: How long to wait for PCs.
+    """
+    from soulsgraph_clusters.fleet.head.roll_call import RollCall
+    from soulsgraph_clusters.fleet.head.sole import sole_head
+
+    found = load_fleet(fleet)
+    if not found.settings.pcs:
+        raise SoulsGraphError(f"{fleet}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
+    with sole_head(found), closing(RollCall(found)) as call, interruptible() as stopped:
+        until_s = time.monotonic() + wait_s
+        output.console.print(f"listening at {found.settings.listen}, until every PC has answered")
+        while call.missing and time.monotonic() < until_s and not stopped():
+            call.wait(_SHOW_EVERY_S)
+        # A PC's further games follow its first.
+        time.sleep(_SHOW_EVERY_S)
+        answers, missing = call.answers, call.missing
+    table = Table(box=None)
+    for name in ("PC", "game", "driver", "soulsgraph", "verdict"):
+        table.add_column(name, overflow="fold")
+    for one in answers:
+        driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
+        table.add_row(one.pc, one.game, driver, one.version, one.problem or "can play")
+    for pc, reason in missing.items():
+        table.add_row(pc, "", "", "", reason)
+    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table)
+    if missing or any(one.problem for one in answers):
+        sys.exit(1)
+
+
+def drain(
+    pc: Annotated[Positional[str], arg(metavar="NAME")],
+    output: OutputOptions = DEFAULT_OUTPUT,
+    fleet: Path = _FLEET,
+    undo: bool = False,
+) -> None:
+    """Let a PC's games end after the fight that each is in, and play no longer here; --undo lets them play again.
+
+    Args:
+        pc: The PC's name.
+        fleet: The fleet's file.
+        undo: Let the PC play again.
+    """
+    tokens = Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
+    known = [name for name in tokens.names if name != METRICS_READER]
+    if pc not in known:
+        raise SoulsGraphError(f"drain: expected a PC with a token ({', '.join(known) or 'none'}), found {pc}.")
+    set_drained(fleet.parent, pc, not undo)
+    line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
+    output.show({"pc": pc, "drained": not undo}, line)
+
+
+def _resets(game: GameStatus) -> str:
+    """Return the share of a game's time in resets, and the phases that took most of it."""
+    shares = sorted(game.reset_share.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{phase} {share:.0%}" for phase, share in shares[:_PHASES] if share >= 0.01)
+    return f"{sum(game.reset_share.values()):.0%}" + (f" ({named})" if named else "")
+
+
+def _lost(game: GameStatus) -> str:
+    """Return the decisions that never came, and the episodes that were broken off, by reason."""
+    counts = [f"{count:,} {reason}" for reason, count in game.lost.items() if count]
+    counts += [f"{count:,} episodes: {reason}" for reason, count in game.lost_episodes.items()]
+    return ", ".join(counts) or "0"
+
+
+#: The actions, in the order of the help; each is done while its options are read, as commands are.
+ACTIONS: dict[str, Callable[..., None]] = {
+    "token": token,
+    "certificates": certificates,
+    "plan": plan,
+    "status": status,
+    "drain": drain,
+    "replay": replay,
+}
+_Action: Any = one_action(ACTIONS)
+
+
+def fleet(action: _Action) -> None:
+    """Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do.
+
+    Args:
+        action: What to do.
+    """

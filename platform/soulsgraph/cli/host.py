@@ -1,0 +1,85 @@
+"""`soulsgraph host`: on a game PC, play its games for a head that trains."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from soulsgraph.cli.doctor import show
+from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
+from soulsgraph.cli.remedies import command_line
+from soulsgraph.precompile import precompile_playing
+from soulsgraph.progress import interruptible
+from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, play_games, state_folder
+from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, AT_ONCE
+from soulsgraph_clusters.fleet.pc.pause import pause as pause_games
+from soulsgraph_clusters.fleet.pc.pause import resume as resume_games
+from soulsgraph_envs.drivers.doctor.machine import Checks
+from soulsgraph_envs.drivers.realtime.link import load_games
+
+#: Where a PC's games spool unless told otherwise.
+DEFAULT_SPOOL = state_folder()
+
+
+def host(options: HostOptions, output: OutputOptions = DEFAULT_OUTPUT, check: Flag = False) -> None:
+    """Play this PC's games for a head that trains, until Ctrl-C.
+
+    A game plays while a stage is trained, and waits in between. It goes on while the head is away; what it played is
+    kept here until the head has it.
+
+    Args:
+        check: Examine this PC, its games and the way to the head, with the remedy beside each failure; play nothing.
+    """
+    if check:
+        _check(options, output)
+        return
+    checked_games(options)  # Before the compilation, which takes long.
+    precompile_playing(output.console)
+    with interruptible() as stopped:
+        output.console.print(f"playing for {options.head}; end it with Ctrl-C", soft_wrap=True)
+        play_games(options, lambda line: output.console.print(line, soft_wrap=True), stopped)
+    output.console.print(f"stopped; what the head does not have yet waits in {options.spool}", soft_wrap=True)
+
+
+def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, after_fight: Flag = False) -> None:
+    """Pause the games that this PC plays for a head: their keys are released, and a person may play.
+
+    Args:
+        spool: The folder that `soulsgraph host` was started with.
+        after_fight: Let each game end the fight that it is in.
+    """
+    when = AFTER_FIGHT if after_fight else AT_ONCE
+    pause_games(spool, when)
+    output.show({"paused": when}, f"this PC's games pause {when}; go on with: {command_line('resume')}")
+
+
+def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) -> None:
+    """Let this PC's games play for their head again.
+
+    Args:
+        spool: The folder that `soulsgraph host` was started with.
+    """
+    paused = resume_games(spool)
+    output.show({"paused": "", "was_paused": paused}, "this PC's games play" if paused else "no pause was there")
+
+
+def _check(options: HostOptions, output: OutputOptions) -> None:
+    # Imported here: playing needs nothing of it.
+    from soulsgraph_envs.drivers.doctor.examination import examine
+
+    head = Checks("Head")
+    with head.failing("token", "ask for one at the head"):
+        options.connection()
+        # Windows has no modes, and its lists of access are not read.
+        found = "is private" if os.name == "posix" else "can be read; let nobody but this user read it"
+        head.ok("token", f"{options.token_file} {found}")
+        with head.failing("way", "start training there"):
+            head.ok("way", f"{options.head} would let this PC play: {ask(options)}")
+    checks = head.made + examine(load_games(options.games))
+    passed = all(one.passed for one in checks)
+    show(checks, output.console)
+    output.show({"passed": passed, "checks": [asdict(one) for one in checks]})
+    if not passed:
+        sys.exit(1)

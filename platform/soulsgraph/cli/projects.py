@@ -1,0 +1,153 @@
+"""Commands for projects of a user's own: begin one, check it, try it, and list what may be named in it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from soulsgraph.cli import options
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
+from soulsgraph.cli.remedies import command_line
+from soulsgraph.plan import Plan, check_range
+from soulsgraph.progress import silence_advice
+from soulsgraph.project import listing
+from soulsgraph.project.writing import begin_project
+from soulsgraph.tables import text_table
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_policies.projects import load_project, loaded_projects
+
+#: The options of every agent's plan that is compared.
+ComparedOptions = Annotated[
+    options.Given,
+    options.given_options(
+        Plan,
+        ("graph", "overrides", "seed", "env_runners", "synchronous"),
+        skill_options=options.option(Path, "TOML file of reward weights and options, one table a skill."),
+    ),
+]
+Named = Annotated[Positional[Path], arg(metavar="PROJECT")]
+
+
+def init(folder: Annotated[Positional[Path], arg(metavar="NAME")], output: OutputOptions = DEFAULT_OUTPUT) -> None:
+    """Begin a project of your own: a skill, a graph, a boss, a reward, a test and a README, in a new folder.
+
+    Args:
+        folder: Name of the project, of small letters, digits and underscores, or the path of a folder of that name.
+    """
+    files = begin_project(folder)
+    commands = [command_line(name, folder) for name in ("validate", "smoke")]
+    plain = {"project": folder.name, "folder": str(folder), "files": [str(file) for file in files]}
+    output.show(plain, *map(str, files), f"check it with: {commands[0]}; then: {commands[1]}")
+
+
+def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
+    """Check a project without training it: skills, graphs, fights, rewards, references, one update; exit 1 if not.
+
+    Args:
+        project: Folder of a project, or the name of an installed one.
+    """
+    from soulsgraph.project.checking import validate as checks
+
+    silence_advice()
+    name, found = _name_of(project), []
+    for check in checks(name):
+        found.append(check)
+        output.console.print(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.found}", soft_wrap=True)
+    failed = sum(not check.holds for check in found)
+    summary = f"{failed} of {len(found)} checks failed" if failed else f"all {len(found)} checks hold"
+    output.show([check.to_dict() for check in found], summary)
+    if failed:
+        sys.exit(1)
+
+
+def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
+    """Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.
+
+    Args:
+        project: Folder of a project, or the name of an installed one.
+    """
+    from soulsgraph.precompile import precompile
+    from soulsgraph.project.checking import smoke as smoked
+
+    silence_advice()
+    name, began, found = _name_of(project), time.monotonic(), []
+    precompile(output.console)
+    for one in smoked(name):
+        found.append(one)
+        output.console.print(
+            f"{one.skill} in {one.scenario}: {one.decisions:,} decisions, {one.updates} updates; mean return "
+            f"{one.random_return:.2f} at random, {one.reference_return:.2f} by its reference",
+            soft_wrap=True,
+        )
+    output.show([one.to_dict() for one in found], f"smoke test passed in {time.monotonic() - began:.0f} s")
+
+
+def compare(
+    graphs: Annotated[Positional[tuple[str, ...]], arg(metavar="GRAPH ...")],
+    plan: ComparedOptions,
+    output: RunOptions = DEFAULT_RUN,
+    seeds: int = 5,
+    out: Path = Path("runs/compare"),
+) -> None:
+    """Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.
+
+    A call that was stopped is gone on with by the same command. The first graph is what the others are compared with.
+
+    Args:
+        graphs: Skill graphs, as paper and PROJECT/GRAPH.
+        seeds: Training seeds of each graph, counted from 0.
+        out: Folder of the runs and the comparison.
+    """
+    check_range("seeds", seeds, 1, 1000)
+    if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
+        raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
+    from soulsgraph.precompile import precompile
+    from soulsgraph.project.comparing import HEADINGS, Comparison
+    from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph_clusters.session import connect
+
+    silence_advice()
+    comparison = Comparison(Plan(**options.plan_values(plan)), graphs, range(seeds), out)
+    for _ in comparison.runs():
+        pass  # What cannot be trained is refused before anything is.
+    with connect("local", needed=False) as session, WorkerProcess() as worker:
+        precompile(output.console)
+        compared = comparison.train(session, worker, output.console, output.display)
+    output.show(compared.to_dict(), text_table("", HEADINGS, compared.rows), f"comparison in {out}")
+
+
+def list(
+    what: Positional[Literal["scenarios", "presets", "options", "skills", "graphs", "fields"]],
+    output: RunOptions = DEFAULT_RUN,
+    markdown: Flag = False,
+) -> None:
+    """List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file.
+
+    Args:
+        what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
+            options may set; skills and graphs: the shipped ones and those of projects; fields: each key of each kind of
+            TOML file, with its type, range and default.
+        markdown: Print Markdown.
+    """
+    tables = listing.LISTS[what]()
+    plain = {table.title: table.plain() for table in tables}
+    if markdown and not output.json:
+        print(listing.markdown(tables), end="")
+        return
+    shown = (text_table(table.title if len(tables) > 1 else "", table.headings, table.rows) for table in tables)
+    output.show(plain if len(tables) > 1 else next(iter(plain.values())), *shown)
+
+
+def _name_of(project: Path) -> str:
+    """Return the name of a project in a folder, or of an installed one."""
+    known = builtins.list(loaded_projects())
+    if str(project) in known and not project.exists():
+        return str(project)
+    if not project.exists() and len(project.parts) == 1 and known:
+        raise UnknownNameError("project", str(project), known)
+    return load_project(project).project.name

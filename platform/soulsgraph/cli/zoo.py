@@ -1,0 +1,159 @@
+"""`soulsgraph zoo`: the trained agents that come with the package, each action a thin function over the library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
+from soulsgraph.cli.remedies import command_line
+from soulsgraph.plan import check_range
+from soulsgraph.progress import silence_advice, stage_progress
+from soulsgraph.tables import text_table
+from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, open_agent, pages
+from soulsgraph.zoo.card import EPISODES, PAGE, AgentCard, read_card
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_policies.atomic import check_writable
+
+Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[NAME ...]")]
+Name = Annotated[Positional[str], arg(metavar="NAME")]
+
+
+def list_agents(output: OutputOptions = DEFAULT_OUTPUT, markdown: bool = False) -> None:
+    """List the agents with the win rates of their cards.
+
+    Args:
+        markdown: Print the table as Markdown.
+    """
+    cards = [read_card(AGENTS / name) for name in agent_names()]
+    if markdown and not output.json:
+        print(pages.agents_table(cards))
+        return
+    output.show([_summary(card) for card in cards], text_table("", pages.HEADINGS, map(pages.agent_row, cards)))
+
+
+def show(name: Name, output: OutputOptions = DEFAULT_OUTPUT) -> None:
+    """Show an agent's card.
+
+    Args:
+        name: Name of an agent.
+    """
+    from rich.markdown import Markdown  # Imported here: it loads a highlighter of code.
+
+    run = open_agent(name)
+    text = (run.path / PAGE).read_text(encoding="utf-8")
+    output.show(to_table(read_card(run.path)), Markdown(text.split("---\n", 2)[2]))
+
+
+def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:
+    """Copy an agent into a run folder of your own, to adapt it or to train it further.
+
+    Args:
+        name: Name of an agent.
+        run: Run folder to begin.
+    """
+    copied = copy_agent(name, run)
+    go_on = command_line("adapt", run, "--scenario", "NAME")
+    output.show({"agent": name, "run": str(copied.path)}, f"{name} copied to {run}; go on with: {go_on}")
+
+
+def verify(
+    names: Names = (),
+    output: OutputOptions = DEFAULT_OUTPUT,
+    episodes: int | None = None,
+    out: Path | None = None,
+) -> None:
+    """Play the episodes of agents' cards again and compare the win rates; exit 1 if one does not hold.
+
+    A rate holds within 1 point of the card's on the kind of processor that the card comes from, elsewhere inside the
+    card's interval.
+
+    Args:
+        names: Agents to verify; all if none is named.
+        episodes: Play the first episodes of each card alone.
+        out: Folder for verify.json and the page verify.md; earlier ones are replaced.
+    """
+    from soulsgraph.zoo import verify as verifying
+
+    if episodes is not None:
+        check_range("episodes", episodes, 1, EPISODES)
+    if out is not None:
+        check_writable(out)
+    chosen, found = _chosen(names, agent_names()), []
+    with stage_progress("verify", len(chosen), output.display, unit="agents") as progress:
+        for number, name in enumerate(chosen, 1):
+            found.append(verifying.verify_agent(name, episodes))
+            progress.update(number)
+    if out is not None:
+        verifying.save_verified(out, found)
+    rows = [one.cells for one in found]
+    notes = [] if out is None else [f"results in {out}"]
+    output.show([one.to_dict() for one in found], text_table("", verifying.HEADINGS, rows), *notes)
+    if not all(one.holds and not one.changed for one in found):
+        sys.exit(1)
+
+
+def build(
+    names: Names = (),
+    output: OutputOptions = DEFAULT_OUTPUT,
+    runs: Path = Path("runs/zoo"),
+    out: Path = AGENTS,
+) -> None:
+    """Train the zoo's agents anew and put them into the package; a call that was stopped is gone on with.
+
+    Args:
+        names: Agents to build; all if none is named.
+        runs: Folder of the agents' runs; a finished run there is not trained again.
+        out: Folder of the finished agents.
+    """
+    from soulsgraph.precompile import precompile
+    from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph.zoo.build import Workshop
+    from soulsgraph_clusters.session import connect
+
+    silence_advice()
+    chosen, cards = _chosen(names, tuple(PLANNED)), []
+    with connect(needed=False) as session, WorkerProcess() as worker:
+        precompile(output.console)
+        workshop = Workshop(runs, out, session, worker, output.console, output.display)
+        for number, name in enumerate(chosen, 1):
+            output.console.print(f"{name}: agent {number} of {len(chosen)}")
+            cards.append(workshop.build(name))
+    output.show(list(map(_summary, cards)), text_table("", pages.HEADINGS, map(pages.agent_row, cards)))
+
+
+def _chosen(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("agent of the zoo", name, known)
+    return names or known
+
+
+def _summary(card: AgentCard) -> dict[str, Any]:
+    """Return what the list shows of an agent as plain values; rates are ratios."""
+    said = {name: getattr(card, name) for name in ("name", "scenario", "preset", "graph", "seed", "budget")}
+    return said | {name: getattr(card.reached, name) for name in ("wins", "episodes", "rate", "low", "high")}
+
+
+#: The actions, in the order of the help.
+ACTIONS: dict[str, Callable[..., None]] = {
+    "list": list_agents,
+    "show": show,
+    "copy": copy,
+    "verify": verify,
+    "build": build,
+}
+_Action: Any = one_action(ACTIONS)
+
+
+def zoo(action: _Action) -> None:
+    """Use the trained agents that come with the package: list them, see their cards, copy and verify them.
+
+    Args:
+        action: What to do.
+    """

@@ -1,0 +1,226 @@
+"""Trained skills as ONNX files, each compared with our own inference before it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from soulsgraph.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
+from soulsgraph.files import describe_origin, write_json
+from soulsgraph.plan import check_range, scenario_digest
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
+from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
+from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.skills.definition import ANIMATION_COUNTS
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.atomic import whole_file, writing
+from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.onnx_network import ACTION, OBSERVATION, Q_VALUES, import_onnx, onnx_model
+
+#: What is written beside the models: the comparison of each, and where it was made.
+CHECK = "check.json"
+#: Two actions are near a tie unless their values differ by more than this share of the observation's largest one.
+MARGIN = 1e-5
+MOST_OBSERVATIONS = 10_000_000
+_AT_ONCE = 50_000
+#: Columns of the State whose ranges follow from what they are; the others have those of the recorded fights.
+_BOUNDS = {
+    **dict.fromkeys((Column.BOSS_PROGRESS, Column.PLAYER_PROGRESS, Column.STAMINA), (0.0, 1.0)),
+    **dict.fromkeys((Column.PLAYER_HP, Column.BOSS_HP, Column.LOCKED), (0.0, 1.0)),
+    **dict.fromkeys((Column.BOSS_ANGLE, Column.PLAYER_ANGLE), (-np.pi, np.pi)),
+    **dict.fromkeys((Column[f"{of}_{axis}"] for of in ("DIRECTION", "CAMERA") for axis in "XYZ"), (-1.0, 1.0)),
+    Column.CAMERA_TARGET_ANGLE: (0.0, np.pi),
+    **{column: (0.0, count - 1.0) for column, count in ANIMATION_COUNTS.items()},
+}
+_WHOLE_NUMBERS = (Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION, Column.FLASKS, Column.LOCKED)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a model's actions compare with ours on observations of one source.
+
+    `clear` counts observations whose two best values differ by more than `MARGIN` of the largest absolute value;
+    `clear_differing` those of them with another action, and `near_differing` those of the others.
+    `largest_difference` is that of a Q-value, as a share of the observation's largest absolute one.
+    """
+
+    skill: str
+    source: str
+    observations: int
+    clear: int
+    clear_differing: int
+    near_differing: int
+    largest_difference: float
+
+    @property
+    def near(self) -> int:
+        """The number of observations whose two best values are nearly equal."""
+        return self.observations - self.clear
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as plain values."""
+        return asdict(self) | {"near": self.near}
+
+
+def export_onnx(
+    run: RunFolder,
+    folder: Path,
+    setting: Setting,
+    observations: int,
+    on_checked: Callable[[Agreement], None] = lambda checked: None,
+) -> list[Agreement]:
+    """Write an ONNX file for each skill of a setting, and `check.json`, after comparing them with our inference.
+
+    Each model is compared on `observations` of the agent's own fights, and on as many that are drawn in the ranges of
+    the State's columns.
+
+    Raises:
+        SoulsGraphError: if onnx or onnxruntime is not installed, a skill is missing, or a model's action differs
+            from ours where it should not; nothing is written then.
+        WriteError: if the folder cannot be written.
+    """
+    check_range("check", observations, 1, MOST_OBSERVATIONS)
+    import_onnx()
+    agent, cards = make_agent(run, setting), _cards(run, setting)
+    networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
+    models = {
+        name: onnx_model(network, _facts(agent, network, cards[name], setting)) for name, network in networks.items()
+    }
+    recorded, found = recorded_rows(agent, observations), []
+    drawn = drawn_rows(recorded.values(), observations)
+    for name, network in networks.items():
+        for source, rows in (("recorded", recorded[name]), ("drawn", drawn)):
+            found.append(compare(network, models[name], rows, source))
+            on_checked(found[-1])
+            _expect_same(found[-1])
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        # It says of the models beside it that they were compared.
+        (folder / CHECK).unlink(missing_ok=True)
+    for name, model in models.items():
+        with whole_file(folder / f"{name}.onnx") as temporary:
+            temporary.write_bytes(model)
+    skills = [one.to_dict() for one in found]
+    write_json(folder / CHECK, {**describe_origin(), **asdict(setting), "margin": MARGIN, "skills": skills})
+    return found
+
+
+def _cards(run: RunFolder, setting: Setting) -> dict[str, SkillCard]:
+    artifacts = load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
+    return {name: artifact.card for name, artifact in artifacts.items()}
+
+
+def _facts(agent: Agent, network: FrozenNetwork, card: SkillCard, setting: Setting) -> dict[str, str]:
+    """Return a model's metadata: what it is, and how its input is made of the State."""
+    skill = next(skill for skill in agent.skills if skill.name == network.skill)
+    return {
+        "skill": card.skill,
+        "skill_version": str(card.version),
+        "graph": card.graph,
+        "graph_digest": card.graph_digest,
+        "card_digest": card.digest,
+        "weights_sha256": card.sha256,
+        "soulsgraph": card.training.packages.get("soulsgraph", ""),
+        "scenario": setting.scenario,
+        "scenario_digest": scenario_digest(setting.scenario),
+        "trained_on": card.training.scenario,
+        "observation": json.dumps(skill.observation.names),
+        "observation_offset": json.dumps(network.observation.offset.tolist()),
+        "observation_scale": json.dumps(network.observation.scale.tolist()),
+        "actions": json.dumps([action.name for action in skill.actions]),
+    }
+
+
+class _Recorder:
+    """Keep the State rows at which each skill of a combat decided, up to a number of each."""
+
+    def __init__(self, names: tuple[str, ...], most: int) -> None:
+        self.counts = dict.fromkeys(names, 0)
+        self._rows = {name: np.empty((most, STATE_SIZE), np.float32) for name in names}
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Do nothing: every row is kept by itself."""
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Keep the rows of the lanes in which a skill decides; it decides nothing itself."""
+        for index, (name, count) in enumerate(self.counts.items()):
+            rows = combat.rows[combat.due[:, index]]
+            kept = self._rows[name][count : count + len(rows)]
+            kept[:] = rows[: len(kept)]
+            self.counts[name] = count + len(kept)
+
+    @property
+    def full(self) -> Mapping[str, StateRows] | None:
+        """The rows of every skill, None while one has too few."""
+        return self._rows if all(len(self._rows[name]) == count for name, count in self.counts.items()) else None
+
+
+def recorded_rows(agent: Agent, count: int) -> Mapping[str, StateRows]:
+    """Return `count` State rows for each skill at which it decides in fights that the agent plays in the simulator."""
+    recorder = _Recorder(tuple(skill.name for skill in agent.skills), count)
+    rollout, seed = agent.rollout(make_game(LANES), recorder), EVALUATION_SEED
+    while (rows := recorder.full) is None:
+        rollout.play(evaluation_seeds(seed, LANES))
+        seed += 1
+    return rows
+
+
+def drawn_rows(recorded: Collection[StateRows], count: int) -> StateRows:
+    """Return State rows (count, 25) drawn evenly and independently in the columns' ranges."""
+    low: Doubles = np.min([rows.min(axis=0) for rows in recorded], axis=0).astype(np.float64)
+    high: Doubles = np.max([rows.max(axis=0) for rows in recorded], axis=0).astype(np.float64)
+    for column, bounds in _BOUNDS.items():
+        low[column], high[column] = bounds
+    generator, whole = np.random.default_rng(0), np.array(_WHOLE_NUMBERS)
+    rows = generator.uniform(low, high, (count, STATE_SIZE))
+    rows[:, whole] = generator.integers(low[whole], high[whole].astype(np.int64) + 1, (count, len(whole)))
+    return rows.astype(np.float32)
+
+
+def compare(network: FrozenNetwork, model: bytes, rows: StateRows, source: str) -> Agreement:
+    """Compare a model's actions and values with ours on State rows (n, 25)."""
+    clear = clear_differing = near_differing = 0
+    largest = 0.0
+    for ours, theirs, actions in both_values(network, model, rows):
+        highest = np.abs(ours).max(axis=1)
+        second, best = np.partition(ours, -2, axis=1)[:, -2:].T if ours.shape[1] > 1 else (ours[:, 0] - 1, ours[:, 0])
+        apart = best - second > MARGIN * highest
+        differing = ours.argmax(axis=1) != actions
+        clear += int(apart.sum())
+        clear_differing += int((apart & differing).sum())
+        near_differing += int((~apart & differing).sum())
+        shares = np.abs(ours - theirs).max(axis=1) / np.maximum(highest, np.finfo(np.float32).tiny)
+        largest = max(largest, float(shares.max()))
+    return Agreement(network.skill, source, len(rows), clear, clear_differing, near_differing, largest)
+
+
+def both_values(network: FrozenNetwork, model: bytes, rows: StateRows) -> Iterator[tuple[Floats, Floats, Integers]]:
+    """Yield our Q-values (n, actions), the model's, and the model's actions (n,), part by part."""
+    _, onnxruntime = import_onnx()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    fused = FusedNetworks([network])
+    for start in range(0, len(rows), _AT_ONCE):
+        part = np.ascontiguousarray(rows[start : start + _AT_ONCE])
+        theirs, actions = session.run([Q_VALUES, ACTION], {OBSERVATION: network.observation(part)})
+        yield fused.q_values(0, part), theirs, actions
+
+
+def _expect_same(found: Agreement) -> None:
+    if found.clear_differing:
+        raise SoulsGraphError(
+            f"{found.skill}: expected the model to choose our action, found another one for {found.clear_differing} of "
+            f"{found.clear} {found.source} observations; this is a defect: report it with the run's library."
+        )

@@ -1,0 +1,281 @@
+"""A page about a run, or two beside each other: win rates, curves, the skill graph, lineage, settings, a fight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from soulsgraph.domains import cards_of, own_stages
+from soulsgraph.evaluate import EVALUATION_SEED
+from soulsgraph.files import write_text
+from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
+from soulsgraph.recordings.header import run_name
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.tables import WinRate, read_rows
+from soulsgraph.zoo.card import CARD, read_card
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_policies.graph import SkillGraph
+from soulsgraph_policies.library import SkillCard
+
+#: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
+MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000
+_VIDEO_S = 60.0
+#: Width and height of a skill in the drawn graph, the gaps between columns and rows, and the margin, in pixels.
+_WIDE, _HIGH, _GAP, _ROW, _EDGE = 150, 54, 60, 24, 10
+_RATES = ("setting", "wins", "win rate", "95 % interval", "paper")
+
+
+class ReportedRun:
+    """A run as a page shows it; `name` is its folder's.
+
+    Raises:
+        SoulsGraphError: if its library or its results are damaged.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run, self.name = run, run_name(run.path)
+        self.cards: list[SkillCard] = cards_of(run)
+
+    @cached_property
+    def rates(self) -> list[WinRate]:
+        """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
+        path, card = self.run.results("table"), self.run.path / CARD
+        with reading(self.run.path):
+            evaluated, known = path.is_file(), card.is_file()
+        if evaluated:
+            names = ("setting", "wins", "episodes", "paper_percent")
+            rows = _checked(read_rows(path), names, path, ("wins", "episodes"))
+            return [WinRate(**{name: row[name] for name in names}) for row in rows]
+        return [read_card(self.run.path).win_rate] if known else []
+
+    @cached_property
+    def curves(self) -> list[dict[str, Any]]:
+        """Points of the learning curves, in order of stage and step; none where the folder keeps none."""
+        path = self.run.results("curves")
+        with reading(self.run.path):
+            kept = path.is_file()
+        names = ("stage", "skill", "step", "return")
+        return _checked(read_rows(path), names, path, names[2:]) if kept else []
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Everything the run was planned with, as text by name: the plan, what its stages learn by, the rewards."""
+        plan = self.run.plan
+        found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "options")}
+        stages = {stage.name: to_table(plan.hyperparameters(stage)) for stage in own_stages(self.run)}
+        for name, value in next(iter(stages.values())).items():
+            values = {f"{name}, {stage}": numbers[name] for stage, numbers in stages.items()}
+            found |= {name: value} if all(one == value for one in values.values()) else values
+        for name, value in to_table(plan.options).items():
+            found |= {f"{name}, {key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+        return {name.replace("_", " "): _words(value) for name, value in found.items()}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """A note for every skill: its newest version, or that it has none."""
+        latest = {card.skill: card for card in self.cards}
+        return {
+            skill: f"v{latest[skill].version}, {_learned(latest[skill])} decisions"
+            if skill in latest
+            else "not trained yet"
+            for skill in self.run.plan.skill_graph.order
+        }
+
+
+def _checked(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], path: Path, numbers: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Check that rows have columns of these names, and which of them hold numbers."""
+    if rows and not set(names) <= rows[0].keys():
+        found = ", ".join(rows[0])
+        raise SoulsGraphError(f"{path}: expected the columns {', '.join(names)}, found {found}; remove the file.")
+    for row in rows:
+        for name in numbers:
+            if not isinstance(row[name], int | float):
+                raise SoulsGraphError(
+                    f"{path}: expected numbers in the column {name}, found {shown(row[name])}; remove the file."
+                )
+    return list(rows)
+
+
+def _words(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_words, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def write_run_report(path: Path, runs: Sequence[RunFolder], video: tuple[str, bytes] | None = None) -> None:
+    """Write the page of one run or of two beside each other; `video` is the media type and content of a fight.
+
+    Raises:
+        SoulsGraphError: if a run's library or results are damaged, or the page would be too large.
+        WriteError: if the place cannot be written.
+    """
+    reported = [ReportedRun(run) for run in runs]
+    title = " beside ".join(one.name for one in reported)
+    parts = [_head(reported), _rates(reported), _curves(reported)]
+    parts += [section("A fight", _player(video))] if video else []
+    parts += [_graphs(reported), _lineage(reported), _settings(reported)]
+    text = page(title, *parts)
+    if len(text.encode()) > MOST_BYTES:
+        raise SoulsGraphError(
+            f"{path}: expected a page of at most {MOST_BYTES:,} bytes, found {len(text.encode()):,}; "
+            "write it of one run."
+        )
+    write_text(path, text)
+
+
+def _head(runs: Sequence[ReportedRun]) -> Html:
+    titles = [tag("h1", one.name) for one in runs]
+    notes = [
+        tag("p", f"{one.run.plan.scenario}, preset {one.run.plan.preset}, seed {one.run.plan.seed}", class_="faint")
+        for one in runs
+    ]
+    pairs = [tag("div", title, note) for title, note in zip(titles, notes, strict=True)]
+    return tag("header", pairs, class_="beside")
+
+
+def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
+    """Show a part for each run, under its name where there are several."""
+    if len(parts) == 1:
+        return parts[0]
+    named = [tag("div", tag("h3", one.name), part) for one, part in zip(runs, parts, strict=True)]
+    return tag("div", named, class_="beside")
+
+
+def _rates(runs: Sequence[ReportedRun]) -> Html:
+    parts = [
+        table(_RATES, [row.cells for row in one.rates])
+        if one.rates
+        else tag("p", "This run has not been evaluated yet.", class_="faint")
+        for one in runs
+    ]
+    return section("Win rates", _beside(runs, parts))
+
+
+def _curves(runs: Sequence[ReportedRun]) -> Html:
+    drawn = {one.name if len(runs) == 1 else f"{number}: {one.name}": one.curves for number, one in enumerate(runs, 1)}
+    if not any(drawn.values()):
+        return section("Learning curves", tag("p", "No learning curve is kept here.", class_="faint"))
+    # Takes a second to import, and a page without curves need not wait.
+    from soulsgraph.paper.figures import draw_run_curves, png_of
+
+    note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
+    picture = data_uri("image/png", png_of(draw_run_curves(drawn)))
+    return section("Learning curves", tag("p", note, class_="faint"), tag("img", src=picture, alt="learning curves"))
+
+
+def _player(video: tuple[str, bytes]) -> Html:
+    kind, content = video
+    if kind.startswith("image/"):
+        return tag("img", src=data_uri(kind, content), alt="a fight")
+    return tag("video", src=data_uri(kind, content), controls=True, loop=True, muted=True, playsinline=True)
+
+
+def _graphs(runs: Sequence[ReportedRun]) -> Html:
+    note = tag("p", "An arrow leads from a skill to one that is trained with it frozen.", class_="faint")
+    return section(
+        "Skill graph", note, _beside(runs, [_draw_graph(one.run.plan.skill_graph, one.versions) for one in runs])
+    )
+
+
+def _lineage(runs: Sequence[ReportedRun]) -> Html:
+    headings = ("version", "scenario", "decisions", "seed", "trained on", "continues", "begun (UTC)", "digest")
+    pairs = [(one, table(headings, [_line(card) for card in one.cards])) for one in runs]
+    # One below the other: the tables are wide.
+    several = len(runs) > 1
+    return section("Lineage", *([tag("h3", one.name), part] if several else part for one, part in pairs))
+
+
+def _learned(card: SkillCard) -> str:
+    training = card.training
+    return f"cloned from {training.cloned:,}" if training.cloned else f"{training.steps:,}"
+
+
+def _line(card: SkillCard) -> tuple[str, ...]:
+    training = card.training
+    upstream = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream) or "-"
+    parent = "-" if card.parent is None else f"v{card.parent}"
+    decisions, digest = _learned(card), card.digest[:12]
+    name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
+    return (name, training.scenario, decisions, str(training.seed), upstream, parent, begun, digest)
+
+
+def _settings(runs: Sequence[ReportedRun]) -> Html:
+    names = list(dict.fromkeys(name for one in runs for name in one.settings))
+    rows = [(name, *(one.settings.get(name, "-") for one in runs)) for name in names]
+    differing = [number for number, (_, *values) in enumerate(rows) if len(set(values)) > 1]
+    several = len(runs) > 1
+    note = tag("p", "What differs is marked.", class_="faint")
+    headings = ("setting", *(one.name if several else "value" for one in runs))
+    return section("Hyperparameters", *([note] if several else []), table(headings, rows, differing))
+
+
+def fight_video(runs: Sequence[RunFolder]) -> tuple[str, bytes]:
+    """Play the first evaluation fight of runs beside each other; return its media type and content.
+
+    It is an MP4 where imageio-ffmpeg is installed, else a GIF, and shorter where it would be too large.
+
+    Raises:
+        SoulsGraphError: if an agent cannot play.
+        WriteError: if there is no place for a temporary file.
+    """
+    # Imported here: drawing takes a moment that a page without a video need not wait.
+    from soulsgraph.watch.fights import Source, play_fights
+    from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg
+
+    sources, seconds = [Source(run) for run in runs], _VIDEO_S
+    try:
+        import_ffmpeg()
+        kind, ending = "video/mp4", "mp4"
+    except SoulsGraphError:
+        kind, ending = "image/gif", "gif"
+    with TemporaryDirectory(prefix="soulsgraph-") as folder:
+        while True:
+            (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))
+            path = Path(folder) / f"fight.{ending}"
+            WRITERS[ending](path, frames(fights), fights[0].tick_s)
+            if path.stat().st_size <= _MOST_VIDEO_BYTES:
+                return kind, path.read_bytes()
+            seconds /= 2.0
+
+
+def _draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Html:
+    """Return a graph as SVG, with a note below every skill's name."""
+    depths: dict[str, int] = {}
+    for skill in graph.order:
+        depths[skill] = max((depths[before] + 1 for before, after in graph.edges if after == skill), default=0)
+    rows: dict[int, int] = {}
+    places: dict[str, tuple[float, float]] = {}
+    for skill, depth in depths.items():
+        row = rows.get(depth, 0)
+        rows[depth] = row + 1
+        places[skill] = (_EDGE + depth * (_WIDE + _GAP), _EDGE + row * (_HIGH + _ROW))
+    width = (max(depths.values()) + 1) * (_WIDE + _GAP) - _GAP + 2 * _EDGE
+    height = max(rows.values()) * (_HIGH + _ROW) - _ROW + 2 * _EDGE
+    edges = [_edge(places[before], places[after]) for before, after in graph.edges]
+    nodes = [_node(skill, notes.get(skill, ""), place) for skill, place in places.items()]
+    box = f"0 0 {width} {height}"
+    return tag("svg", edges, nodes, viewBox=box, width=width, height=height, role="img", aria_label="skill graph")
+
+
+def _node(skill: str, note: str, place: tuple[float, float]) -> Html:
+    x, y = place
+    middle = x + _WIDE / 2
+    name = tag("text", skill.replace("_", " "), x=middle, y=y + 24)
+    below = tag("text", note, x=middle, y=y + 42, class_="small")
+    return tag("g", tag("rect", x=x, y=y, width=_WIDE, height=_HIGH, rx=7), name, below, class_="node")
+
+
+def _edge(before: tuple[float, float], after: tuple[float, float]) -> Html:
+    (x1, y1), (x2, y2) = (before[0] + _WIDE, before[1] + _HIGH / 2), (after[0], after[1] + _HIGH / 2)
+    bend = (x1 + x2) / 2
+    line = tag("path", d=f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2 - 7} {y2}", class_="edge")
+    tip = tag("path", d=f"M{x2} {y2} l-9 -5 v10 z", class_="arrow")
+    return tag("g", line, tip)

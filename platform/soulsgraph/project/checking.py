@@ -1,0 +1,249 @@
+"""Check a project: contracts, shapes, finite rewards, needs supplied, one update; and play a little of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph.plan import Plan, check_controls
+from soulsgraph.progress import silence_advice
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, references
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills.paper_skills import Animations, Observations
+from soulsgraph_policies.graph import SkillGraph
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.projects import Loaded, find_graph, loaded_projects
+
+if TYPE_CHECKING:
+    from ray.rllib.env.env_runner import EnvRunner
+
+    from soulsgraph_policies.algorithm import SkillDQN
+
+#: Where a project without a scenario of its own is checked: its player has every action.
+_SCENARIO = "iudex-phase1-whole"
+_LANES, _TICKS, _EPISODES = 8, 300, 40
+#: Decisions of the stage that is learned from for a moment, and of a smoke test.
+_MOMENT, SMOKE_DECISIONS = 300, 1000
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was checked of a project, whether it holds, and what was found."""
+
+    name: str
+    holds: bool
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the check as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Smoked:
+    """A skill after its smoke test: mean returns of random play and of its reference, and what was learned from."""
+
+    skill: str
+    scenario: str
+    random_return: float
+    reference_return: float
+    decisions: int
+    updates: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return asdict(self)
+
+
+def scenarios_of(loaded: Loaded) -> tuple[str, ...]:
+    """Return the scenario files of a project, or the shipped one that its skills are checked in."""
+    files = sorted((loaded.folder / "data" / "scenarios").glob("*.toml"))
+    return tuple(map(str, files)) or (_SCENARIO,)
+
+
+def validate(project: str) -> Iterator[Check]:
+    """Check a project that is loaded, one thing after another; nothing is trained.
+
+    Raises:
+        KeyError: if it is not loaded.
+    """
+    loaded = loaded_projects()[project]
+    yield Check("project", True, f"{project}, code {loaded.digest[:16]}")
+    names, scenarios = [own.definition.name for own in loaded.project.skills], scenarios_of(loaded)
+    for name in names:
+        yield _checked(f"skill {name}: observations", partial(_observations, name))
+    for scenario in scenarios:
+        check = _checked(f"scenario {Path(scenario).stem}", partial(_fight, scenario))
+        yield check
+        for graph in _graphs(loaded) if check.holds else ():
+            yield from _Ground(graph, scenario).checks(names)
+    for name in names:
+        yield _checked(f"skill {name}: one update", partial(_update, loaded, name))
+
+
+def smoke(project: str) -> Iterator[Smoked]:
+    """Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.
+
+    Raises:
+        KeyError: if it is not loaded.
+        SoulsGraphError: if a skill is of no graph of the project, or anything in it does not hold.
+    """
+    loaded = loaded_projects()[project]
+    for name in (own.definition.name for own in loaded.project.skills):
+        ground = _ground_of(loaded, name)
+        random, reference = (float(ground.play(name, chance, None).returns.mean()) for chance in (True, False))
+        decisions, updates = ground.learned(name, SMOKE_DECISIONS)
+        yield Smoked(name, Path(ground.scenario).stem, random, reference, decisions, updates)
+
+
+def _graphs(loaded: Loaded) -> list[SkillGraph]:
+    return [find_graph(f"{loaded.project.name}/{graph.name}") for graph in loaded.project.graphs]
+
+
+def _ground_of(loaded: Loaded, skill: str) -> _Ground:
+    """Return the first graph that a skill is in, in the project's first scenario."""
+    for graph in _graphs(loaded):
+        if skill in graph.skills:
+            return _Ground(graph, scenarios_of(loaded)[0])
+    raise SoulsGraphError(
+        f"skill {skill}: expected a graph of {loaded.project.name} with it, found none; add it to one."
+    )
+
+
+def _checked(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, check())
+    except SoulsGraphError as error:
+        return Check(name, False, str(error))
+    except Exception as error:  # A project's code may fail in any way.
+        return Check(name, False, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+
+
+def _observations(name: str) -> str:
+    rows, scenario, sizes = np.zeros((2, STATE_SIZE), np.float32), load_scenario(_SCENARIO), []
+    for animations in get_args(Animations):
+        for observations in get_args(Observations):
+            skill = make_skill(name, SkillOptions(animations=animations, observations=observations))
+            sizes.append(skill.observation(rows, scenario).shape[1])
+    needed = ", ".join(sorted(raw.name.lower() for raw in skill.needs))
+    return f"{min(sizes)} to {max(sizes)} values by preset, {len(skill.actions)} actions; needs {needed}"
+
+
+def _fight(scenario: str) -> str:
+    fight = load_scenario(scenario)
+    return f"{fight.name}, {fight.boss_hp[0]:g} to {fight.boss_hp[1]:g} HP"
+
+
+def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:
+    for array in arrays:
+        if not np.isfinite(array).all():
+            raise SoulsGraphError(f"{what}: expected finite numbers, found {shown(array[~np.isfinite(array)][0])}.")
+
+
+def _update(loaded: Loaded, name: str) -> str:
+    return _ground_of(loaded, name).update(name)
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """A graph of a project in a scenario: where its skills are checked."""
+
+    graph: SkillGraph
+    scenario: str
+
+    def checks(self, names: Sequence[str]) -> Iterator[Check]:
+        """Check the graph, and those of some skills that are in it."""
+        title = f"graph {self.graph.name} in {Path(self.scenario).stem}"
+        yield _checked(f"{title}: controls", self._controls)
+        yield _checked(f"{title}: references", self._together)
+        for name in (name for name in names if name in self.graph.skills):
+            for what in (self._mirror, self._rewards, self._reference):
+                yield _checked(f"{title}: {name}'s {what.__name__.strip('_')}", partial(what, name))
+
+    def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
+        """Play a skill at random or by its reference where it trains, those upstream by theirs."""
+        return self._play((*self.graph.upstream(name), name), name, at_random, ticks)
+
+    def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:
+        skills = [make_skill(name) for name in names]
+        skill = next(skill for skill in skills if skill.name == trained)
+        ground = practice_ground(load_scenario(self.scenario), skill)
+        scripts = references(names, ground)
+        if at_random:
+            scripts[trained] = Uniform(skill, _LANES, stream=len(names))
+        combat = Combat(make_game(lanes=_LANES), skills, ground, Horizon(trained, skill.horizon))
+        seeds = derive_seeds(np.arange(_EPISODES), 1)
+        return Rollout(combat, ScriptedPlay(scripts)).play(seeds, keep_decisions=True, most_ticks=ticks)
+
+    def _controls(self) -> str:
+        check_controls(self.graph, self.scenario)
+        return "the player answers to all of them"
+
+    def _together(self) -> str:
+        episodes = self._play(self.graph.order, self.graph.order[-1], False, None)
+        return f"{', '.join(self.graph.order)} win {100 * episodes.win_rate:.0f} % of {len(episodes)} fights"
+
+    def _mirror(self, name: str) -> str:
+        Mirror.of(make_skill(name), load_scenario(self.scenario))
+        return "every action has its mirrored one"
+
+    def _rewards(self, name: str) -> str:
+        episodes = self.play(name, at_random=True)
+        rewards = episodes.taken.rewards
+        _finite("rewards", rewards, episodes.terms)
+        return f"{rewards.min():.2f} to {rewards.max():.2f} in {len(rewards)} random decisions"
+
+    def _reference(self, name: str) -> str:
+        reference, random = (self.play(name, at_random).returns.mean() for at_random in (False, True))
+        _finite("return", reference)
+        return f"mean return {reference:.2f} in {_TICKS // 10} s, {random:.2f} at random"
+
+    def stage(self, name: str, budget: int, runner: type[EnvRunner] | None = None) -> SkillDQN:
+        """Return an algorithm that trains a skill for some decisions, on top of untrained networks."""
+        # Imported here: Ray and torch take seconds, which a project that does not hold need not wait for.
+        from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+        from soulsgraph_policies.algorithm import SkillDQN
+
+        # Again: Ray sets the level of its log as it is imported.
+        silence_advice()
+        preset = Plan().method
+        skills = tuple(make_skill(one) for one in (*self.graph.upstream(name), name))
+        ground = practice_ground(load_scenario(self.scenario), skills[-1])
+        numbers = preset.hyperparameters(skill_hyperparameters(budget))
+        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
+        config.stage(skills, numbers, preset.decisions_per_round, seed=0)
+        config.env_runners(env_runner_cls=runner or SkillGraphEnvRunner)
+        algorithm: SkillDQN = config.environment(env_config={"scenario": ground, "lanes": preset.lanes}).build_algo()
+        return algorithm
+
+    def learned(self, name: str, budget: int, runner: type[EnvRunner] | None = None) -> tuple[int, int]:
+        """Learn from some decisions of a skill; return how many they were, and the updates."""
+        algorithm = self.stage(name, budget, runner)
+        try:
+            while not algorithm.finished:
+                algorithm.train()
+            _finite("weights", *algorithm.weights(name).values())
+            return algorithm.decisions, algorithm.updates
+        finally:
+            algorithm.stop()
+
+    def update(self, name: str) -> str:
+        """Learn for a moment from made-up decisions of a skill's shapes."""
+        from soulsgraph_policies.testing import LinearRunner
+
+        decisions, updates = self.learned(name, _MOMENT, LinearRunner)
+        return f"{updates} updates from {decisions} made-up decisions, weights finite"

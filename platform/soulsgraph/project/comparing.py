@@ -1,0 +1,140 @@
+"""Train agents of several skill graphs on the same seeds, and evaluate them in the same fights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.files import describe_origin, slug, write_json, write_text
+from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.progress import Board, Display
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.statistics import mean_interval
+from soulsgraph.tables import markdown_table, number, with_interval, write_rows
+from soulsgraph.train import Workplace, train_stages
+from soulsgraph.worker_process import WorkerProcess
+from soulsgraph_clusters.session import Session
+
+HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds of a fight")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent: its graph, its training seed, and how it fought; the rate is a ratio, seconds are the game's."""
+
+    graph: str
+    seed: int
+    wins: int
+    episodes: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Share of fights won."""
+        return self.wins / self.episodes
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Agents of several graphs, each graph on the same seeds; the first graph is what others are compared with."""
+
+    plan: Plan
+    agents: tuple[Agent, ...]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row a graph: rates in percent, means with Student's 95 % interval, the difference taken by seed."""
+        rates = self._by_graph("rate")
+        first = next(iter(rates.values()))
+        rows: list[tuple[str, ...]] = []
+        for graph, values in rates.items():
+            percent, more = 100.0 * values, 100.0 * (values - first)
+            mean = with_interval(float(percent.mean()), mean_interval(percent))
+            difference = "" if values is first else with_interval(float(more.mean()), mean_interval(more))
+            seconds = number(float(self._by_graph("seconds")[graph].mean()))
+            rows.append((graph, str(len(values)), ", ".join(map(number, percent)), mean, difference, seconds))
+        return rows
+
+    def _by_graph(self, name: str) -> Mapping[str, Any]:
+        found: dict[str, list[float]] = {}
+        for agent in self.agents:
+            found.setdefault(agent.graph, []).append(getattr(agent, name))
+        return {graph: np.array(values) for graph, values in found.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was compared as plain values."""
+        plan = {name: getattr(self.plan, name) for name in ("preset", "scale", "episodes")}
+        scenario = self.plan.scenario
+        fight = {"scenario": slug(scenario), "scenario_digest": scenario_digest(scenario)}
+        agents = [{**vars(agent), "rate": agent.rate} for agent in self.agents]
+        return {**fight, **plan, **describe_origin(), "agents": agents}
+
+    def save(self, folder: Path) -> None:
+        """Write comparison.json, comparison.parquet (a row an agent) and comparison.md.
+
+        Raises:
+            WriteError: if the folder cannot be written.
+        """
+        write_json(folder / "comparison.json", self.to_dict())
+        write_rows(folder / "comparison.parquet", [{**vars(agent), "rate": agent.rate} for agent in self.agents])
+        write_text(folder / "comparison.md", markdown_table(HEADINGS, self.rows) + "\n")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: a plan but for its graph and seed, and below which folder the runs are."""
+
+    plan: Plan
+    graphs: tuple[str, ...]
+    seeds: Sequence[int]
+    out: Path
+
+    def runs(self) -> Iterator[RunFolder]:
+        """Begin or open the runs, graph by graph for each seed.
+
+        Raises:
+            RunFolderError: if another run is in a folder.
+            SoulsGraphError: if a plan does not hold.
+        """
+        for seed in self.seeds:
+            for graph in self.graphs:
+                plan, path = replace(self.plan, graph=graph, seed=seed), self.out / slug(graph) / f"seed-{seed}"
+                if not (path / RunFolder.plan_file).exists():
+                    yield RunFolder.planned(path, plan)
+                    continue
+                run = RunFolder.open(path)
+                if run.plan != plan:
+                    raise RunFolderError(path, "the run that is compared", "one of another plan", "name another folder")
+                yield run
+
+    def train(self, session: Session, worker: WorkerProcess, console: Console, display: Display) -> Compared:
+        """Train what is not trained yet, evaluate every agent on the same seeds, and write the comparison.
+
+        Raises:
+            Interrupted: if a stop was asked for; the next call goes on.
+            SoulsGraphError: as `runs`, and if a folder cannot be written.
+        """
+        agents = []
+        for run in list(self.runs()):
+            console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
+            if not run.begun:
+                run.begin()
+            with run.locked(), Board(run.tensorboard, run.plan.skill_graph.order) as board:
+                train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
+                agents.append(_evaluated(run))
+        compared = Compared(self.plan, tuple(agents))
+        compared.save(self.out)
+        return compared
+
+
+def _evaluated(run: RunFolder) -> Agent:
+    plan = run.plan
+    found = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
+    rate = found.win_rate
+    return Agent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"])

@@ -1,0 +1,230 @@
+"""Lists of everything that may be named: scenarios, presets, options, skills, graphs, and the fields of TOML files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from soulsgraph.tables import markdown_table
+from soulsgraph_clusters.fleet.settings import FleetSettings
+from soulsgraph_envs.core.config import ANY_NUMBER, expectation, split_hint, to_table
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.fighters import BossData, PlayerData
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
+from soulsgraph_envs.drivers.keyboard.device import Bindings
+from soulsgraph_envs.drivers.memory.address_map import AddressMap
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.drivers.realtime.readings import LiveArena
+from soulsgraph_envs.drivers.siphon.attributes import AttributeFile
+from soulsgraph_envs.skills import SkillOptions, Task, definition_of, make_skill, skill_names
+from soulsgraph_policies import hyperparameters as dqn
+from soulsgraph_policies.projects import find_graph, graph_names, loaded_projects
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list as a table: what it is about, headings and rows."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    about: str = ""
+
+    def plain(self) -> list[dict[str, str]]:
+        """Return the rows as plain values."""
+        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+
+
+def markdown(tables: Sequence[Listed]) -> str:
+    """Return tables as Markdown, each below a heading."""
+    parts = []
+    for table in tables:
+        parts += [f"## {table.title}", table.about, markdown_table(table.headings, table.rows, numbers=False)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def scenarios() -> list[Listed]:
+    """List the shipped scenarios."""
+    rows = []
+    for name in shipped_names("scenario"):
+        fight = load_scenario(name)
+        window = f"{fight.boss_hp[0]:g} to {fight.boss_hp[1]:g}"
+        who = load_boss(fight.boss), load_player(fight.player)
+        boss = f"{who[0].name}, phase {who[0].phase}" + (" and on" if fight.transition else "")
+        rows.append((name, boss, who[1].name, window, str(fight.flasks), fight.start))
+    return [Listed("scenarios", ("name", "boss", "player", "boss HP", "flasks", "start"), tuple(rows))]
+
+
+def presets() -> list[Listed]:
+    """List the presets, each with what it changes of the paper's."""
+    rows = []
+    for preset in dqn.PRESETS.values():
+        changed = {**preset.learning, **preset.observing}
+        told = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing"
+        rows.append((preset.name, str(preset.lanes), str(preset.decisions_per_round), told))
+    return [Listed("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
+
+
+def options() -> list[Listed]:
+    """List every option that a preset may set or an ablation change, and every one of a file of skill options."""
+    learning = {row[0]: row for row in _rows(dqn.DQNHyperparameters)}
+    of_presets = {row[0]: row for row in _rows(dqn.Preset)} | {row[0]: row for row in _rows(SkillOptions)} | learning
+    changed = tuple(of_presets[name] for name in dqn.OPTION_NAMES)
+    own = [_fields("options of skills", SkillOptions)]
+    return [Listed("options of presets", _HEADINGS, changed), *_flattened(own)]
+
+
+def skills() -> list[Listed]:
+    """List the skills, those of projects that are loaded included."""
+    rows = []
+    for name in skill_names():
+        task, skill = definition_of(name).task, make_skill(name)
+        actions, over = ", ".join(action.name for action in skill.actions), _controls(task.wins_over)
+        size = str(skill.observation.size)
+        rows.append((name, _owner(name), size, actions, str(task.horizon), f"{task.budget:,}", over))
+    headings = ("name", "of", "observed values", "actions", "horizon", "budget", "wins over")
+    return [Listed("skills", headings, tuple(rows))]
+
+
+def graphs() -> list[Listed]:
+    """List the skill graphs, those of projects that are loaded included."""
+    rows = []
+    for name in graph_names():
+        graph = find_graph(name)
+        edges = ", ".join(f"{a} -> {b}" for a, b in graph.edges) or "none"
+        rows.append((name, ", ".join(graph.order), edges))
+    return [Listed("graphs", ("name", "skills in training order", "edges"), tuple(rows))]
+
+
+def _owner(skill: str) -> str:
+    for name, loaded in loaded_projects().items():
+        if skill in [own.definition.name for own in loaded.project.skills]:
+            return f"project {name}"
+    return "shipped"
+
+
+def _controls(controls: Control) -> str:
+    return ", ".join(str(one.name).lower() for one in controls) or "nothing"
+
+
+#: Each kind of TOML file that a user may write, and the dataclass that it is read into.
+KINDS: Mapping[str, Any] = {
+    "scenario": Scenario,
+    "boss": BossData,
+    "player": PlayerData,
+    "options of skills": SkillOptions,
+    "skill (skills.toml)": Task,
+    "games": GameSettings,
+    "fleet": FleetSettings,
+    "bindings": Bindings,
+    "arena of a real game": LiveArena,
+    "address map": AddressMap,
+    "attribute file": AttributeFile,
+}
+_HEADINGS = ("key", "value", "default")
+#: What a scenario's loader demands, and what it takes from another file.
+_DEMANDED = {(Scenario, "arena"), (Scenario, "starts")}
+_LEFT_OUT = {(Scenario, "boss_hp_full")}
+
+
+def toml_fields() -> list[Listed]:
+    """List every key of every kind of TOML file, a table for each table of it."""
+    return _flattened([_fields(kind, cls) for kind, cls in KINDS.items()])
+
+
+def _flattened(groups: Sequence[list[Listed]]) -> list[Listed]:
+    return [table for group in groups for table in group]
+
+
+def _fields(kind: str, cls: Any) -> list[Listed]:
+    """Return the table of a dataclass, and those of the dataclasses in it; one that occurs often has one table."""
+    places: dict[Any, list[str]] = {}
+    _place(cls, "", places)
+    tables = []
+    for part, paths in places.items():
+        about = " ".join((part.__doc__ or "").partition("\n\n    Raises:")[0].split())
+        named = _together([path for path in paths if path])
+        tables.append(Listed(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
+    return tables
+
+
+def _together(paths: Sequence[str]) -> str:
+    """Return the places of one table as a heading has them: many in one table as its name with a star."""
+    parents = {path.rpartition(".")[0] for path in paths}
+    return f"{parents.pop()}.*" if len(paths) > 2 and len(parents) == 1 else ", ".join(paths)
+
+
+def _place(cls: Any, path: str, places: dict[Any, list[str]]) -> None:
+    """Note where a dataclass and those in it stand in a file."""
+    places.setdefault(cls, []).append(path)
+    for key, hint, _ in _keys(cls):
+        for part in _parts(hint):
+            _place(part, f"{path}.{key}" if path else key, places)
+
+
+def _keys(cls: Any) -> Iterator[tuple[str, Any, Field[Any]]]:
+    hints = get_type_hints(cls, include_extras=True)
+    for spec in fields(cls):
+        if (cls, spec.name) not in _LEFT_OUT:
+            yield spec.metadata.get("key", spec.name), hints[spec.name], spec
+
+
+def _rows(cls: Any) -> list[tuple[str, str, str]]:
+    return [
+        (key, _kind(hint), "required" if (cls, key) in _DEMANDED else _default(spec)) for key, hint, spec in _keys(cls)
+    ]
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """Yield the dataclasses that an annotation names, each once."""
+    if is_dataclass(hint):
+        yield hint
+    origin, inner = get_origin(hint), get_args(hint)
+    for part in () if origin is Literal else inner[:1] if origin is Annotated else dict.fromkeys(inner):
+        yield from _parts(part)
+
+
+def _kind(hint: Any) -> str:
+    bare, bounds = split_hint(hint)
+    origin, optional = get_origin(bare), NoneType in get_args(hint)
+    if origin in (dict, Mapping) or str(origin).endswith("Mapping'>"):
+        said = f"a table of: {_kind(get_args(bare)[1])}"
+    elif origin is not None and origin not in (Literal, Union, UnionType, Annotated):
+        kinds = [one for one in get_args(bare) if one is not Ellipsis]
+        inner = _kind(Annotated[kinds[0], bounds] if bounds is not ANY_NUMBER else kinds[0])
+        said = f"a list of {len(kinds)}: {inner}" if len(kinds) > 1 else f"a list of: {inner}"
+    else:
+        said = "any value" if bare is Any else expectation(bare, bounds)
+    return f"{said}, or left out" if optional else said
+
+
+def _default(spec: Field[Any]) -> str:
+    if spec.default_factory is not MISSING:
+        value = spec.default_factory()
+    elif spec.default is MISSING:
+        return "required"
+    else:
+        value = spec.default
+    if value is None:
+        return "none"
+    if is_dataclass(value):
+        value = to_table(value)
+    if isinstance(value, Control):
+        return _controls(value)
+    if isinstance(value, Mapping):
+        return "its own defaults" if value else "none"
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+#: What can be listed, and how.
+LISTS: Mapping[str, Callable[[], list[Listed]]] = {
+    "scenarios": scenarios,
+    "presets": presets,
+    "options": options,
+    "skills": skills,
+    "graphs": graphs,
+    "fields": toml_fields,
+}

@@ -1,0 +1,181 @@
+"""Recordings for other libraries, one skill at a time: RLlib's columns of offline data, and a Minari dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
+from soulsgraph.recordings.header import PlayedSkill
+from soulsgraph.recordings.writing import fixed_lists
+from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
+from soulsgraph_envs.core.distribution import pip_install
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.atomic import whole_file, whole_folder
+
+_DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
+
+
+@dataclass(frozen=True)
+class SkillEpisode:
+    """The finished decisions of a skill in one fight, (n,) or (n, size) each.
+
+    `terminated` is a death or a win, `truncated` the horizon or a cut; both only in the last decision.
+    """
+
+    fight: str
+    seed: str
+    observations: Floats
+    next_observations: Floats
+    actions: Integers
+    rewards: Floats
+    terminated: Flags
+    truncated: Flags
+    random: Flags
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def skill_episode(recording: Recording, skill: str) -> SkillEpisode:
+    """Return the finished decisions of a skill in a fight.
+
+    Raises:
+        RecordingError: if the skill took no part.
+    """
+    header = recording.header
+    if skill not in (known := [one.name for one in header.skills]):
+        found = ", ".join(known) or "none: a person played"
+        raise RecordingError(recording.path, f"a fight with the skill {skill}", found, "choose another skill or folder")
+    begins, ends = recording.decisions(skill)
+    observed, last = recording.column(f"{skill}/observation"), np.zeros(len(begins), np.bool_)
+    last[-1:] = True
+    over = header.result.outcome in ("won", "died")
+    return SkillEpisode(
+        fight=header.fight,
+        seed=header.seed,
+        observations=observed[begins],
+        next_observations=observed[ends],
+        actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
+        rewards=recording.column(f"{skill}/reward")[begins],
+        terminated=last & over,
+        truncated=last & (not over),
+        random=recording.column(f"{skill}/random")[begins] == 1,
+    )
+
+
+def read_episodes(folder: Path, skill: str) -> tuple[PlayedSkill, list[SkillEpisode]]:
+    """Read the decisions of a skill in every fight of a folder, and what the skill is.
+
+    Raises:
+        RecordingError: if a file is damaged or no recording, a fight lacks the skill, or two fights have it otherwise.
+    """
+    episodes: list[SkillEpisode] = []
+    first: PlayedSkill | None = None
+    for path in recording_files(folder):
+        recording = read_recording(path)
+        episode = skill_episode(recording, skill)
+        found = next(one for one in recording.header.skills if one.name == skill)
+        first = first or found
+        if (found.observation, found.actions) != (first.observation, first.actions):
+            expected = f"{skill} to observe and do the same in every fight"
+            raise RecordingError(
+                path, expected, "another observation or action", "keep each kind in a folder of its own"
+            )
+        if len(episode):
+            episodes.append(episode)
+    if first is None or not episodes:
+        raise RecordingError(folder, f"a finished decision of {skill}", "none", "record longer fights")
+    return first, episodes
+
+
+def export_rllib(folder: Path, skill: str, path: Path) -> int:
+    """Write the decisions of a skill as one Parquet file with RLlib's columns; return how many those are.
+
+    The columns are `eps_id`, `t`, `obs`, `new_obs`, `actions`, `rewards`, `terminateds` and `truncateds`, which RLlib's
+    offline algorithms read as they are.
+
+    Raises:
+        RecordingError: as `read_episodes`; also if the file is there already.
+        WriteError: if the place cannot be written.
+    """
+    if path.exists():
+        raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another name")
+    _, episodes = read_episodes(folder, skill)
+    table = pa.table(
+        {
+            "eps_id": [episode.fight for episode in episodes for _ in range(len(episode))],
+            "t": pa.array(np.concatenate([np.arange(len(episode)) for episode in episodes]), pa.int32()),
+            "obs": fixed_lists(_joined(episodes, "observations")),
+            "new_obs": fixed_lists(_joined(episodes, "next_observations")),
+            "actions": _joined(episodes, "actions"),
+            "rewards": _joined(episodes, "rewards"),
+            "terminateds": _joined(episodes, "terminated"),
+            "truncateds": _joined(episodes, "truncated"),
+        }
+    )
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    return len(table)
+
+
+def _joined(episodes: Sequence[SkillEpisode], name: str) -> Any:
+    return np.concatenate([getattr(episode, name) for episode in episodes])
+
+
+def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
+    """Write the decisions of a skill as a Minari dataset into a folder of datasets; return the number of episodes.
+
+    `name` is Minari's identity of the dataset: a name and a version, such as `dodge-v0`.
+
+    Raises:
+        RecordingError: as `read_episodes`.
+        SoulsGraphError: if Minari is not installed, or does not take the name.
+        WriteError: if the place cannot be written; also if a dataset of that name is there.
+    """
+    minari = _import_minari()
+    if not _DATASET.fullmatch(name):
+        raise SoulsGraphError(f"name: expected letters, digits and dashes with a version, as dodge-v0, found {name!r}.")
+    played, episodes = read_episodes(folder, skill)
+    observations = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
+    said = f"Decisions of {skill}: observes {', '.join(played.observation)}; does {', '.join(played.actions)}."
+    with whole_folder(datasets / name) as temporary:
+        # Its function for this takes the place from the environment alone, and warns of every author who is not named.
+        storage = minari.dataset.minari_storage.MinariStorage.new(
+            temporary.absolute() / "data", observations, gymnasium.spaces.Discrete(len(played.actions))
+        )
+        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__, "description": said})
+        storage.update_episodes([_buffer(minari, number, one) for number, one in enumerate(episodes)])
+    return len(episodes)
+
+
+def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:
+    return minari.data_collector.EpisodeBuffer(
+        id=number,
+        observations=np.vstack([episode.observations, episode.next_observations[-1:]]),
+        actions=episode.actions,
+        rewards=list(episode.rewards),
+        terminations=list(episode.terminated),
+        truncations=list(episode.truncated),
+        infos={},
+    )
+
+
+def _import_minari() -> Any:
+    try:
+        import minari
+        import minari.data_collector
+        import minari.dataset.minari_storage
+    except ImportError as error:
+        raise SoulsGraphError(
+            f"expected Minari to be installed, found none ({error}); install it: {pip_install('data')}."
+        ) from error
+    return minari

@@ -1,0 +1,379 @@
+"""A recording on the disk: one Parquet file a fight, checked when it is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from soulsgraph.recordings.header import FORMAT, FORMAT_VERSION, Ground, Header
+from soulsgraph.recordings.schema import CONTROLS, DIGEST_KEY, HEADER_KEY, KEYS, READINGS, SEEN, TEXTS, schema_of
+from soulsgraph_envs.combat.episodes import Flags, Integers
+from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_table
+from soulsgraph_envs.core.controls import Controls
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
+from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.simulator.scene import Area, Change, Doing, Scene, banner_of, progress_of
+from soulsgraph_policies.atomic import whole_file
+
+T = TypeVar("T")
+
+SUFFIX = ".parquet"
+#: Limits of what is read: a fight of an hour has 36,000 ticks, and takes some 20 MB.
+MOST_BYTES, MOST_TICKS, MOST_HEADER_BYTES = 2**28, 1_000_000, 2**20
+#: An hour takes some 80 MB in memory; a number counts as 8 bytes.
+_MOST_UNPACKED_BYTES = 2**29
+_LONGEST_TEXT, _LONGEST_LIST, _ROWS_AT_ONCE = 4096, 1000, 4096
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
+
+
+class RecordingError(SoulsGraphError):
+    """A file is no recording of a fight, or a damaged one."""
+
+    def __init__(self, path: Path, expected: str, found: object, remedy: str = "record the fight again") -> None:
+        super().__init__(f"{path}: expected {expected}, found {found}; {remedy}.")
+
+
+def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
+    """Write a fight as `<fight>.parquet` into a folder, and return its path.
+
+    Raises:
+        RecordingError: if the fight's name cannot be a file's, or a file of that name is there.
+        WriteError: if the place cannot be written.
+    """
+    check_new(folder, header)
+    path = free_path(folder, header.fight)
+    text = json.dumps(to_table(header), allow_nan=False)
+    metadata = {HEADER_KEY: text.encode(), DIGEST_KEY: _digest(text)}
+    with whole_file(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd", write_page_checksum=True)
+    return path
+
+
+def check_new(folder: Path, header: Header) -> None:
+    """Refuse the header of a new fight that `write_table` would refuse.
+
+    Raises:
+        SoulsGraphError: naming the field, or the file that is there.
+    """
+    free_path(folder, header.fight)
+    check_fields(header)
+    _check_header(Where(None, remedy="choose another name"), header)
+
+
+def free_path(folder: Path, fight: str) -> Path:
+    """Return the path of a new fight's file; raises as `write_table` does."""
+    path = _path_of(folder, fight)
+    if path.exists():
+        raise RecordingError(path, "no file of that name", "one, which is never overwritten", "choose another folder")
+    return path
+
+
+def is_written(folder: Path, header: Header, but_for: Collection[str]) -> bool:
+    """Return whether a fight's file is there already, its header the same but for some fields.
+
+    Raises:
+        RecordingError: if the file there is damaged, or of a fight under other conditions.
+    """
+    path = _path_of(folder, header.fight)
+    if not path.exists():
+        return False
+    found, expected = to_table(read_header(path)), to_table(header)
+    for name in expected.keys() - set(but_for):
+        if found.get(name) != expected[name]:
+            other = f"one with another {name}, which is never overwritten"
+            raise RecordingError(path, "no file of that name, or the same fight", other, "choose another folder")
+    return True
+
+
+def _path_of(folder: Path, fight: str) -> Path:
+    if not _NAME.fullmatch(fight) or fight.startswith("."):
+        raise RecordingError(
+            folder, "letters, digits, dots and dashes as the name of a fight", repr(fight), "rename it"
+        )
+    return folder / f"{fight}{SUFFIX}"
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).hexdigest().encode()
+
+
+def recording_files(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder, or the one file named, in the order of their names.
+
+    Raises:
+        RecordingError: if there is none.
+    """
+    with reading(folder):
+        found = [folder] if folder.is_file() else sorted(folder.glob(f"*{SUFFIX}"))
+    if not found:
+        missing = "none" if folder.is_dir() else "no such folder"
+        raise RecordingError(folder, f"a folder with recorded fights (*{SUFFIX})", missing, "record some first")
+    return found
+
+
+def read_header(path: Path) -> Header:
+    """Read what a recording says of its fight, without its ticks.
+
+    Raises:
+        RecordingError: if it is no recording of a fight, or a damaged one.
+        ReadError: if it cannot be read.
+    """
+    with _opened(path) as (file, _):
+        return _header_of(path, file)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a whole recording; raises as `read_header` does."""
+    with _opened(path) as (file, content):
+        header = _header_of(path, file)
+        rows = header.result.steps + 1
+        if file.metadata.num_rows != rows:
+            raise RecordingError(path, f"{rows} rows", file.metadata.num_rows)
+        schema, batches, unpacked = schema_of(header), [], 0
+        # A few bytes may stand for millions of equal numbers.
+        _refuse_large(path, 8 * rows * sum(getattr(kind, "list_size", 1) for kind in schema.types))
+        # A text of which a file has one copy for all rows is read once too, and written out when it is known to fit.
+        with pq.ParquetFile(
+            pa.BufferReader(content), read_dictionary=TEXTS, page_checksum_verification=True
+        ) as compact:
+            for batch in compact.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                unpacked += _unpacked_bytes(batch)
+                _refuse_large(path, unpacked)
+                _check_rows(path, header, batch)
+                batches.append(batch)
+        table = pa.Table.from_batches(batches).cast(schema)
+    if len(table) != rows:
+        raise RecordingError(path, f"{rows} rows", len(table))
+    return Recording(path, header, table)
+
+
+def _unpacked_bytes(batch: pa.RecordBatch) -> int:
+    """Return the memory that rows take once their texts, read as numbers into a dictionary, are written out."""
+    texts = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
+    lengths = [pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0 for column in texts]
+    return int(batch.nbytes) + sum(lengths)
+
+
+def _check_rows(path: Path, header: Header, batch: pa.RecordBatch) -> None:
+    """Refuse rows without a value that they need, of another fight than the header's, or with endless lists."""
+    for spec, column in zip(batch.schema, batch.columns, strict=True):
+        if column.null_count and not spec.nullable:
+            raise RecordingError(path, f"a value in every row of {spec.name}", f"{column.null_count} without")
+        if pa.types.is_list(spec.type):
+            longest = pc.max(pc.list_value_length(column)).as_py() or 0
+            if longest > _LONGEST_LIST:
+                raise RecordingError(path, f"at most {_LONGEST_LIST:,} entries in {spec.name}", f"{longest:,}")
+    for key in KEYS:
+        said = header.result.outcome if key.name == "outcome" else getattr(header, key.name)
+        if other := set(batch.column(key.name).unique().to_pylist()) - {said}:
+            raise RecordingError(path, f"{key.name} {shown(said)} in every row, as in the header", shown(min(other)))
+    lowest = pc.min(batch.column("phase")).as_py()
+    if lowest is not None and lowest < 0:
+        raise RecordingError(path, "phases of 0 and more", lowest)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, pa.Buffer]]:
+    """Open a Parquet file of bounded size, with its bytes; whatever its reader finds wrong with it is one line."""
+    try:
+        with reading(path):
+            size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise RecordingError(path, f"at most {MOST_BYTES / 2**20:.0f} MiB", f"{size / 2**20:.0f} MiB")
+        with reading(path), path.open("rb") as source:
+            content = pa.py_buffer(source.read())
+        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            _check_size(path, file.metadata)
+            yield file, content
+    except FileNotFoundError as error:
+        raise RecordingError(path, "a recorded fight", "no such file", "correct the path") from error
+    except SoulsGraphError:
+        raise
+    # What damage does to a Parquet file its reader reports in many ways.
+    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> RecordingError:
+    """Return the one line for a file in which something is wrong that its reader did not expect."""
+    found = (str(error).splitlines() or [type(error).__name__])[0][:120]
+    return RecordingError(path, "a recorded fight as Parquet", f"a damaged or other file ({found})")
+
+
+def _check_size(path: Path, metadata: pq.FileMetaData) -> None:
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    if metadata.num_rows > MOST_TICKS:
+        raise RecordingError(path, f"at most {MOST_TICKS:,} ticks", f"{metadata.num_rows:,}")
+    # A group's columns are not asked: of a damaged file that ends the process.
+    _refuse_large(path, sum(group.total_byte_size for group in groups))
+
+
+def _refuse_large(path: Path, unpacked: int) -> None:
+    if not 0 <= unpacked <= _MOST_UNPACKED_BYTES:
+        expected = f"at most {_MOST_UNPACKED_BYTES / 2**20:.0f} MiB when it is unpacked"
+        raise RecordingError(path, expected, f"{unpacked / 2**20:,.0f} MiB")
+
+
+def _header_of(path: Path, file: pq.ParquetFile) -> Header:
+    metadata = file.schema_arrow.metadata or {}
+    if HEADER_KEY not in metadata:
+        raise RecordingError(path, "a recorded fight", "a Parquet file of something else", "move it elsewhere")
+    text = metadata[HEADER_KEY]
+    if len(text) > MOST_HEADER_BYTES or metadata.get(DIGEST_KEY) != _digest(text.decode()):
+        raise RecordingError(path, "the header that was written", "another one")
+    where = Where(path, remedy="record the fight again", saved=True)
+    values = parse(text.decode(), "JSON", where)
+    found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
+    where.demand(found == (FORMAT, FORMAT_VERSION), f"a header of format {FORMAT!r} {FORMAT_VERSION}", found)
+    header = read_table(Header, values, where)
+    _check_header(where, header)
+    if not (header.seed == "" or (header.seed.isdecimal() and int(header.seed) < 2**64)):
+        raise where.at("seed").error("a whole number of 64 bits", header.seed[:30])
+    expected = schema_of(header)
+    if not file.schema_arrow.equals(expected):
+        names = sorted(set(expected.names) ^ set(file.schema_arrow.names))
+        others = f"others: {shown(', '.join(names)[:80])}" if names else "columns of other types"
+        raise RecordingError(path, "the columns of its header", others)
+    return header
+
+
+def _check_header(where: Where, header: Header) -> None:
+    """Refuse texts that would move a terminal's cursor, places on other machines, and columns of the same name."""
+    texts = {name: getattr(header, name) for name in ("fight", "scenario", "start", "driver", "player")}
+    texts |= {f"origin.{name}": str(value) for name, value in vars(header.origin).items()}
+    texts |= {f"skills[{place}].name": skill.name for place, skill in enumerate(header.skills)}
+    for name, text in texts.items():
+        where.at(name).demand(text.isprintable() and len(text) <= _LONGEST_TEXT, "a line of text", shown(text))
+    # Windows asks another machine, or a device, for a file with such a path.
+    elsewhere = header.scenario.replace("\\", "/").startswith("//")
+    where.at("scenario").demand(not elsewhere, "a name, or a path on this machine", shown(header.scenario))
+    columns = schema_of(header).names
+    where.at("skills").demand(
+        len({*columns}) == len(columns), "skills and reward terms of different names", "two alike"
+    )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded fight: its header, and a row for the start of every tick, with one more for the end.
+
+    A row holds what was read as its tick began, and what was done in that tick. A fleet's fight has a row for the start
+    of every decision instead.
+    """
+
+    path: Path
+    header: Header
+    table: pa.Table
+
+    def __len__(self) -> int:
+        """Count its ticks, or decisions of a fleet's fight: one less than its rows."""
+        return self.header.result.steps
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a column as an array: (rows,), or (rows, size) of a column of lists; missing numbers are NaN.
+
+        Raises:
+            UnknownNameError: if there is no such column.
+        """
+        if name not in self.table.column_names:
+            raise UnknownNameError("column", name, self.table.column_names)
+        column = self.table.column(name).combine_chunks()
+        if pa.types.is_fixed_size_list(column.type):
+            values: npt.NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
+            return values.reshape(len(column), column.type.list_size)
+        whole: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return whole
+
+    @cached_property
+    def raw(self) -> RawValues:
+        """The raw values as a game gave them, (rows, 25); NaN where the source has none."""
+        return np.column_stack([self.column(column.name).astype(np.float64) for column in READINGS.values()])
+
+    @cached_property
+    def controls(self) -> Controls:
+        """The controls of every tick as bits, (rows,); none in the last row."""
+        bits = np.zeros(len(self) + 1, np.uint32)
+        for control, column in CONTROLS.items():
+            bits |= np.where(self.column(column.name), np.uint32(control), np.uint32(0))
+        return bits
+
+    def decisions(self, skill: str) -> tuple[Integers, Integers]:
+        """Return the rows at which decisions of a skill begin that came to an end, and those of their ends, (n,) each.
+
+        Raises:
+            UnknownNameError: if the skill took no part.
+        """
+        begins = np.flatnonzero(self.column(f"{skill}/decides"))
+        ends = np.append(begins[1:], len(self))[: len(begins)]
+        over: Flags = ~np.isnan(self.column(f"{skill}/reward")[begins])
+        return begins[over], ends[over]
+
+    @cached_property
+    def _seen(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table.select([column.name for column in SEEN]).to_pylist()
+        return rows
+
+    def scene(self, row: int) -> Scene:
+        """Return what a picture of a row shows; of a running game that is what its readings say alone."""
+        return _scene(self.header.ground, self.raw[row], self._seen[row])
+
+
+def _scene(ground: Ground, raw: npt.NDArray[np.float64], seen: dict[str, Any]) -> Scene:
+    number = seen["phase"] or ground.phases[0].phase
+    phase = next((phase for phase in ground.phases if phase.phase == number), ground.phases[0])
+    return Scene(
+        raw=raw.copy(),
+        arena=ground.arena,
+        radii_m=(ground.player_radius_m, phase.radius_m),
+        boss_name=phase.boss,
+        phase=number,
+        boss=_doing(seen, "boss", raw),
+        player=_doing(seen, "player", raw),
+        areas=tuple(_area(area) for area in seen["hit_areas"] or ()),
+        until_hit_s=_or(seen["until_hit_s"], inf),
+        invulnerable=bool(seen["invulnerable"]),
+        view_rad=ground.view_rad,
+        lock_range_m=ground.lock_range_m,
+        player_change=_change(seen, "player"),
+        boss_change=_change(seen, "boss"),
+        build_up=_or(seen["build_up"], 0.0),
+        status="" if phase.status == "none" else phase.status,
+        won_below=0.0 if ground.refill else ground.boss_hp[1] / ground.boss_hp_full,
+        banner=banner_of(raw, ground),
+    )
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _doing(seen: dict[str, Any], who: str, raw: npt.NDArray[np.float64]) -> Doing:
+    parts = tuple((part["first"], part["last"]) for part in seen[f"{who}_parts"] or ())
+    name = _or(seen[f"{who}_doing"], seen[f"{who}_animation_name"])
+    return Doing(
+        name or "", progress_of(raw, Raw[f"{who.upper()}_ANIMATION"]), parts, _or(seen.get(f"{who}_moment"), -1.0)
+    )
+
+
+def _area(area: dict[str, Any]) -> Area:
+    window = Window((0.0, 0.0), area["reach_m"], area["half_arc_rad"], 0.0, offset_m=area["offset_m"])
+    return Area(window, area["winding_up"], area["open"])
+
+
+def _change(seen: dict[str, Any], who: str) -> Change:
+    return Change(_or(seen[f"{who}_change"], 0.0), _or(seen[f"{who}_change_age_s"], inf))

@@ -1,0 +1,263 @@
+"""Fights out of a fleet's journal: what its games sent, a row a decision of a skill that learned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from soulsgraph.domains import own_stages
+from soulsgraph.files import slug
+from soulsgraph.plan import Stage
+from soulsgraph.recordings.files import RecordingError, is_written, write_table
+from soulsgraph.recordings.header import Header, Identity, PlayedSkill, Result, make_header, run_name
+from soulsgraph.recordings.schema import CONTROLS, schema_of
+from soulsgraph.recordings.writing import (
+    NOTHING_SEEN,
+    Columns,
+    at_rows,
+    fixed_lists,
+    key_columns,
+    reading_columns,
+    seen_columns,
+)
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.fleet.arrays import decode_columns
+from soulsgraph_clusters.fleet.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.head.journal import Journal
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats
+from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.sampler import Transitions
+
+_TICK_S = 0.1
+#: State columns that are a raw value as it is; the others are ratios, or made of several.
+_AS_READ = {
+    column: Raw[column.name]
+    for column in Column
+    if column.name in Raw.__members__ and column not in (Column.STAMINA, Column.PLAYER_HP, Column.BOSS_HP)
+}
+
+
+@dataclass(frozen=True)
+class _Fought:
+    """Where one fight was fought, and of which skill its decisions are."""
+
+    pc: str
+    game: str
+    boot: str
+    skill: str
+    lane: int
+    episode: int
+
+    @property
+    def name(self) -> str:
+        who = slug(f"{self.pc[:40]}-{self.game[:40]}-{self.boot[:8]}")
+        return f"{who}-lane{self.lane}-fight{self.episode}-{self.skill}"
+
+
+@dataclass
+class _Open:
+    """A fight as far as it was read: its transitions, and the oldest weights that played."""
+
+    parts: list[Transitions] = field(default_factory=list)
+    weights: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.parts))
+
+
+def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
+    """Return the stages of a run's curriculum that have a journal.
+
+    Raises:
+        RecordingError: if none has.
+    """
+    found = tuple(stage for stage in own_stages(run) if any(_folder(run, stage).glob("*.journal")))
+    if not found:
+        raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
+    return found
+
+
+def _folder(run: RunFolder, stage: Stage) -> Path:
+    return run.path / "journal" / stage.checkpoint_name
+
+
+def task_of(run: RunFolder, stage: Stage) -> StageTask:
+    """Return what a fleet's games play in a stage of a run's curriculum.
+
+    Raises:
+        SoulsGraphError: if a fleet cannot play it.
+    """
+    plan, order = run.plan, run.plan.skill_graph
+    plays = {name: name for name in order.order if name in (*order.upstream(stage.skill), stage.skill)}
+    numbers = plan.hyperparameters(stage)
+    return StageTask(stage.scenario, plays, {stage.skill: numbers}, numbers.observation_clip, plan.options)
+
+
+def record_journal(
+    run: RunFolder, stage: Stage, folder: Path, on_written: Callable[[Path], None] | None = None
+) -> Counter[str]:
+    """Write every whole fight of a stage's journal into a folder; return how many were left out, by reason.
+
+    Fights that are there already are left out too.
+
+    Raises:
+        RecordingError: if a file of a fight's name holds another fight.
+        JournalError: if the journal is damaged.
+        WriteError: if the place cannot be written.
+    """
+    task, left_out = task_of(run, stage), Counter[str]()
+    skills = {skill.name: skill for skill in task.skills_of(task.sampled)}
+    templates = {name: _template(run, task, skill) for name, skill in skills.items()}
+    with closing(Journal.reading(_folder(run, stage), stage.name)) as journal:
+        reader = _Reader(task)
+        for record in _in_order(journal):
+            if record.refused:
+                left_out[f"chunks refused as {record.refused}"] += 1
+                continue
+            for fought, whole, ended in reader.fights(record):
+                if whole.count != ended.lengths[0]:
+                    left_out["fights with decisions missing"] += 1
+                    continue
+                path = _write(templates[fought.skill], skills[fought.skill], folder, fought, whole, ended)
+                if path is None:
+                    left_out["fights there already"] += 1
+                elif on_written is not None:
+                    on_written(path)
+        if reader.open:
+            left_out["fights without an end"] += len(reader.open)
+    return left_out
+
+
+def _in_order(journal: Journal) -> Iterator[Record]:
+    """Yield records game by game in the order in which they were played, each read when it is needed."""
+    places: list[tuple[tuple[str, str, str, int], int]] = []
+    for position in range(journal.first, journal.end):
+        ((_, record),) = journal.read(position, 1)
+        places.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
+    for _, position in sorted(places):
+        ((_, record),) = journal.read(position, 1)
+        yield record
+
+
+class _Reader:
+    """Put the decisions of chunks together to fights."""
+
+    def __init__(self, task: StageTask) -> None:
+        self._task = task
+        self.open: dict[_Fought, _Open] = {}
+
+    def fights(self, record: Record) -> Iterator[tuple[_Fought, _Open, Episodes]]:
+        """Yield the fights that ended in a chunk, each with its one row of episodes."""
+        chunk = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
+        for module, transitions in chunk.transitions.items():
+            skills = self._task.skills_of([module])
+            for index, skill in enumerate(skills):
+                own = _where(transitions, transitions.lanes % len(skills) == index)
+                ended = chunk.episodes.get(skill.name)
+                yield from self._of_skill(record, skill, own, len(skills), ended)
+
+    def _of_skill(
+        self, record: Record, skill: Skill, own: Transitions, shared: int, ended: Episodes | None
+    ) -> Iterator[tuple[_Fought, _Open, Episodes]]:
+        for lane in np.unique(own.lanes):
+            inside, rows = own.lanes == lane, np.zeros(0, np.int64)
+            if ended is not None:
+                rows = np.flatnonzero((ended.lanes == lane // shared) & (ended.lengths > 0))
+            # A fight's last decision ends with it, so the first fights of the chunk are those that ended in it.
+            for number, episode in enumerate(np.unique(own.episodes[inside])):
+                where = (record.pc, record.game, record.chunk.boot, skill.name)
+                fought = _Fought(*where, int(lane // shared), int(episode))
+                fight = self.open.setdefault(fought, _Open(weights=record.chunk.weights_version))
+                fight.parts.append(_where(own, inside & (own.episodes == episode)))
+                if ended is not None and number < len(rows):
+                    yield fought, self.open.pop(fought), _row(ended, int(rows[number]))
+
+
+def _where(transitions: Transitions, chosen: Flags) -> Transitions:
+    return Transitions(*(column[chosen] for column in vars(transitions).values()))
+
+
+def _row(episodes: Episodes, index: int) -> Episodes:
+    columns = {name: values[index : index + 1] for name, values in vars(episodes).items() if name != "decisions"}
+    return Episodes(**columns)
+
+
+def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
+    """Return the header of a skill's fights but for what differs between them."""
+    played = PlayedSkill(
+        name=skill.name,
+        player="training",
+        version=-1,
+        digest="",
+        valued=False,
+        observation=skill.observation.names,
+        actions=tuple(action.name for action in skill.actions),
+        terms=skill.reward.names,
+    )
+    identity = Identity("", task.scenario, "fleet", "", run_name(run.path))
+    return make_header(identity, task.ground, [played], task.options, _TICK_S)
+
+
+def _write(template: Header, skill: Skill, folder: Path, fought: _Fought, whole: _Open, ended: Episodes) -> Path | None:
+    """Write a fight and return its path; None if it is there already."""
+    played, transitions = replace(template.skills[0], version=whole.weights), Transitions.join(whole.parts)
+    header = replace(template, fight=fought.name, skills=(played,))
+    header = replace(header, result=_result(header, transitions, ended))
+    if is_written(folder, header, ("origin",)):
+        return None
+    columns = _columns(header, played, skill, transitions)
+    return write_table(folder, header, pa.table(columns, schema=schema_of(header)))
+
+
+def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result:
+    died, won = bool(ended.died[0]), bool(ended.won[0])
+    refilled = header.ground.refill
+    return Result(
+        outcome="died" if died else "won" if won else "time over",
+        steps=len(transitions),
+        ticks=round(float(ended.seconds[0]) / header.tick_s),
+        seconds=round(float(ended.seconds[0]), 6),
+        boss_hp=None if refilled else float(ended.boss_hp[0]) * header.ground.boss_hp_full,
+        flasks_used=max(header.ground.flasks - int(ended.rows[0, Column.FLASKS]), 0),
+    )
+
+
+def _columns(header: Header, played: PlayedSkill, skill: Skill, transitions: Transitions) -> Columns:
+    count = len(transitions)
+    observed = np.vstack([transitions.observations, transitions.next_observations[-1:]])
+    ticks = np.concatenate([[0], np.cumsum(transitions.ticks)])
+    # The end of the fight may have cut the last decision.
+    ticks[-1] = max(min(ticks[-1], header.result.ticks), ticks[-2] + 1)
+    places, last, of = np.arange(count), np.arange(count + 1) == count, skill.name
+    unknown = pa.nulls(count + 1)
+    return {
+        **key_columns(header, ticks),
+        **reading_columns(_readings(skill, observed)),
+        **seen_columns([NOTHING_SEEN] * (count + 1)),
+        **{column.name: unknown.cast(column.type) for column in CONTROLS.values()},
+        f"{of}/version": np.full(count + 1, played.version, np.int32),
+        f"{of}/decides": ~last,
+        f"{of}/action": np.append(transitions.actions, -1).astype(np.int16),
+        f"{of}/random": unknown.cast(pa.bool_()),
+        f"{of}/observation": fixed_lists(observed),
+        f"{of}/reward": at_rows(transitions.rewards, places, count + 1),
+        **{f"{of}/term/{term}": unknown.cast(pa.float32()) for term in skill.reward.names},
+    }
+
+
+def _readings(skill: Skill, observed: Floats) -> RawValues:
+    """Return the raw values (rows, 25) that the skill observes as they are, NaN for the others."""
+    raws = np.full((len(observed), RAW_SIZE), np.nan)
+    for place, (column, indicated) in enumerate(skill.observation.values):
+        if indicated < 0 and column in _AS_READ:
+            raws[:, _AS_READ[column]] = observed[:, place]
+    return raws

@@ -1,0 +1,247 @@
+"""What a stage trains from and leaves: its skills and artifacts, the algorithm built of them, the artifact saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from soulsgraph.demonstrations import kept_for
+from soulsgraph.domains import frozen_versions, jointly_with
+from soulsgraph.files import slug
+from soulsgraph.plan import Stage
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_clusters.head import ClusterAwayError
+from soulsgraph_clusters.session import Session, place_env_runners, place_gateway
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
+from soulsgraph_policies import library as artifacts
+from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
+from soulsgraph_policies.library import Artifact, SkillCard
+from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.projects import ProjectDigest
+from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.stage_config import SkillDQNConfig
+
+if TYPE_CHECKING:
+    from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
+    from soulsgraph_clusters.fleet.settings import Fleet
+
+
+#: A replay keeps no journal small: it saves nothing.
+_NO_BOUND_MB = 1e6
+
+
+class StageSetup:
+    """A stage with its skills made and its artifacts loaded; `skills` ends with the last that learns.
+
+    `upstream` holds the frozen skills' artifacts, `parents` those that are continued.
+
+    Raises:
+        LibraryError: if an upstream skill or the parent is missing or damaged.
+    """
+
+    def __init__(self, run: RunFolder, stage: Stage) -> None:
+        self.run, self.stage = run, stage
+        plan, library = run.plan, run.library
+        taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
+        order = [name for name in plan.skill_graph.order if name in taking_part]
+        self.skills = tuple(make_skill(name, plan.options) for name in order)
+        self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
+        self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
+        for artifact in self.upstream.values():
+            library.check_upstream(artifact.card)
+        self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
+
+    @property
+    def parent(self) -> Artifact | None:
+        """The version that the last skill continues."""
+        return self.parents.get(self.stage.skill)
+
+    @property
+    def hyperparameters(self) -> DQNHyperparameters:
+        """The last skill's as the run's plan has them."""
+        return self.run.plan.hyperparameters(self.stage)
+
+    @property
+    def agent(self) -> Agent:
+        """Who plays the stage: frozen skills by their networks, those that learn randomly until they have weights."""
+        frozen = {name: kept.network(self.skill(name), self.scenario) for name, kept in self.upstream.items()}
+        return Agent(self.scenario, self.skills, frozen, dict.fromkeys(self.stage.skills, "random"))
+
+    def skill(self, name: str) -> Skill:
+        """Return a skill that takes part."""
+        return next(skill for skill in self.skills if skill.name == name)
+
+    def build(self, session: Session, fleet: Fleet | None = None) -> SkillDQN:
+        """Build the algorithm; remote env runners need a Ray session. With a `fleet` its gateway is the one runner.
+
+        Raises:
+            ClusterError: if the plan has remote env runners and the session no place for one, or for one of those of
+                a synchronous plan.
+            SoulsGraphError: if a fleet cannot play the stage, or as `check_elsewhere`.
+        """
+        config = self._config(_method(fleet))
+        return self._built(self._sampled_by(fleet, session, config) if fleet else self._sampled(session, config))
+
+    def replay(self) -> SkillDQN:
+        """Build the algorithm that learns from what the stage's journal holds, in this process alone."""
+        from soulsgraph_clusters.fleet.head.gateway_runner import FLEET
+        from soulsgraph_clusters.fleet.head.learning import FleetDQN, JournalRunner
+        from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
+
+        config, fleet = self._config(FleetDQN), Fleet(FleetSettings(journal_mb=_NO_BOUND_MB), self.run.path)
+        config.env_runners(env_runner_cls=JournalRunner).environment(env_config={FLEET: self._fleet_stage(fleet)})
+        return self._built(config)
+
+    def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
+        plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
+        mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
+        numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
+        most, seed = plan.method.decisions_per_round, self.stage.seed
+        # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
+        staged: SkillDQNConfig = config.stage(
+            self.skills, numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous
+        )
+        return staged
+
+    def _built(self, config: SkillDQNConfig) -> SkillDQN:
+        algorithm: SkillDQN = config.build_algo()
+        algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
+        for name, parent in self.parents.items():
+            algorithm.load_weights({name: parent.weights})
+            algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
+            if self.stage.cloned:
+                replay = algorithm.training[name].replay
+                assert isinstance(replay, ReplayRing), "a plan without a replay clones nothing"
+                replay.show(kept_for(self.run, name, parent.card.version))
+        return algorithm
+
+    def _sampled(self, session: Session, config: SkillDQNConfig) -> SkillDQNConfig:
+        plan = self.run.plan
+        if plan.env_runners and not session.local:
+            check_elsewhere(self.scenario)
+        placed = place_env_runners(plan.env_runners, session)
+        if plan.synchronous and placed["num_env_runners"] < plan.env_runners:
+            raise ClusterAwayError(
+                f"env runners: expected a place for each of {plan.env_runners}, by which a synchronous run can be "
+                f"repeated, found {placed['num_env_runners']}; join the missing machines and go on with the run."
+            )
+        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
+        lanes = plan.lanes or plan.method.lanes
+        config.environment(env_config={"scenario": self.scenario, "lanes": lanes})
+        return config
+
+    def _sampled_by(self, fleet: Fleet, session: Session, config: SkillDQNConfig) -> SkillDQNConfig:
+        from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, GatewayRunner
+
+        stage = self._fleet_stage(fleet)
+        stage.task(config)  # What no fleet can play is refused before anything starts.
+        config.env_runners(env_runner_cls=GatewayRunner, **place_gateway(session))
+        config.environment(env_config={FLEET: stage})
+        return config
+
+    def _fleet_stage(self, fleet: Fleet) -> FleetStage:
+        from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
+
+        plan, journal = self.run.plan, self.run.path.absolute() / "journal" / self.stage.checkpoint_name
+        return FleetStage(fleet, journal, self.stage.name, self.stage.scenario, plan.options)
+
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Return whether a training state was reached on top of the upstream versions that play now."""
+        frozen = state.get("frozen", {})
+        return all(
+            np.array_equal(frozen[name][key], kept.astype(frozen[name][key].dtype))
+            for name, artifact in self.upstream.items()
+            if name in frozen
+            for key, kept in artifact.playing.items()
+        )
+
+    def verify_frozen(self, algorithm: SkillDQN) -> None:
+        """Check that every copy of an upstream weight is bit for bit what the library holds.
+
+        Raises:
+            SoulsGraphError: naming the skill that changed.
+        """
+        for name, artifact in self.upstream.items():
+            copies = algorithm.copies(name)
+            for key, kept in artifact.playing.items():
+                if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
+                    raise SoulsGraphError(
+                        f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
+                        "changed; this is a defect: report it with the run's plan.json."
+                    )
+
+
+def check_elsewhere(scenario: Scenario) -> None:
+    """Refuse a fight whose boss or player is a file of this machine: the cluster's other machines do not have it.
+
+    Raises:
+        SoulsGraphError: naming the files.
+    """
+    named = [name for phase in scenario.phases() for name in (phase.boss, phase.player)]
+    if files := list(dict.fromkeys(name for name in named if name.endswith(".toml"))):
+        raise SoulsGraphError(
+            f"scenario {slug(scenario.name)}: expected a shipped boss and player, which every machine of a cluster "
+            f"has, found {', '.join(map(shown, files))}; train on this machine alone, without `address` or RAY_ADDRESS."
+        )
+
+
+def _method(fleet: Fleet | None) -> type[SkillDQN]:
+    # Imported here: gRPC and what belongs to it take a moment that a run without a fleet need not wait.
+    if fleet is None:
+        return SkillDQN
+    from soulsgraph_clusters.fleet.head.learning import FleetDQN
+
+    return FleetDQN
+
+
+def trained_artifact(
+    setup: StageSetup,
+    weights: Weights,
+    normalizer: RunningNormalizer,
+    steps: int,
+    part: Stage | None = None,
+    beside: Sequence[SkillCard] = (),
+) -> Artifact:
+    """Make the artifact of a stage's skill from its module's weights, head included.
+
+    `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
+    those that learned in the same fights and are already saved.
+    """
+    stage, plan = part or setup.stage, setup.run.plan
+    skill, graph = setup.skill(stage.skill), plan.skill_graph
+    parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
+    known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
+    cards = [card for card in known if card.skill in graph.upstream(skill.name)]
+    card = SkillCard(
+        skill=skill.name,
+        version=0,
+        **artifacts.graph_fields(graph),
+        observation=skill.observation.names,
+        normalizer=artifacts.NormalizerStatistics.of(normalizer),
+        observation_clip=setup.hyperparameters.observation_clip,
+        layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
+        training=artifacts.Training(
+            scenario=stage.scenario,
+            start=setup.scenario.start,
+            preset=plan.preset,
+            budget=stage.budget,
+            steps=steps,
+            seed=stage.seed,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            packages=artifacts.package_versions(),
+            jointly=jointly_with(setup.stage),
+            project=ProjectDigest.of(plan.graph),
+        ),
+        upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
+        parent=stage.parent,
+    )
+    return Artifact(card, parameters)

@@ -1,0 +1,277 @@
+"""A person against the boss: controls by keyboard or gamepad, the fight at the game's speed in a window."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.recordings.files import free_path
+from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
+from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.watch.key_band import HEIGHT as BAND_HEIGHT
+from soulsgraph.watch.key_band import KeyBand, key_name
+from soulsgraph_envs.combat.episodes import Outcome
+from soulsgraph_envs.core.canvas import Canvas
+from soulsgraph_envs.core.controls import Control, Controls
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.pictures import PictureWindow, import_pygame
+from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls
+from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.drivers.keyboard.device import Bindings
+from soulsgraph_envs.drivers.keyboard.person import Inputs, Keyboard
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleTimer
+from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.simulator.driver import Simulator
+from soulsgraph_envs.simulator.render import render
+from soulsgraph_envs.simulator.scene import Scene
+
+#: Height and width of the fight, and of the window.
+FIGHT_SIZE = (540, 960)
+SIZE = (FIGHT_SIZE[0] + BAND_HEIGHT, FIGHT_SIZE[1])
+#: Pictures of a control tick: what is pressed counts from the next tick on, what is seen moves more evenly.
+_PICTURES = 3
+_TITLE = "soulsgraph play"
+#: What a tick holds; any other control of it is one press at its begin.
+_HELD = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
+_HELD |= Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT
+
+#: Keys of the window itself.
+AGAIN, PAUSE, END = ("enter", "pad_start"), ("tab", "pad_back"), ("escape",)
+#: By the word across the picture.
+_OUTCOMES: Mapping[str, Outcome] = {"VICTORY": "won", "YOU DIED": "died", "": "cut"}
+
+
+@dataclass(frozen=True)
+class PlayedFight:
+    """A fight that a person played: raw values at its begin and after every tick, (ticks + 1, 25), and the controls.
+
+    `outcome` is "cut" where the person ended it; `recorded` is its file, if it was recorded.
+    """
+
+    number: int
+    seed: int
+    scenario: Scenario
+    tick_s: float
+    raws: RawValues
+    controls: Controls
+    outcome: Outcome
+    recorded: Path | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, in seconds of the game."""
+        return len(self.controls) * self.tick_s
+
+    def summary(self) -> dict[str, Any]:
+        """Return the fight's number, scenario, seed, end, length and the HP that were left as plain values."""
+        last = self.raws[-1]
+        left = {"player_hp": float(last[Raw.PLAYER_HP]), "boss_hp": float(last[Raw.BOSS_HP])}
+        about = {"fight": self.number, "scenario": self.scenario.name, "seed": self.seed}
+        file = None if self.recorded is None else str(self.recorded)
+        return {**about, "outcome": self.outcome, "seconds": self.seconds, **left, "recorded": file}
+
+    def __str__(self) -> str:
+        words = {"died": "you died", "cut": "ended by you"}.get(self.outcome, self.outcome)
+        left = f"boss at {self.raws[-1][Raw.BOSS_HP]:.0f} HP"
+        file = "" if self.recorded is None else f"; recorded: {self.recorded}"
+        about = f"fight {self.number}: {self.scenario.name}, seed {self.seed}"
+        return f"{about}: {words} after {self.seconds:.1f} s, {left}{file}"
+
+
+def scenario_against(boss: str) -> str:
+    """Return the shipped scenario in which a boss is fought: of several the one of its own name, or else the first.
+
+    Raises:
+        UnknownNameError: if no shipped scenario has that boss.
+    """
+    found: dict[str, list[str]] = {}
+    for name in scenario_names():
+        found.setdefault(load_scenario(name).boss, []).append(name)
+    if boss not in found:
+        raise UnknownNameError("boss", boss, sorted(found))
+    return boss if boss in found[boss] else found[boss][0]
+
+
+def _check_keys(bindings: Bindings) -> None:
+    bound = {key for table in (bindings.hold, bindings.tap, bindings.also) for keys in table.values() for key in keys}
+    if taken := sorted(bound & {*AGAIN, *PAUSE, *END}):
+        raise SoulsGraphError(
+            f"bindings {bindings.name}: expected keys that the window has not, found {', '.join(taken)}; choose others."
+        )
+
+
+class PlayWindow:
+    """A window that shows the fight above the keys, and hears the person.
+
+    `closing` is whether the person ends it, `paused` whether they paused; `again` is whether another fight was asked
+    for since it was last set to False.
+
+    Raises:
+        SoulsGraphError: if the bindings use a key of the window's own.
+        GameError: if pygame is not installed, or there is no display.
+    """
+
+    def __init__(self, bindings: Bindings, supported: Control) -> None:
+        _check_keys(bindings)
+        self._window = PictureWindow(_TITLE, SIZE, 0.0)
+        self._inputs = Inputs(import_pygame())
+        self._inputs.open_pads()
+        self.keyboard = Keyboard(bindings)
+        window = {"again": AGAIN, "pause": PAUSE, "end": END}
+        self._band = KeyBand(bindings, supported, window, SIZE[1])
+        self.closing = self.paused = self.again = False
+
+    def say(self, words: str) -> None:
+        """Show a line of text alone, for a person who waits."""
+        canvas = Canvas.blank(SIZE, palette.PANEL)
+        canvas.text((0.5 * SIZE[1], 0.5 * SIZE[0]), words, 15, palette.TEXT, "middle")
+        self._window.show(canvas.picture())
+
+    def show(self, scene: Scene, controls: Control = Control.NONE) -> None:
+        """Show a moment of a fight and the controls that count in it, and hear what was pressed."""
+        self._window.show(np.vstack([render(scene, FIGHT_SIZE), self._band.picture(controls)]))
+        for kind, key in self._inputs.read(self._window.events):
+            if kind == "close" or (kind == "press" and key in END):
+                self.closing = True
+            elif kind == "blur":
+                self.keyboard.release_all()
+            elif kind == "release":
+                self.keyboard.release(key)
+            elif key in PAUSE:
+                self.paused = not self.paused
+            elif key in AGAIN:
+                self.again = True
+            else:
+                self.keyboard.press(key)
+
+    def close(self) -> None:
+        """Close the window."""
+        self._window.close()
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Write fights of a person into a folder: the name or path of their scenario, and who plays, as they say."""
+
+    folder: Path
+    scenario: str
+    player: str
+
+    def begin(self, scenario: Scenario, seed: int, number: int) -> FightWriter:
+        """Begin to record a fight; nothing is written before it ends.
+
+        Raises:
+            RecordingError: if a file of its name is there.
+        """
+        # Two windows may record into one folder at the same moment.
+        fight = f"play-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}-{number}"
+        free_path(self.folder, fight)
+        identity = Identity(fight, self.scenario, "person", SIMULATOR, self.player, seed)
+        return FightWriter(self.folder, make_header(identity, scenario))
+
+
+class Play:
+    """Fights of a person in a scenario, in a window, at the game's speed; with a `recorder` each becomes a file.
+
+    The controls of a tick are those pressed until it begins: a fight has the same clock as an agent's.
+    """
+
+    def __init__(
+        self, scenario: Scenario, window: PlayWindow, clock: Clock | None = None, recorder: Recorder | None = None
+    ) -> None:
+        self._scenario, self._window, self._clock = scenario, window, clock or Clock()
+        self._recorder = recorder
+        self._game = Simulator(1)
+        # It shows what happens within a tick, and goes back to the game's own state at the end of each.
+        self._between = Simulator(1, self._game.tick_s / _PICTURES)
+
+    def fights(self, seed: int, episodes: int | None = None) -> Iterator[PlayedFight]:
+        """Yield fights, from the seeds of an evaluation's episodes, until the person asks for no other one.
+
+        Raises:
+            SoulsGraphError: if a seed or a number is out of range.
+        """
+        for number in count(1) if episodes is None else range(1, episodes + 1):
+            fight = self.fight(int(evaluation_seeds(seed, number)[-1]), number)
+            yield fight
+            if self._window.closing or not self._another(number == episodes):
+                return
+
+    def fight(self, seed: int, number: int = 1) -> PlayedFight:
+        """Let the person fight from a seed until they win, die or end it.
+
+        Raises:
+            WriteError: if the fight cannot be recorded.
+        """
+        game, window = self._game, self._window
+        writer = None if self._recorder is None else self._recorder.begin(self._scenario, seed, number)
+        first = np.zeros(1, np.int64)
+        raws = [game.reset(first, self._scenario, np.array([seed], np.uint64))[0].copy()]
+        taken: list[int] = []
+        self._forget_keys()  # What was pressed before the fight is not part of it.
+        window.paused = False
+        window.show(game.scene(0))
+        timer = CycleTimer(game.tick_s, self._clock)
+        while not window.closing and not game.scene(0).banner:
+            timer.wait()
+            controls = Control(window.keyboard.controls())
+            if writer is not None:
+                writer.add(raws[-1], int(controls), Seen.simulated(game))
+            raws.append(self._tick(controls))
+            taken.append(int(controls))
+            if window.paused:
+                self._pause()
+        outcome = _OUTCOMES[game.scene(0).banner]
+        file = writer.finish(raws[-1], outcome, Seen.simulated(game)) if writer is not None and taken else None
+        controls_taken = np.array(taken, np.uint32)
+        return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
+
+    def _tick(self, controls: Control) -> Any:
+        """Advance the game by a tick, showing what there is time for, and return its raw values (25,)."""
+        begun_s, part_s = self._clock.now(), self._game.tick_s / _PICTURES
+        self._between.follow(self._game)
+        raw = self._game.step(np.array([controls], np.uint32))[0].copy()
+        for part in range(1, _PICTURES):
+            bits = controls if part == 1 else controls & _HELD
+            self._between.step(np.array([bits], np.uint32))
+            # A machine that draws slowly shows less, and the fight keeps its speed.
+            if self._clock.now() - begun_s < part * part_s:
+                self._window.show(self._between.scene(0), controls)
+                self._clock.sleep(max(begun_s + part * part_s - self._clock.now(), 0.0))
+        self._window.show(self._game.scene(0), controls)
+        return raw
+
+    def _pause(self) -> None:
+        """Wait until the person goes on; what is pressed meanwhile is not part of the fight."""
+        while self._window.paused and not self._window.closing:
+            self._wait(f"paused: {key_name(PAUSE[0])} goes on")
+        self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        self._window.keyboard.release_all()
+        self._window.keyboard.controls()
+
+    def _another(self, last: bool) -> bool:
+        """Wait, at a fight's end, until the person asks for another one or ends it."""
+        self._window.again = False
+        again = "" if last else f"{key_name(AGAIN[0])}: again, "
+        while not self._window.closing and not self._window.again:
+            self._wait(f"{again}{key_name(END[0])}: end")
+        return self._window.again and not self._window.closing
+
+    def _wait(self, hint: str) -> None:
+        self._window.show(replace(self._game.scene(0), hint=hint))
+        self._clock.sleep(self._game.tick_s / _PICTURES)
+
+
+def make_window(scenario: Scenario, bindings: Bindings) -> PlayWindow:
+    """Open the window for a scenario, whose player need not have every action; raises as `PlayWindow`."""
+    return PlayWindow(bindings, supported_controls(load_player(scenario.player)))

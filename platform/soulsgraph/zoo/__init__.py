@@ -1,0 +1,103 @@
+"""The zoo: trained agents that come with the package, each a run folder with a card of what it reaches.
+
+`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of one's own of an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from soulsgraph.domains import branch
+from soulsgraph.files import api_call
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_policies.atomic import writing
+
+#: Where the agents lie, a folder each.
+AGENTS = Path(__file__).with_name("agents")
+#: Training seeds, fixed before anything was trained; all of them are shown.
+SEEDS = (0, 1, 2)
+_SCENARIOS, _PRESETS = ("iudex-phase1", "iudex-phase2", "vordt"), ("paper", "best")
+#: What every kind of agent is trained on, and how.
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
+    "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
+}
+#: Every agent by name: its kind and training seed.
+PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}
+
+#: A path that is none counts as a misspelt agent from this similarity on, as difflib measures it.
+_MUCH_ALIKE = 0.7
+
+
+def plan_of(name: str) -> Plan:
+    """Return the plan by which an agent is trained."""
+    kind, seed = PLANNED[name]
+    return Plan(**_KINDS[kind], seed=seed)
+
+
+def agent_names() -> tuple[str, ...]:
+    """Return the names of the agents that are there, in the order of the zoo."""
+    return tuple(name for name in PLANNED if (AGENTS / name / RunFolder.plan_file).is_file())
+
+
+def is_agent(path: Path) -> bool:
+    """Return whether a path is the name of an agent; a folder of the same name comes first."""
+    return str(path) in agent_names() and not path.exists()
+
+
+def open_agent(name: str) -> RunFolder:
+    """Open an agent as a run, for reading alone: it is a part of the package.
+
+    Raises:
+        UnknownNameError: if there is no agent of that name.
+        SoulsGraphError: as `RunFolder.open`.
+    """
+    names = agent_names()
+    if name not in names:
+        raise UnknownNameError("agent of the zoo", name, names)
+    return RunFolder.open(AGENTS / name)
+
+
+def open_run(path: Path) -> RunFolder:
+    """Open a run folder, or an agent of the zoo by its name, for reading.
+
+    Raises:
+        UnknownNameError: if there is no such folder, and an agent has a name much like it.
+        SoulsGraphError: as `RunFolder.open`.
+    """
+    misspelt = not path.exists() and get_close_matches(str(path), agent_names(), cutoff=_MUCH_ALIKE)
+    return open_agent(str(path)) if misspelt else RunFolder.open(path)
+
+
+def open_own_run(path: Path) -> RunFolder:
+    """Open a run folder to write into.
+
+    Raises:
+        RunFolderError: if it is an agent's name, which is copied first.
+        SoulsGraphError: as `RunFolder.open`.
+    """
+    if is_agent(path):
+        remedy = f"copy it first: {api_call('copy_agent', name=path, path='DIR')}"
+        raise RunFolderError(path, "a run folder to write into", "an agent of the zoo, which stays as it is", remedy)
+    return RunFolder.open(path)
+
+
+def copy_agent(name: str, path: Path) -> RunFolder:
+    """Copy an agent into a new run folder, which trains and adapts like any other.
+
+    Raises:
+        UnknownNameError: if there is no agent of that name.
+        RunFolderError: if something is in the folder already.
+        WriteError: if it cannot be written.
+    """
+    agent = open_agent(name)
+    RunFolder.planned(path, agent.plan)
+    if path.is_dir():
+        with writing(path):
+            path.rmdir()
+    return branch(agent, path, agent.plan.scenario)

@@ -1,0 +1,217 @@
+"""The card of an agent of the zoo: what it reaches, where it comes from, and digests of what it was trained with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph.bench.limits import describe_run
+from soulsgraph.domains import cards_of
+from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.tables import WinRate
+from soulsgraph_envs.core.config import Between, Where, read_file, read_table
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+#: Seed of the evaluation episodes that are used for nothing but the cards of the zoo, and their number.
+ZOO_SEED, EPISODES = 7_000_000, 1_000
+#: Files of an agent beside its run.
+CARD, PAGE = "card.json", "README.md"
+_FORMAT, _FORMAT_VERSION = "soulsgraph agent", 1
+_Share = Annotated[float, Between(0.0, 1.0)]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an agent was trained with, as `describe_run` has it, and when it was begun (UTC, ISO 8601)."""
+
+    commit: str | None
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    vector_bits: int
+    load: float
+    created: str
+
+    @classmethod
+    def now(cls) -> Origin:
+        """Return the origin of what is trained here and now."""
+        return cls(**describe_run(), created=datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def processor(self) -> str:
+        """The kind of processor, as far as it is known."""
+        return f"{self.machine.get('processor', 'unknown')}, vectors of {self.vector_bits} bits"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Greedy play on the evaluation episodes of `seed`: `won` has one bit an episode, in hexadecimal digits.
+
+    `low` and `high` are the ends of Wilson's 95 % interval of the rate.
+    """
+
+    seed: int
+    episodes: Annotated[int, Between(1, 1_000_000)]
+    wins: int
+    rate: _Share
+    low: _Share
+    high: _Share
+    won: str
+
+    @classmethod
+    def of(cls, won: npt.NDArray[np.bool_], seed: int) -> Reached:
+        """Return what an agent reached, whether it won each episode, (episodes,)."""
+        rate = WinRate("", int(won.sum()), len(won))
+        bits = np.packbits(won).tobytes().hex()
+        return cls(seed, len(won), rate.wins, rate.rate, *rate.interval, bits)
+
+    def first(self, episodes: int) -> Reached:
+        """Return what it reached in the first episodes alone."""
+        return Reached.of(self.outcomes[:episodes], self.seed)
+
+    @property
+    def outcomes(self) -> npt.NDArray[np.bool_]:
+        """Whether each episode was won, (episodes,)."""
+        bits = np.frombuffer(bytes.fromhex(self.won), np.uint8)
+        return np.unpackbits(bits, count=self.episodes).astype(np.bool_)
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A version of a skill: what of its card says how it came about."""
+
+    skill: str
+    version: int
+    digest: str
+    scenario: str
+    seed: int
+    budget: int
+    upstream: Sequence[str]
+
+
+def _learning(numbers: DQNHyperparameters) -> dict[str, Any]:
+    """Return what a stage learns by; an agent of the zoo continues no clone."""
+    return {name: value for name, value in asdict(numbers).items() if name != "margin"}
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 digests of what an agent was trained with: the fight's data, the learner, each skill's inputs."""
+
+    scenario: str
+    preset: str
+    skills: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Digests:
+        """Return the digests as this version of the package has them."""
+        learner = [asdict(plan.method), *map(_learning, map(plan.hyperparameters, plan.stages()))]
+        skills = {name: _skill_digest(name, plan) for name in plan.skill_graph.order}
+        return cls(scenario_digest(plan.scenario), _digest(learner), skills)
+
+    def differing(self, other: Digests) -> tuple[str, ...]:
+        """Return what differs between two: scenario, preset, or skills by name."""
+        names = [name for name in ("scenario", "preset") if getattr(self, name) != getattr(other, name)]
+        names += [name for name in {**self.skills, **other.skills} if self.skills.get(name) != other.skills.get(name)]
+        return tuple(names)
+
+
+def _skill_digest(name: str, plan: Plan) -> str:
+    """Return a digest of what a skill observes and does in a fight."""
+    skill = make_skill(name, plan.options)
+    bound = skill.observation.bind(load_scenario(plan.scenario))
+    observed = [skill.observation.names, bound.offset.tolist(), bound.scale.tolist()]
+    return _digest([observed, [asdict(action) for action in skill.actions]])
+
+
+def _digest(values: object) -> str:
+    return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class AgentCard:
+    """The card of an agent: `card.json` in its folder."""
+
+    format: str
+    format_version: int
+    name: str
+    scenario: str
+    preset: str
+    graph: str
+    seed: int
+    #: Decisions that it was trained for in all.
+    budget: int
+    reached: Reached
+    origin: Origin
+    digests: Digests
+    lineage: tuple[Ancestor, ...]
+
+    @property
+    def win_rate(self) -> WinRate:
+        """The agent's row of a table of win rates."""
+        return WinRate(self.name, self.reached.wins, self.reached.episodes)
+
+
+def make_card(name: str, run: RunFolder, origin: Origin, episodes: int = EPISODES) -> AgentCard:
+    """Evaluate a trained run on the zoo's own seeds, and return its card.
+
+    Raises:
+        SoulsGraphError: if a skill is missing or damaged.
+    """
+    plan = run.plan
+    lineage = tuple(
+        Ancestor(
+            skill=card.skill,
+            version=card.version,
+            digest=card.digest,
+            scenario=card.training.scenario,
+            seed=card.training.seed,
+            budget=card.training.budget,
+            upstream=tuple(f"{above.skill} v{above.version}" for above in card.upstream),
+        )
+        for card in cards_of(run)
+    )
+    return AgentCard(
+        format=_FORMAT,
+        format_version=_FORMAT_VERSION,
+        name=name,
+        scenario=plan.scenario,
+        preset=plan.preset,
+        graph=plan.graph,
+        seed=plan.seed,
+        budget=sum(part.budget for part in lineage),
+        reached=play_again(run, ZOO_SEED, episodes),
+        origin=origin,
+        digests=Digests.of(plan),
+        lineage=lineage,
+    )
+
+
+def play_again(run: RunFolder, seed: int, episodes: int) -> Reached:
+    """Play the evaluation episodes of a card, greedily, and return what the agent reaches."""
+    setting = Setting(run.plan.scenario, run.plan.scenario)
+    return Reached.of(evaluate(run, setting, episodes, seed).episodes.won, seed)
+
+
+def read_card(folder: Path) -> AgentCard:
+    """Read the card of the agent in a folder.
+
+    Raises:
+        DataError: if it is missing, damaged, or of another format.
+    """
+    where = Where(folder / CARD, remedy="install the package again", saved=True)
+    values = read_file(where)
+    found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
+    where.demand(found == (_FORMAT, _FORMAT_VERSION), f"a card of format {_FORMAT!r} {_FORMAT_VERSION}", found)
+    return read_table(AgentCard, values, where)

@@ -1,0 +1,291 @@
+"""Every way to break a fleet, alone and a hundred in a row: what was acknowledged is there once."""
+
+import os
+import random
+import signal
+import time
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from soulsgraph_clusters.testing.fleet_in_folder import require_still
+from soulsgraph_envs.testing import until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+#: Of the stage's whole budget: some minutes of slow games.
+SCALE = 3.0
+#: How long a fault lasts, and one that is to pass unnoticed.
+FREEZE_S, SHORT_FREEZE_S = float(os.environ.get("CHAOS_FREEZE_S", "90")), 8.0
+COUNT, SEED = int(os.environ.get("CHAOS_FAULTS", "100")), int(os.environ.get("CHAOS_SEED", "20"))
+LEAST_OF_A_KIND = 5
+DELAY_S = 0.4
+#: What a killed game may lose: what it played since its last chunk. On a busy machine it is a moment more.
+MOST_LOST_S, BUSY_S = 2.0, 1.0
+
+
+def kill_host(arena):
+    pc = arena.random.choice(("attic", "cellar"))
+    boots, victims = arena.boots(), arena.hosts[pc].pids
+    arena.note_kill(pc)
+    arena.hosts[pc].kill()
+    assert not any(psutil.pid_exists(pid) for pid in victims)
+    arena.hosts[pc] = arena.start_host(pc)
+    arena.new_boots(pc, boots)
+    return f"{len(victims)} processes of {pc} gone, new ones play"
+
+
+def kill_game(arena):
+    host = arena.hosts["cellar"]
+    boots, ends = arena.boots(), host.logs().count("its process ended with code -9")
+    (game,) = psutil.Process(host.pid).children()
+    arena.note_kill("cellar")
+    game.kill()
+    until(lambda: host.logs().count("its process ended with code -9") > ends, "a line of the host")
+    arena.new_boots("cellar", boots)
+    return "the host's line that its game ended with code -9, a new one plays"
+
+
+def freeze_host(arena, seconds=FREEZE_S):
+    pids, left = arena.hosts["attic"].pids, arena.fleet.logs("train").count("left: silent for 5 s")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        require_still(arena.fleet, "attic", seconds)
+        until(lambda: arena.fleet.logs("train").count("left: silent for 5 s") >= left + 2, "silent games", 30.0)
+        cellar = arena.fleet.journaled("cellar")
+        until(lambda: arena.fleet.journaled("cellar") > cellar, "the other PC's play", 60.0)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    return f"nothing of attic for {seconds:g} s, reported as silent; cellar played on"
+
+
+def cut_5_s(arena):
+    return _cut(arena, 5.0)
+
+
+def cut_30_s(arena):
+    return _cut(arena, 30.0)
+
+
+def _cut(arena, seconds):
+    left = arena.fleet.logs("train").count("left")
+    (arena.cable.pull if arena.cable else arena.proxy.cut)()
+    try:
+        require_still(arena.fleet, "attic", seconds)
+        if seconds > 10.0:
+            until(lambda: arena.fleet.logs("train").count("left") >= left + 2, "games that left", 30.0)
+    finally:
+        (arena.cable.plug if arena.cable else arena.proxy.restore)()
+    return f"nothing of attic for {seconds:g} s by the {'cable' if arena.cable else 'proxy'}"
+
+
+def repeat_chunks(arena):
+    with _relaying(arena, "repeats"):
+        before, broken = arena.relay.repeated, arena.relay.broken
+        until(lambda: arena.relay.repeated >= before + 4, "chunks sent again")
+        arena.relay.break_streams()
+        until(lambda: arena.relay.repeated >= before + 8, "chunks sent again over a new stream")
+    return f"{arena.relay.repeated - before} chunks sent again, {arena.relay.broken - broken} streams broken off"
+
+
+def swap_chunks(arena):
+    inverted = _inverted(arena)
+    with _relaying(arena, "swaps"):
+        before = arena.relay.swapped
+        until(lambda: arena.relay.swapped >= before + 2, "chunks swapped")
+        arena.relay.break_streams()
+        until(lambda: arena.relay.swapped >= before + 3, "chunks swapped over a new stream")
+    until(lambda: _inverted(arena) > inverted, "chunks of the journal out of their order")
+    return f"{arena.relay.swapped - before} chunks swapped, and so in the journal"
+
+
+@contextmanager
+def _relaying(arena, what):
+    setattr(arena.relay, what, True)
+    try:
+        yield
+    finally:
+        setattr(arena.relay, what, False)
+
+
+def _inverted(arena):
+    """Count chunks that lie in the journal before an earlier one of the same process."""
+    chunks = [record.chunk for record in arena.fleet.records() if record.pc == "cellar"]
+    last, count = {}, 0
+    for chunk in chunks:
+        count += chunk.sequence < last.get(chunk.boot, 0)
+        last[chunk.boot] = chunk.sequence
+    return count
+
+
+def delay_bytes(arena):
+    before, arena.proxy.delay_s = arena.proxy.delayed, DELAY_S
+    try:
+        until(lambda: arena.proxy.delayed >= before + 20, "pieces held back")
+        arena.grows("attic")
+    finally:
+        arena.proxy.delay_s = 0.0
+    return f"{arena.proxy.delayed - before} pieces {DELAY_S:g} s late, play went on"
+
+
+def fill_pc_disk(arena):
+    before = arena.lost("attic", "disk full")
+    _note_dropped(arena)
+    with _full(arena, "attic") as fill:
+        until(lambda: fill() or arena.lost("attic", "disk full") > before, "decisions lost to a full disk")
+    _note_dropped(arena)
+    return f"{arena.lost('attic', 'disk full') - before} decisions lost as disk full"
+
+
+def _note_dropped(arena):
+    arena.dropped |= {f"{name} {boot}" for name, boot in arena.boots().items() if name.startswith("attic/")}
+
+
+def fill_head_disk(arena):
+    logs = arena.fleet.logs("train")
+    before = logs.count("No space left") + logs.count("File too large")
+    with _full(arena, "head") as fill:
+        until(lambda: fill() or _refused(arena) > before, "a line about the head's disk")
+    ended = not arena.training.running
+    if ended:
+        arena.training = arena.start_training()
+    return f"a line about the head's disk{', training ended and was started again' if ended else ', training went on'}"
+
+
+def _refused(arena):
+    logs = arena.fleet.logs("train")
+    return logs.count("No space left") + logs.count("File too large")
+
+
+@contextmanager
+def _full(arena, where):
+    """Fill a disk; yields what fills it again, where something was deleted meanwhile."""
+    if where in arena.disks:
+        arena.disks[where].fill()
+        try:
+            yield arena.disks[where].fill
+        finally:
+            arena.disks[where].free()
+        return
+    games = psutil.Process(arena.hosts["attic"].pid).children()
+    limited = [psutil.Process(arena.head_pid("GatewayRunner"))] if where == "head" else games
+    limits = [one.rlimit(psutil.RLIMIT_FSIZE) for one in limited]
+    for one, (_, hard) in zip(limited, limits, strict=True):
+        one.rlimit(psutil.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield lambda: None
+    finally:
+        for one, limit in zip(limited, limits, strict=True):
+            one.rlimit(psutil.RLIMIT_FSIZE, limit)
+
+
+def kill_gateway(arena):
+    back = arena.fleet.logs("train").count("the gateway is back")
+    _kill(until(lambda: arena.head_pid("GatewayRunner"), "a gateway"))
+    until(lambda: arena.fleet.logs("train").count("the gateway is back") > back, "a new gateway")
+    return "its process gone, the log says lost and back"
+
+
+def kill_node(arena):
+    node = until(lambda: arena.head_pid("/raylet "), "a Ray node")
+    _kill(node)
+    until(lambda: arena.head_pid("/raylet ") not in (0, node), "a new Ray node")
+    return "the raylet gone, the driver ended and was started again"
+
+
+def kill_driver(arena):
+    ends = arena.fleet.logs("train").count("was ended by SIGKILL")
+    _kill(until(arena.driver_pid, "a driver"))
+    until(lambda: arena.fleet.logs("train").count("was ended by SIGKILL") > ends, "the supervisor's line")
+    return "the supervisor's line that it was killed, and a new one"
+
+
+def kill_head(arena):
+    victims = arena.training.pids
+    arena.training.kill()
+    until(lambda: not any(psutil.pid_exists(pid) for pid in victims), "the head's end")
+    arena.training = arena.start_training()
+    return f"{len(victims)} processes of the head gone, started again"
+
+
+def _kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
+
+
+def freeze_host_shortly(arena):
+    return freeze_host(arena, SHORT_FREEZE_S)
+
+
+FAULTS = [
+    kill_host,
+    kill_game,
+    freeze_host,
+    cut_5_s,
+    cut_30_s,
+    repeat_chunks,
+    swap_chunks,
+    delay_bytes,
+    fill_pc_disk,
+    fill_head_disk,
+    kill_gateway,
+    kill_node,
+    kill_driver,
+    kill_head,
+]
+
+
+def _break(arena, fault):
+    """Let a fault happen and wait until both PCs are back; return the row of the table."""
+    assert arena.training.running, arena.training.logs()[-2000:]
+    began = time.monotonic()
+    seen = fault(arena)
+    back_s = arena.grows()
+    name = fault.__name__.replace("_shortly", "")
+    return {"fault": name, "seen": seen, "back_s": round(back_s, 2), "seconds": round(time.monotonic() - began, 2)}
+
+
+def test_baseline(make_arena, results):
+    began = time.monotonic()
+    arena = make_arena(SCALE)
+    arena.grows()
+    found = arena.finish()
+    assert not found["seconds_lost_by_killed_games"]
+    assert not found["refused"]
+    results["baseline"] = found | {"seconds": round(time.monotonic() - began, 2)}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_fault(make_arena, results, fault):
+    began = time.monotonic()
+    arena = make_arena(SCALE)
+    row = _break(arena, fault)
+    found = arena.finish()
+    assert max(found["seconds_lost_by_killed_games"], default=0.0) <= MOST_LOST_S + BUSY_S
+    results.setdefault("faults", {})[fault.__name__] = row | found | {"seconds": round(time.monotonic() - began, 2)}
+
+
+def _order(count, seed):
+    """Return faults in random order: every kind at least five times as far as the count allows."""
+    kinds = [freeze_host_shortly if fault is freeze_host else fault for fault in FAULTS]
+    least = min(LEAST_OF_A_KIND, count // len(kinds))
+    drawn = random.Random(seed)
+    faults = kinds * least
+    faults += drawn.choices(kinds, k=count - len(faults))
+    drawn.shuffle(faults)
+    return faults
+
+
+def test_many_faults_in_one_run(make_arena, results):
+    began = time.monotonic()
+    arena, rows = make_arena(max(SCALE, COUNT * 0.15), SEED), []
+    run = results["run"] = {"seed": SEED, "faults": rows, "seconds": 0.0}
+    for number, fault in enumerate(_order(COUNT, SEED), 1):
+        at_s = run["seconds"] = round(time.monotonic() - began, 1)
+        rows.append({"at_s": at_s} | _break(arena, fault))
+        print(f"{number:3d} {at_s:7.1f} s {rows[-1]['fault']}: {rows[-1]['seen']}", flush=True)
+    found = arena.finish()
+    assert max(found["seconds_lost_by_killed_games"], default=0.0) <= MOST_LOST_S + BUSY_S
+    run |= found | {"seconds": round(time.monotonic() - began, 2)}

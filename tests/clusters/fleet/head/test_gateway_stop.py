@@ -1,0 +1,44 @@
+"""A stage's end: what the gateway has written is acknowledged, and what it has not stays with the PC."""
+
+import queue
+import time
+
+import grpc
+import pytest
+
+from soulsgraph_clusters.fleet.fleet_pb2 import Chunk, FromGame, Hello, ToGame
+from soulsgraph_clusters.fleet.head.gateway import Gateway
+from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.journal import Journal
+from soulsgraph_clusters.fleet.pc.stream import PLAY
+from soulsgraph_clusters.fleet.security import Tokens, token_metadata
+from soulsgraph_clusters.fleet.settings import PROTOCOL, Fleet, FleetSettings, digests
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_in_folder import read_records
+from soulsgraph_envs.testing import PATIENCE_S
+
+TASK = StageTask("iudex-phase1", {"camera": "camera"}, {}, 10.0)
+CHUNKS = 400
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.02, 0.08])
+def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait_s):
+    token, journal = Tokens(tmp_path / "tokens.json").issue("attic"), Journal(tmp_path / "journal", "camera")
+    settings = FleetSettings(listen="127.0.0.1:0")
+    gateway = Gateway(Fleet(settings, tmp_path), Intake(journal, TASK, 0, settings))
+    messages = queue.SimpleQueue()
+    hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests())
+    messages.put(FromGame(hello=hello))
+    for sequence in range(1, CHUNKS + 1):
+        messages.put(FromGame(chunk=Chunk(boot="b" * 16, sequence=sequence, columns=bytes(2000))))
+    with grpc.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
+        play = channel.stream_stream(PLAY, FromGame.SerializeToString, ToGame.FromString)
+        answers = play(iter(messages.get, None), metadata=token_metadata(token), timeout=PATIENCE_S)
+        assert next(answers).HasField("task")
+        time.sleep(wait_s)
+        gateway.stop("the stage is over")
+        acknowledged = [one for answer in answers for one in answer.acknowledgement.sequences]
+        messages.put(None)
+    journal.close()
+    written = [record.chunk.sequence for record in read_records(tmp_path / "journal", "camera")]
+    assert sorted(acknowledged) == sorted(written)

@@ -1,0 +1,100 @@
+import time
+
+import pytest
+
+from soulsgraph_clusters.fleet.fleet_pb2 import Health, Hello
+from soulsgraph_clusters.fleet.head.sessions import Session
+from soulsgraph_clusters.fleet.head.status import STATUS_FILE, read_status
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.testing import until
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
+TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+
+
+@pytest.fixture
+def here(tmp_path):
+    with GatewayHere(tmp_path, TASK) as here:
+        yield here
+
+
+def _joined(here, said_s=0.0, **health):
+    session = Session(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
+    _says(session, said_s, **health)
+    here.gateway.sessions.begin(session)
+    return session
+
+
+def _says(session, at_s, **health):
+    session.health, session.health_s = Health(**health), at_s
+
+
+def test_rates_are_those_between_what_the_game_said_and_not_between_two_looks(here):
+    session = _joined(here, 100.0, ticks=1000, metrics={"speed": 3.0, "reset_s/reload": 5.0})
+    here.status.describe(1)
+    _says(session, 110.0, ticks=1210, metrics={"speed": 3.0, "reset_s/reload": 7.0, "reset_s/aim": 1.0})
+    here.status.describe(1)
+    (game,) = here.status.describe(1).games
+    assert game.ticks_per_s == pytest.approx(21.0)
+    assert game.share_of_ideal == pytest.approx(0.7)
+    assert game.reset_share == pytest.approx({"reload": 0.2, "aim": 0.1})
+
+
+def test_a_rate_forgets_what_is_older_than_the_window(here):
+    session = _joined(here)
+    for second in range(1, 200):
+        _says(session, float(second), ticks=10 * second if second < 100 else 990)
+        (game,) = here.status.describe(1).games
+        if second == 90:
+            assert game.ticks_per_s == pytest.approx(10.0)
+    assert game.ticks_per_s == 0.0
+
+
+def test_no_rate_counts_from_before_a_game_said_anything(here):
+    session = _joined(here)
+    here.status.describe(1)
+    _says(session, 5000.0, ticks=70_000)
+    assert here.status.describe(1).games[0].ticks_per_s == 0.0
+    _says(session, 5001.0, ticks=70_010)
+    assert here.status.describe(1).games[0].ticks_per_s == pytest.approx(10.0)
+
+
+def test_a_game_that_was_started_again_begins_anew(here):
+    session = _joined(here, 1.0, ticks=10_000)
+    here.status.describe(1)
+    session.hello.boot = "01"
+    _says(session, 2.0, ticks=3)
+    assert here.status.describe(1).games[0].ticks_per_s == 0.0
+
+
+def test_names_and_numbers_that_a_pc_sends_are_bounded(here):
+    metrics = {f"reset_s/{number:04d}{'x' * 500}": 1.0 for number in range(1000)}
+    _joined(here, 1.0, metrics={"speed": float("nan"), "lateness_p99_ms": float("inf"), **metrics})
+    (game,) = here.status.describe(1).games
+    assert (game.ideal_ticks_per_s, game.lateness_p99_ms) == (0.0, 0.0)
+    assert len(game.reset_s) == 32
+    assert max(map(len, game.reset_s)) == 80
+
+
+def test_the_file_holds_what_was_described(here):
+    _joined(here, 1.0, ticks=5, metrics={"speed": 1.0, "reset_s/aim": 2.0, "lost_episodes/the game is gone": 3.0})
+    written = here.status.update(7, always=True)
+    found = read_status(here.journal.folder.parent)
+    assert (here.journal.folder / STATUS_FILE).exists()
+    assert found == written
+    assert found.games[0].lost_episodes == {"the game is gone": 3}
+    assert found.games[0].figures["lost_episodes/the game is gone"] == 3.0
+
+
+def test_a_game_says_how_late_its_ticks_are_and_what_its_resets_and_itself_take(here):
+    here.play(GameSettings(driver="simulator", speed=20.0))
+    until(lambda: any(game.ticks_per_s > 0 for game in here.status.describe(1).games), "a game that plays")
+    (game,) = here.status.describe(1).games
+    assert game.ideal_ticks_per_s == pytest.approx(200.0)
+    assert 0 < game.ticks_per_s < 220.0
+    assert game.lateness_p99_ms > 0
+    assert 0 < game.reset_s["start"] < 60.0
+    assert game.cpu_s > 0

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from soulsgraph_clusters.fleet.arrays import decode_columns, decode_weights, encode_columns, encode_weights
+from soulsgraph_clusters.fleet.settings import FleetError
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import random_weights
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.sampler import Transitions
+
+
+@pytest.fixture(scope="module")
+def task():
+    plays = {"camera": "camera", "lock_on": "lock_on"}
+    return StageTask("iudex-phase1", plays, {"lock_on": skill_hyperparameters(4000)}, 10.0)
+
+
+@pytest.fixture(scope="module")
+def chunk(task):
+    sampler = task.sampler(make_game(3), seed=5)
+    sampler.set_networks(task.networks(random_weights(task)))
+    return sampler.sample(900)
+
+
+def test_a_chunk_comes_back_as_it_was(task, chunk):
+    back = decode_columns(encode_columns(chunk), task.spaces, task.terms)
+    assert back.transitions.keys() == {"lock_on"}
+    for name in vars(chunk.transitions["lock_on"]):
+        sent, found = (getattr(one.transitions["lock_on"], name) for one in (chunk, back))
+        assert sent.dtype == found.dtype, name
+        assert np.array_equal(sent, found), name
+    assert np.array_equal(back.episodes["lock_on"].terms, chunk.episodes["lock_on"].terms)
+
+
+def _changed(chunk, change):
+    arrays = load(encode_columns(chunk))
+    change(arrays)
+    return save(arrays)
+
+
+def _set(name, value, place=0):
+    def change(arrays):
+        arrays[f"transitions/lock_on/{name}"][place] = value
+
+    return change
+
+
+def _replaced(name, make):
+    def change(arrays):
+        arrays[name] = make(arrays[name])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("transitions/lock_on/ticks"),
+        lambda arrays: arrays.update({"transitions/lock_on/more": np.zeros(900, np.int64)}),
+        lambda arrays: arrays.update({"transitions/dodge/ticks": np.zeros(900, np.int64)}),
+        lambda arrays: arrays.update({"__import__": np.zeros(1)}),
+        _replaced("transitions/lock_on/actions", lambda values: values.astype(np.int32)),
+        _replaced("transitions/lock_on/observations", lambda values: values[:, 1:].copy()),
+        _replaced("transitions/lock_on/observations", lambda values: values[1:].copy()),
+        _replaced("transitions/lock_on/lanes", lambda values: values.reshape(-1, 1)),
+        _replaced("episodes/lock_on/terms", lambda values: values[:, :0].copy()),
+        _set("actions", 99),
+        _set("actions", -1),
+        _set("ticks", 0),
+        _set("lanes", -1),
+        _set("rewards", np.nan),
+        _set("observations", np.inf),
+        _set("next_observations", -np.inf),
+    ],
+)
+def test_columns_that_the_stage_cannot_have_are_refused_by_name(task, chunk, change):
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*"):
+        decode_columns(_changed(chunk, change), task.spaces, task.terms)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_are_refused_in_one_line_or_read(task, chunk, data):
+    whole = bytearray(encode_columns(chunk))
+    if data.draw(st.booleans()):
+        whole = bytearray(data.draw(st.binary(max_size=400)))
+    for _ in range(data.draw(st.integers(0, 8))):
+        if whole:
+            whole[data.draw(st.integers(0, min(len(whole), 2000) - 1))] = data.draw(st.integers(0, 255))
+    del whole[data.draw(st.integers(0, len(whole))) :]
+    refusal = ""
+    try:
+        found = decode_columns(bytes(whole), task.spaces, task.terms).transitions.values()
+    except FleetError as error:
+        refusal, found = str(error), []
+    assert "\n" not in refusal
+    assert all(isinstance(part, Transitions) for part in found)
+
+
+def test_weights_come_back_as_they_were(task):
+    weights = random_weights(task)
+    back = decode_weights(encode_weights(weights))
+    assert {module: set(own) for module, own in back.items()} == {module: set(own) for module, own in weights.items()}
+    assert all(
+        np.array_equal(back[module][name], weights[module][name]) for module in weights for name in weights[module]
+    )
+
+
+def test_a_task_is_read_as_it_was_written(task):
+    assert StageTask.from_json(task.to_json()) == task
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"iudex-phase1"', '"/tmp/mine.toml"'),
+        ('"iudex-phase1"', '"nowhere"'),
+        ('"plays"', '"launch"'),
+        ('"lock_on": "lock_on"', '"lock_on": "other"'),
+        ("{", "["),
+    ],
+)
+def test_a_task_that_names_what_is_not_shipped_is_refused(task, old, new):
+    with pytest.raises(SoulsGraphError, match=r"^task: "):
+        StageTask.from_json(task.to_json().replace(old, new, 1))

@@ -1,0 +1,42 @@
+"""The generated messages, with the oldest allowed releases of protobuf and grpcio and with the installed ones."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ROUND_TRIP = """
+import grpc
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+chunk = wire.Chunk(boot="0a", sequence=2**63, decisions={"camera": 2}, columns=bytes(range(256)))
+message = wire.FromGame(chunk=chunk)
+assert wire.FromGame.FromString(message.SerializeToString()) == message
+assert message.WhichOneof("message") == "chunk"
+"""
+
+
+def _oldest(name):
+    return re.search(rf'"{name}>=([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))[1]
+
+
+def _round_trip(python):
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "clusters")}
+    done = subprocess.run([python, "-W", "error", "-c", ROUND_TRIP], env=environment, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_messages_with_the_installed_releases():
+    _round_trip(sys.executable)
+
+
+@pytest.mark.slow
+def test_messages_with_the_oldest_releases_allowed(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
+    oldest = [f"{name}=={_oldest(name)}.0" for name in ("protobuf", "grpcio")]
+    pip = tmp_path / "bin" / "python", "-m", "pip", "install", "--quiet", *oldest
+    subprocess.run(pip, check=True)
+    _round_trip(tmp_path / "bin" / "python")

@@ -1,0 +1,210 @@
+"""What a picture of a fight shows, where, in which colour: held against the fight's own values."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from math import cos, pi, sin
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.scenario import load_boss, load_scenario
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.simulator import Simulator, palette
+from soulsgraph_envs.simulator.layout import Pose, frames
+from soulsgraph_envs.simulator.render import panel_width, render, view_of
+from soulsgraph_envs.simulator.scene import Goal
+from soulsgraph_envs.testing import open_fight, press
+
+SCENARIO, BOSS = load_scenario("iudex-full"), load_boss("iudex-phase1")
+X, Y = SCENARIO.arena.centre_m
+SIZE, SMALL = (360, 640), (90, 160)
+Pixels = npt.NDArray[np.int64]
+
+
+def fight(**fields: object) -> Simulator:
+    """Open a fight four metres apart in the arena's middle, and play one frame without a key."""
+    sim = open_fight(SCENARIO, **{"locked": 1, "boss_y": Y - 4.0, **fields})
+    press(sim, Control.NONE)
+    return sim
+
+
+def move(title: str) -> int:
+    return [one.title for one in BOSS.moves].index(title)
+
+
+def pixel(sim: Simulator, place: tuple[float, float], size: tuple[int, int] = SIZE) -> Pixels:
+    """Return the colour of the picture at a place of the arena."""
+    x, y = view_of(sim.scene(), size).pixel(*place)
+    return sim.render(0, size)[int(y), int(x)].astype(np.int64)
+
+
+def ahead_of_boss(sim: Simulator, metres: float, aside_rad: float = 0.0) -> tuple[float, float]:
+    raw = sim.scene().raw
+    heading = raw[Raw.BOSS_ANGLE] + aside_rad
+    return raw[Raw.BOSS_X] - metres * sin(heading), raw[Raw.BOSS_Y] - metres * cos(heading)
+
+
+def at_window(title: str, offset: int, **fields: object) -> tuple[Simulator, float, float]:
+    """Return a fight whose boss is in a move, frames away from its first window; the window's reach and half arc."""
+    window = BOSS.moves[move(title)].windows[0]
+    first = frames(window.time_s[0] * BOSS.time_factor)
+    placed = {"boss_heading": 0.0, "boss_y": Y + 5.0, "locked": 0}
+    sim = fight(**{"move": move(title), "move_frame": first + offset, **placed, **fields})
+    return sim, window.reach_m, window.half_arc_rad
+
+
+def is_red(colour: Pixels) -> bool:
+    return bool(colour[0] > 150 and colour[1] < 80 and colour[2] < 70)
+
+
+@pytest.mark.parametrize("size", [SIZE, SMALL])
+def test_an_open_window_is_red_where_it_strikes_and_nowhere_else(size: tuple[int, int]) -> None:
+    sim, reach, half = at_window("fast sweep", 1)
+    inside = [(0.6 * reach, 0.0), (0.92 * reach, 0.0), (0.92 * reach, 0.8 * half), (0.92 * reach, -0.8 * half)]
+    outside = [(1.12 * reach, 0.0), (0.92 * reach, 1.25 * half), (0.92 * reach, -1.25 * half), (0.92 * reach, pi)]
+    assert all(is_red(pixel(sim, ahead_of_boss(sim, *place), size)) for place in inside)
+    assert not any(is_red(pixel(sim, ahead_of_boss(sim, *place), size)) for place in outside)
+
+
+def test_a_wind_up_fills_the_area_from_the_middle_in_another_colour() -> None:
+    shares = []
+    for offset in (-25, -5):
+        sim, reach, _ = at_window("fast sweep", offset)
+        (area,) = sim.scene().areas
+        assert not area.open
+        near, far = (pixel(sim, ahead_of_boss(sim, part * reach, 0.9)) for part in (0.6, 0.97))
+        assert not is_red(near)
+        assert near[0] > near[2] + 20  # Amber: more red than blue.
+        shares.append((area.winding_up, int(near[0]), int(far[0])))
+    (early, near_early, _), (late, near_late, far_late) = shares
+    assert early < 0.6 < late
+    assert near_late > near_early  # The fuller part is brighter.
+    assert near_late > far_late
+
+
+def test_nothing_is_coloured_when_the_last_window_has_passed() -> None:
+    sim, reach, _ = at_window("fast sweep", 60)
+    assert sim.scene().areas == ()
+    assert not is_red(pixel(sim, ahead_of_boss(sim, 0.8 * reach)))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.8, 1.0])
+@pytest.mark.parametrize("size", [SIZE, SMALL])
+def test_a_bars_length_is_its_value(share: float, size: tuple[int, int]) -> None:
+    sim = fight()
+    raw = sim.scene().raw
+    full = {"player_hp": Raw.PLAYER_HP_MAX, "stamina": Raw.STAMINA_MAX, "boss_hp": Raw.BOSS_HP_MAX}
+    sim.override(0, **{name: share * raw[most] for name, most in full.items()})
+    scene = replace(sim.scene(), banner="", won_below=0.0)
+    picture = render(scene, size)
+    unit, width = size[0] // 40, size[1] - panel_width(size)
+    rows = {"player_hp": (unit, palette.HP), "stamina": (3 * unit, palette.STAMINA)}
+    for row, colour in rows.values():
+        count = (picture[row, :width] == colour).all(-1).sum()
+        assert count == pytest.approx(share * round(0.38 * width), abs=1)
+    boss = (picture[size[0] - 2 * unit, :width] == palette.HP).all(-1).sum()
+    assert boss == pytest.approx(share * (width - 2 * (width // 6)), abs=2)
+
+
+def test_flasks_are_counted() -> None:
+    for flasks in (0, 1, 3):
+        sim = fight(flasks=flasks)
+        unit = SIZE[0] // 40
+        row = (sim.render(0, SIZE)[7 * unit + 1] == palette.FLASK).all(-1)
+        assert np.flatnonzero(np.diff(row.astype(int)) == 1).size == flasks
+
+
+def test_invulnerable_frames_have_a_ring_of_their_own() -> None:
+    counts = []
+    for frame in (2, 50):
+        sim = fight(animation=int(Pose.ROLL), animation_frame=frame)
+        whole = sim.render(0, SIZE)[:, : SIZE[1] - panel_width(SIZE)]
+        counts.append(int((whole == palette.SAFE).all(-1).sum()))
+        assert sim.scene().invulnerable == (frame == 2)
+    assert counts[0] > 30
+    assert counts[1] == 0
+
+
+def test_a_loss_and_a_drink_are_shown_for_a_second_and_then_gone() -> None:
+    window = BOSS.moves[move("spin")].windows[0]
+    first = frames(window.time_s[0] * BOSS.time_factor)
+    sim = open_fight(SCENARIO, boss_y=Y - 2.0, move=move("spin"), move_frame=first - 1)
+    hp = sim.scene().raw[Raw.PLAYER_HP]
+    press(sim, Control.NONE, 6)
+    struck = sim.scene()
+    assert struck.player_change.recent
+    assert struck.player_change.points == struck.raw[Raw.PLAYER_HP] - hp < 0.0
+    assert not struck.boss_change.recent
+    press(sim, Control.NONE, 60)
+    assert not sim.scene().player_change.recent
+
+
+def test_drinking_shows_what_it_healed() -> None:
+    sim = open_fight(SCENARIO, boss_y=Y - 9.0, player_hp=100.0, wait=10_000)
+    sim.override(0, no_attack=1)
+    press(sim, Control.USE_ITEM)
+    healed = 0.0
+    for _ in range(120):
+        press(sim, Control.NONE)
+        healed = max(healed, sim.scene().player_change.points)
+    assert healed == sim.scene().raw[Raw.PLAYER_HP] - 100.0 > 0.0
+
+
+def test_the_ends_of_a_fight_are_written_across_it_but_not_on_a_practice_ground() -> None:
+    for values, banner in (({"player_hp": 0.0}, "YOU DIED"), ({"boss_hp": 0.0}, "VICTORY"), ({}, "")):
+        sim = fight()
+        sim.override(0, **values)
+        assert sim.scene().banner == banner
+    ground = Simulator(1)
+    ground.reset(np.zeros(1, np.int64), replace(SCENARIO, refill=True), np.zeros(1, np.uint64))
+    ground.override(0, player_hp=0.0)
+    assert ground.scene().banner == ""
+
+
+def test_who_does_what_is_named() -> None:
+    sim, _, _ = at_window("delayed sweep", -20, animation=int(Pose.ESTUS))
+    scene = sim.scene()
+    assert (scene.boss.name, scene.player.name) == ("delayed sweep", "drinks")
+    assert scene.until_hit_s == pytest.approx(19 / 60)
+    near = fight(boss_y=Y - 3.0, wait=600).scene()
+    assert (near.boss.name, near.boss_name) == ("waits", "Iudex Gundyr")
+
+
+def test_an_arrow_leads_to_a_goal_that_is_out_of_sight() -> None:
+    scene = fight().scene()
+    pictures = [render(replace(scene, goal=Goal(X + away, Y, "gate")), SIZE) for away in (60.0, -60.0)]
+    ahead_x, ahead_y = view_of(scene, SIZE).ahead
+    for picture, away in zip(pictures, (60.0, -60.0), strict=True):
+        columns = np.argwhere((picture[:, :460] == palette.LOCK).all(-1))[:, 1]
+        right = away * ahead_y
+        assert (columns > 300).sum() > 20 if right > 0 else (columns < 160).sum() > 20
+    assert abs(ahead_x) < 0.5
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 200), (36, 36), SMALL, (180, 320), SIZE, (450, 800), (720, 1280)])
+def test_every_size_is_drawn_and_the_same_each_time(size: tuple[int, int]) -> None:
+    sim, _, _ = at_window("fast sweep", 1, animation=int(Pose.ROLL), player_hp=0.0)
+    picture = sim.render(0, size)
+    assert (picture.shape, picture.dtype) == ((*size, 3), np.uint8)
+    assert (picture == sim.render(0, size)).all()
+
+
+def test_neither_a_display_nor_pygame_nor_fonts_are_loaded_before_they_are_needed() -> None:
+    code = """
+import sys
+import soulsgraph_envs
+from soulsgraph_envs.gym.skill_env import SkillEnv
+assert not {"pygame", "PIL.ImageFont", "PIL.ImageDraw"} & set(sys.modules), "loaded too early"
+sys.modules["pygame"] = None
+env = SkillEnv(render_mode="rgb_array")
+env.reset(seed=0)
+print(env.render().shape)
+"""
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert ran.stdout.strip() == "(360, 640, 3)", ran.stderr

@@ -1,0 +1,57 @@
+import pytest
+
+from soulsgraph.bench import FleetOptions, describe, fleet_disturbed, run_benchmark
+from soulsgraph.bench.fleet_paced import bench_paced, keep_time
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_gateway_is_measured_beside_a_bare_server_with_the_same_messages(tmp_path):
+    options = FleetOptions(parts=("streams",), seconds=3.0, streams=20)
+    bare, gateway, driver = run_benchmark("fleet", 1, tmp_path, "silent", options)
+    for result in (bare, gateway, driver):
+        (counts,) = result["measured"]
+        # Seven seconds of twenty streams, and on a busy machine fewer.
+        assert 20 <= counts["chunks"] <= 160
+        assert counts["acknowledged"] >= counts["chunks"]
+        assert counts["weights"] > 0
+        assert counts["refused"] == counts["lost"] == 0
+        assert counts["cpu_s"] > 0
+    assert gateway["measured"][0]["acknowledged"] == gateway["measured"][0]["chunks"]
+    assert 0 < gateway["measured"][0]["queue_age_p50_ms"] <= gateway["measured"][0]["queue_age_p99_ms"]
+    assert gateway["to_bare"]["median"] == pytest.approx(gateway["cores"]["median"] / bare["cores"]["median"])
+    (received,) = driver["measured"]
+    assert 0 < received["received_decisions"] <= 10 * received["acknowledged"]
+    assert received["driver_cpu_s"] + received["gateway_cpu_s"] == pytest.approx(received["cpu_s"])
+    assert "ms a chunk beyond it; queue age" in describe(gateway)
+    assert "ms a chunk beyond it; 1 rounds" in describe(driver)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paced_games_are_measured_beside_a_bare_loop(tmp_path):
+    result = bench_paced(games=2, speed=10.0, seconds=3.0, rounds=1, folder=tmp_path)
+    (measured,) = result["measured"]
+    assert 0 < measured["slowest_ticks_per_s"] <= measured["ticks_per_s"] < 130
+    assert 50 < measured["bare_ticks_per_s"] <= 101
+    assert measured["cpu_ms_a_tick"] > 0
+    assert "2 paced games at speed 10: " in describe(result)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bare_loop_keeps_its_time():
+    rate, late_ms = keep_time(speed=10.0, seconds=1.0)
+    assert 50 < rate <= 101
+    assert late_ms > 0
+
+
+def test_games_are_measured_while_one_of_them_resets_or_is_frozen(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_disturbed, "_READ_AFTER_S", 6.0)
+    resetting, frozen = fleet_disturbed.bench_disturbed(games=2, rounds=1, folder=tmp_path)
+    for result in (resetting, frozen):
+        (measured,) = result["measured"]
+        assert 10 < measured["ticks_per_s"] < 40
+        assert measured["learned_per_s_and_game"] > 0
+        assert "the others' ticks" in describe(result)
+    assert 4.0 < frozen["measured"][0]["reported_after_s"] < 60.0
+    assert "reported after" in describe(frozen)
+    assert list(tmp_path.iterdir()) == []

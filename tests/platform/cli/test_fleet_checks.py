@@ -1,0 +1,148 @@
+"""What the doctor finds on a fleet's head, before any PC dials it."""
+
+import json
+import socket
+
+import pytest
+
+from soulsgraph.cli.doctor import doctor
+from soulsgraph.cli.fleet_checks import check_fleet
+from soulsgraph.cli.output import OutputOptions
+from soulsgraph_clusters.fleet.certificates import make_certificates
+from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.settings import METRICS_READER
+from soulsgraph_clusters.testing import free_port
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+_TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
+
+
+@pytest.fixture
+def examine(tmp_path):
+    """Write a fleet's file, examine it, and return the checks by name; each that fails has a remedy."""
+
+    def check(text="", listen=""):
+        file = tmp_path / "fleet.toml"
+        file.write_text(f'listen = "{listen or f"127.0.0.1:{free_port()}"}"\n{text}')
+        checks = check_fleet(file)
+        assert all(one.remedy for one in checks if one.status in ("fail", "warn"))
+        found = {one.name: one for one in checks}
+        assert found["the PCs themselves"].status == "skip"
+        assert "soulsgraph fleet plan --fleet" in found["the PCs themselves"].found
+        return found
+
+    return check
+
+
+def _failing(found):
+    return sorted(name for name, one in found.items() if one.status == "fail")
+
+
+def test_a_head_that_is_ready_fails_nothing(examine, tmp_path):
+    make_certificates(tmp_path, ["head.lan", "10.1.2.3"])
+    token = Tokens(tmp_path / "tokens.json").issue("attic")
+    write_token_file(tmp_path / "attic.token", token)
+    Tokens(tmp_path / "tokens.json").issue(METRICS_READER)
+    found = examine(f'{_TLS}metrics = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    assert {one.status for name, one in found.items() if name != "the PCs themselves"} == {"ok"}
+    assert {"file", "listen", "certificate", "attic", "attic.token", "ca.key", "metrics"} <= found.keys()
+    assert found["certificate"].found.startswith("of head.lan, localhost, 10.1.2.3, 127.0.0.1, ::1, until 20")
+
+
+def test_a_file_that_does_not_hold_is_all_that_is_checked(tmp_path):
+    file = tmp_path / "fleet.toml"
+    file.write_text("lisen = 3\n")
+    checks = check_fleet(file)
+    assert [one.name for one in checks if one.status == "fail"] == ["file"]
+    assert "lisen" in checks[0].found
+    assert {one.status for one in checks[1:]} == {"skip"}
+    assert check_fleet(tmp_path / "none.toml")[0].status == "fail"
+
+
+def test_ports_that_others_listen_on_are_named_with_what_to_do(examine, tmp_path):
+    Tokens(tmp_path / "tokens.json").issue("attic")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        taken, metrics = (f"127.0.0.1:{server.getsockname()[1]}" for server in (one, other))
+        found = examine(f'metrics = "{metrics}"\n', listen=taken)
+        assert _failing(found) == ["listen", "metrics"]
+        assert taken in found["listen"].found
+        assert metrics in found["metrics"].found
+    assert _failing(examine(f'metrics = "{metrics}"\n', listen=taken)) == []
+
+
+@pytest.mark.parametrize(("days", "status"), [(29, "warn"), (31, "ok")])
+def test_a_certificate_that_ends_within_30_days_is_warned_of(examine, tmp_path, days, status):
+    make_certificates(tmp_path, ["head.lan"], days)
+    found = examine(_TLS)["certificate"]
+    assert found.status == status
+    assert ("soulsgraph fleet certificates" in found.remedy) == (status == "warn")
+
+
+def test_a_certificate_or_key_that_cannot_be_used_fails(examine, tmp_path):
+    assert "certificate" in _failing(examine(_TLS))
+    make_certificates(tmp_path, ["head.lan"])
+    (tmp_path / "head.key").chmod(0o640)
+    found = examine(_TLS)
+    assert "certificate" in _failing(found)
+    assert "chmod 600" in found["certificate"].remedy
+
+
+def test_every_named_pc_needs_a_token_and_a_drained_one_is_warned_of(examine, tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    for pc in ("attic", "cellar", "stranger"):
+        tokens.issue(pc)
+    set_drained(tmp_path, "cellar", True)
+    found = examine("[pcs.attic]\n[pcs.cellar]\n[pcs.den]\n")
+    status = {name: one.status for name, one in found.items() if name in ("attic", "cellar", "den", "stranger")}
+    assert status == {"attic": "ok", "cellar": "warn", "den": "fail", "stranger": "warn"}
+    assert "soulsgraph fleet token den --fleet" in found["den"].remedy
+    assert "soulsgraph fleet drain cellar --undo" in found["cellar"].remedy
+    (tmp_path / "drained.json").write_text("[")
+    assert _failing(examine("[pcs.attic]\n")) == ["drained PCs"]
+
+
+def test_a_fleet_without_tables_needs_a_token_of_any_pc(examine, tmp_path):
+    assert _failing(examine()) == ["tokens"]
+    Tokens(tmp_path / "tokens.json").issue("attic")
+    found = examine()
+    assert _failing(found) == []
+    assert found["attic"].status == "ok"
+
+
+def test_secrets_that_others_may_read_fail(examine, tmp_path):
+    make_certificates(tmp_path, ["head.lan"])
+    write_token_file(tmp_path / "attic.token", Tokens(tmp_path / "tokens.json").issue("attic"))
+    for name in ("attic.token", "ca.key", "tokens.json"):
+        (tmp_path / name).chmod(0o644)
+    found = examine()
+    assert _failing(found) == ["attic.token", "ca.key", "tokens"]
+    assert all("chmod 600" in found[name].remedy for name in _failing(found))
+
+
+def test_metrics_by_tls_need_a_reader(examine, tmp_path):
+    make_certificates(tmp_path, ["head.lan"])
+    Tokens(tmp_path / "tokens.json").issue("attic")
+    text = f'{_TLS}metrics = "127.0.0.1:{free_port()}"\n'
+    assert _failing(examine(text)) == ["metrics"]
+    Tokens(tmp_path / "tokens.json").issue(METRICS_READER)
+    assert _failing(examine(text)) == []
+
+
+@pytest.mark.slow
+def test_the_doctor_shows_the_fleet_and_exits_1_where_it_is_not_ready(tmp_path, capsys):
+    file = tmp_path / "fleet.toml"
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    with pytest.raises(SystemExit) as leaving:
+        doctor(OutputOptions(json=True), fleet=file)
+    assert leaving.value.code == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    failed = [one["name"] for one in checks if one["topic"] == f"Fleet of {file}" and one["status"] == "fail"]
+    assert failed == ["attic"]
+
+
+def test_a_game_pc_is_no_head(tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph.cli.doctor.is_host", lambda: True)
+    monkeypatch.setattr("soulsgraph_envs.drivers.doctor.examination.examine", lambda wanted: [])
+    with pytest.raises(SoulsGraphError, match="expected a fleet's head, found a game PC"):
+        doctor(OutputOptions(json=True), fleet=tmp_path / "fleet.toml")

@@ -1,0 +1,137 @@
+"""The front door: commands by what people do, the version, and names that are nearly right."""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from soulsgraph.cli import COMMANDS, HOST_COMMANDS, main
+from soulsgraph.cli.front import _EXAMPLES, GROUPS, command_lines, help_text
+from soulsgraph_envs.core.distribution import installed
+
+
+def _printed(monkeypatch, capsys, *words):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return stop.value.code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",)])
+def test_the_help_has_every_command_in_one_group_and_examples(monkeypatch, capsys, words):
+    code, shown = _printed(monkeypatch, capsys, *words)
+    assert code == 0
+    assert sum(len(commands) for commands in GROUPS.values()) == len(COMMANDS)
+    for group, commands in GROUPS.items():
+        part = shown.split(f"\n{group}:\n")[1].split("\n\n")[0]
+        assert [line.split()[0] for line in part.splitlines() if line[2] != " "] == list(commands)
+    assert all(f"  soulsgraph {words}\n" in shown for words, _ in _EXAMPLES)
+
+
+@pytest.mark.parametrize("width", [40, 60, 110])
+def test_the_help_fits_its_width(width):
+    commands = help_text(width).partition("\n\nExamples:\n")[0]
+    assert max(map(len, commands.splitlines())) <= width
+
+
+def test_no_command_at_all_is_an_error_that_shows_the_help(monkeypatch, capsys):
+    code, shown = _printed(monkeypatch, capsys)
+    assert code == 2
+    assert shown.startswith("usage: soulsgraph COMMAND")
+
+
+def test_the_version_is_the_distributions(monkeypatch, capsys):
+    code, shown = _printed(monkeypatch, capsys, "--version")
+    assert (code, shown) == (0, f"soulsgraph {installed()['soulsgraph']}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "meant"),
+    [
+        ("evaluat runs/first", "unknown command: expected one of", "'evaluate'"),
+        ("serve-sifon", "unknown command", "'serve-siphon'"),
+        ("zoo lst", "unknown action of zoo: expected one of list, show, copy, verify, build", "'list'"),
+        ("fleet tokn pc-1", "unknown action of fleet", "'token'"),
+        ("watch iudex-phase1-bst-0", "unknown agent of the zoo", "'iudex-phase1-best-0'"),
+        ("evaluate iudex-phase1-best-0 --scenario vrdt", "unknown scenario", "'vordt'"),
+        ("curriculum --preset bst --run never", "unknown preset", "'best'"),
+        ("train dogde --run never", "unknown skill", "'dodge'"),
+        ("evaluate iudex-phase1-best-0 --randomize dogde", "unknown skill", "'dodge'"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_suggested(refuse, words, message, meant):
+    found = refuse(*shlex.split(words))
+    assert message in found
+    assert f"Did you mean {meant}?" in found
+
+
+def test_an_option_before_the_command_is_refused(refuse):
+    assert "expected a command first, found '--json'" in refuse("--json", "zoo", "list")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("evaluate --episods 3 runs/first", "--episods: did you mean --episodes?"),
+        ("evaluate runs/first --episods=3", "--episods: did you mean --episodes?"),
+        ("zoo list --markdwn", "--markdwn: did you mean --markdown?"),
+        ("bench trian", "trian: did you mean train?"),
+        ("standin --at arna", "arna: did you mean arena?"),
+    ],
+)
+def test_an_option_or_a_choice_that_is_nearly_right_is_suggested(monkeypatch, capsys, words, meant):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *shlex.split(words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == meant
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
+def test_what_stands_for_a_value_says_what_it_is(monkeypatch, capsys, words):
+    monkeypatch.setenv("COLUMNS", "200")
+    _, shown = _printed(monkeypatch, capsys, *words, "--help")
+    usage = [line.split("  ")[0] for line in shown.splitlines() if line.startswith(("│ --", "│ [", "│ <"))]
+    assert not [line for line in usage if re.search(r"\b(STR|INT|FLOAT|None|PATH)\b(?!\.)", line)]
+    assert "(default: None)" not in shown
+    assert "(default: '')" not in shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_that_completes_words_has_commands_options_and_choices(monkeypatch, tmp_path, shell):
+    path = tmp_path / "new" / "folder" / "script"
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "--tyro-write-completion", shell, str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    script = path.read_text(encoding="utf-8")
+    assert all(word in script for word in (*COMMANDS, "--scenario", "efficiency", "certificates"))
+
+
+def test_a_script_that_cannot_be_written_is_refused_in_one_line(refuse, tmp_path):
+    option = "--tyro-write-completion"
+    for words in ((), ("bash",), ("powershell", tmp_path / "script"), ("bash", tmp_path), ("bash", "a", "b")):
+        assert "expected bash or zsh and a file to write, found" in refuse(option, *words)
+    (tmp_path / "file").touch()
+    assert "expected a place to write to" in refuse(option, "bash", tmp_path / "file" / "script")
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_a_command_and_an_option(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "--tyro-write-completion", "bash", str(tmp_path / "script")])
+    with pytest.raises(SystemExit):
+        main()
+    function = '"$(complete -p soulsgraph | sed "s/.*-F \\([^ ]*\\) .*/\\1/")"'
+    ask = f"COMP_WORDS=({{}}); COMP_CWORD={{}}; {function}; echo ${{{{COMPREPLY[@]}}}}"
+    lines = [f"source {tmp_path}/script", ask.format("soulsgraph eva", 1), ask.format("soulsgraph evaluate --sce", 2)]
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines() == ["evaluate", "--scenario"]
+
+
+def test_a_game_pc_is_shown_its_own_commands_alone(monkeypatch):
+    monkeypatch.setattr("soulsgraph.cli.front.is_host", lambda: True)
+    shown = help_text(80)
+    assert {line.split()[0] for line in re.findall(r"^  [a-z-]+  .+$", shown, re.MULTILINE)} == set(HOST_COMMANDS)
+    assert "soulsgraph host --help" in shown
+    assert "curriculum" not in shown

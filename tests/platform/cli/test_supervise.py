@@ -1,0 +1,166 @@
+"""`soulsgraph supervise`: real trainings, killed and interrupted while they run."""
+
+import os
+import signal
+
+import psutil
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from soulsgraph import supervision
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.supervision import end_orphan
+from soulsgraph_clusters.testing import LocalCluster, free_port
+from soulsgraph_envs.testing import until
+
+pytestmark = pytest.mark.slow
+#: Long enough that it can be broken off well before the end.
+SCALE, STEPS = "3", 60_000
+
+
+def _steps_of(events):
+    """Return the steps that were taken as a file of TensorBoard's events was written."""
+    return [event.step for event in EventAccumulator(str(events)).Reload().Scalars("camera/steps_per_s")]
+
+
+def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
+    words = ("--", "train", "camera", "--scale", SCALE)
+    first = supervise(*words)
+    first.trains()
+    first.interrupt()
+    assert first.wait() == 130, first.logs
+    assert "it goes on in" not in first.logs
+    checkpoint = first.checkpoint()
+    second = supervise(*words)
+    before = second.started().pid
+    second.trains(beyond=checkpoint)
+    second.kill_training()
+    assert second.started().pid != before
+    assert second.wait() == 0, second.logs
+    assert "soulsgraph train was ended by SIGKILL; it goes on in 1 s (1 of 1000)" in second.logs
+    assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
+    events = sorted((second.run / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert len(events) == 3
+    assert min(_steps_of(events[0])) < checkpoint < min(_steps_of(events[-1]))
+    assert max(_steps_of(events[-1])) == STEPS
+
+
+def test_a_killed_curriculum_is_told_to_resume(supervise):
+    supervised = supervise("--", "curriculum", "--scale", "0.005", "--episodes", "1")
+    until(lambda: supervised.training and (supervised.run / "plan.json").is_file(), "a run that is begun")
+    supervised.kill_training()
+    # Without --resume a folder that is begun would be refused.
+    assert supervised.wait() == 0, supervised.logs
+    assert supervised.logs.count("it goes on in") == 1
+    assert RunFolder.open(supervised.run).library.load("heal_attack", 1)
+
+
+def test_it_waits_longer_each_time_and_an_interrupt_ends_the_wait(supervise):
+    supervised = supervise("--", "train", "camera")
+    for number, wait_s in enumerate((1, 2, 4, 8), 1):
+        supervised.kill_training()
+        assert f"it goes on in {wait_s} s ({number} of 1000)" in supervised.logs
+    supervised.interrupt()
+    assert supervised.wait() == 130, supervised.logs
+    assert not (supervised.run / "library").exists()
+
+
+def test_after_the_last_restart_it_ends_with_the_commands_code(supervise):
+    supervised = supervise("--most-restarts", "1", "--", "train", "camera")
+    supervised.kill_training()
+    supervised.kill_training()
+    assert supervised.wait() == 128 + signal.SIGKILL
+    assert supervised.logs.count("it goes on in") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("train", "nonsense"), "nonsense"),
+        (("doctor",), "unknown command to supervise: expected one of curriculum"),
+    ],
+)
+def test_bad_input_is_final(supervise, words, found):
+    supervised = supervise("--", *words)
+    assert supervised.wait() == 2
+    assert found in supervised.logs
+    assert "it goes on in" not in supervised.logs
+
+
+def test_a_training_ends_with_its_supervisor_and_the_next_goes_on_at_once(supervise):
+    words = ("--", "train", "camera", "--scale", SCALE)
+    first = supervise(*words)
+    first.trains()
+    left = first.kill_supervisor()
+    second = supervise(*words)
+    until(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the end of the first training")
+    assert second.wait() == 0, second.logs
+    assert "it goes on in" not in second.logs
+    assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
+    events = sorted((second.run / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert min(_steps_of(events[-1])) > 1_000, "the first left a checkpoint as it ended"
+
+
+def test_a_training_that_hangs_is_killed_when_its_supervisor_is_gone_and_no_other(supervise, tmp_path, monkeypatch):
+    first = supervise("--", "train", "camera", "--scale", SCALE)
+    first.trains()
+    training, lock = first.started(), first.run / ".lock"
+    owner = lock.read_text()
+    holder, supervisor = map(int, owner.split())
+    assert holder == training.pid
+    assert not end_orphan(lock, owner, 1.0), "nobody supervises this process"
+    monkeypatch.setattr(supervision, "_supervisor", os.getppid())
+    assert not end_orphan(lock, owner, 1.0), "its supervisor lives"
+    training.suspend()
+    first.kill_supervisor()
+    other = tmp_path / "another.lock"
+    other.touch()
+    assert not end_orphan(other, owner, 1.0), "it holds no such file"
+    assert not end_orphan(lock, f"{os.getpid()} {supervisor}", 1.0), "this process holds no lock"
+    assert not end_orphan(lock, f"{holder}", 1.0), "it names no supervisor"
+    # Suspended as before; while it waits for the disk it does not stop.
+    until(lambda: training.status() == psutil.STATUS_STOPPED, "a process that stands still")
+    assert end_orphan(lock, owner, 1.0)
+    assert not psutil.pid_exists(holder) or training.status() == psutil.STATUS_ZOMBIE
+
+
+def test_why_a_command_was_started_again_is_said(supervise, tmp_path):
+    code = "import os, sys\nif 'supervision' in ' '.join(sys.orig_argv[:4]):\n"
+    code += "    print('RuntimeError: the reason', file=sys.stderr, flush=True)\n    os._exit(3)"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    supervised = supervise(
+        "--most-restarts", "1", "--", "train", "camera", environment=os.environ | {"PYTHONPATH": path}
+    )
+    assert supervised.wait() == 3
+    why = "train ended with code 3 (its last line: RuntimeError: the reason); it goes on in 1 s (1 of 1)"
+    assert why in supervised.logs
+    assert supervised.logs.count("\nRuntimeError: the reason\n") + supervised.logs.startswith("RuntimeError") == 2
+
+
+def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
+    address = f"127.0.0.1:{free_port()}"
+    supervised = supervise("--cluster-within", "0.05", "--", "train", "camera", "--address", address)
+    assert supervised.wait() == 69, supervised.logs
+    assert f"error: {address}: expected a Ray cluster to answer" in supervised.logs
+    line = "waiting until it can run, 0 of 0.05 min: soulsgraph train ended with code 69 (its last line: error: "
+    assert supervised.logs.count(f"{line}{address}: expected a Ray cluster to answer") == 1
+    assert "it goes on in" not in supervised.logs
+
+
+def test_a_head_that_died_and_came_back_is_waited_for(supervise):
+    with LocalCluster(workers=1) as cluster:
+        words = ("--", "train", "camera", "--scale", "20", "--env-runners", "1", "--address", cluster.address)
+        supervised = supervise(*words, environment=cluster.environment)
+        until(lambda: supervised.training and supervised.checkpoint(), "a checkpoint")
+        cluster.kill_head()
+        cluster.kill_worker(0)
+        until(lambda: "waiting until it can run" in supervised.logs, "a wait for the head")
+        cluster.start_head()
+        reached = supervised.checkpoint()
+        cluster.add_worker()
+        until(lambda: supervised.checkpoint() > reached, "a later checkpoint")
+        assert supervised.logs.count("it goes on in") == 1, supervised.logs
+        assert "GCS may have been killed" in supervised.logs.partition("it goes on in")[0].rpartition("last line")[2]
+        supervised.interrupt()
+        assert supervised.wait() == 130, supervised.logs

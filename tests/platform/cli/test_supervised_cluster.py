@@ -1,0 +1,258 @@
+"""`soulsgraph supervise` with a cluster: a head that it starts again, a job that it submits again, and refusals."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from soulsgraph import supervision
+from soulsgraph.cli.options import SessionOptions, workplace
+from soulsgraph.cli.supervise import supervise as run_supervise
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.supervision import describe_process, end_orphan, has_ended
+from soulsgraph_clusters.fleet.head.sole import sole_head
+from soulsgraph_clusters.fleet.settings import load_fleet
+from soulsgraph_clusters.head import RayHead, listens, processes_of_session
+from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing import LocalCluster
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.testing import until
+
+#: Long enough that heads and drivers are lost in the middle of it.
+TRAIN = ("--", "train", "camera", "--scale", "40", "--env-runners", "1")
+
+
+@pytest.fixture
+def cluster():
+    """A cluster whose head another program starts."""
+    cluster = LocalCluster(workers=0)
+    yield cluster
+    cluster.close()
+
+
+def kill_session(leader):
+    """Kill a head with all that it started, as a power cut would."""
+    for pid in processes_of_session(leader):
+        # One that ended by the end of another is gone already.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not processes_of_session(leader) or not psutil.pid_exists(leader), "the head's end")
+
+
+def driver_of(run):
+    """Return the process that trains as a job; None between two of them."""
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if str(run) in words and "supervise" not in words and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        except psutil.Error:
+            continue
+    return None
+
+
+def checkpoint_beyond(supervised, reached):
+    until(lambda: supervised.head and supervised.checkpoint() > reached, "a later checkpoint")
+
+
+@pytest.mark.slow
+def test_a_lost_head_is_started_again_and_ends_with_its_supervisor(supervise, cluster):
+    with cluster.head_command() as (command, environment):
+        words = ("--head-command", command, *TRAIN, "--address", cluster.address)
+        supervised = supervise(*words, environment=environment)
+        supervised.logged(f"{cluster.address}: no Ray head answers; a Ray head is started there")
+        until(lambda: supervised.head and supervised.checkpoint(), "a checkpoint")
+        head = supervised.head
+        (gcs,) = (child for child in head.children() if "gcs_server" in child.name())
+        gcs.kill()
+        supervised.logged("the Ray head ended with code 1")
+        assert "a Ray head is started there" in supervised.logs.partition("ended with code 1")[2]
+        supervised.logged("it goes on in")
+        reached = supervised.checkpoint()
+        checkpoint_beyond(supervised, reached)
+        assert not head.is_running()
+        second = supervised.head
+        supervised.interrupt()
+        assert supervised.wait() == 130, supervised.logs
+        assert not listens(cluster.address)
+        assert not processes_of_session(second.pid)
+
+
+@pytest.mark.slow
+def test_a_job_is_submitted_again_whatever_ends_it(supervise, cluster):
+    heads = []
+    with cluster.head_command() as (command, environment):
+        try:
+            _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment, heads)
+        finally:
+            for head in heads:
+                kill_session(head.pid)
+
+
+def _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment, heads):
+    words = ("--job", cluster.dashboard, *TRAIN)
+    first = supervise("--head-command", command, *words, environment=environment)
+    until(lambda: first.head and first.checkpoint(), "a checkpoint")
+    heads.append(first.head)
+    driver_of(first.run).kill()
+    first.logged("of soulsgraph train was ended by SIGKILL")
+    first.logged("submitted to", 2)
+    checkpoint_beyond(first, first.checkpoint())
+    kill_session(heads[0].pid)
+    first.logged(f"{cluster.address}: the Ray head was ended by SIGKILL")
+    first.logged(f"is unknown to {cluster.dashboard}: the head that ran it was lost")
+    first.logged("submitted to", 3)
+    reached = first.checkpoint()
+    checkpoint_beyond(first, reached)
+    heads.append(first.head)
+    names = re.findall(r"job (train-\w+): submitted", first.logs)
+    assert len(set(names)) == 3
+
+    first.kill_supervisor()
+    second = supervise(*words, environment=environment)
+    second.logged(f"job {names[-1]} writes {second.run}, and its supervisor is gone: it is ended")
+    second.logged("submitted to")
+    reached = second.checkpoint()
+    until(lambda: second.running and second.checkpoint() > reached, "a later checkpoint")
+    command_line = " ".join(driver_of(second.run).cmdline())
+    second.interrupt()
+    assert second.wait() == 130, second.logs
+    assert "stopped in stage camera after" in second.logs
+    assert driver_of(second.run) is None
+    assert listens(cluster.address), "a head that it did not start is left alone"
+    token = cluster.token_file.read_text()
+    assert token not in first.logs + second.logs + command_line
+
+
+def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    code = (
+        "import sys, time; from pathlib import Path; from soulsgraph.plan import Plan;"
+        "from soulsgraph.run_folder import RunFolder; from soulsgraph.supervision import begin_job; begin_job();"
+        "run = RunFolder.planned(Path(sys.argv[1]), Plan()); lock = run.locked(); lock.__enter__(); time.sleep(3600)"
+    )
+    # Ray's process for a job is the parent of the job's command.
+    shell = f"{sys.executable} -c '{code}' {tmp_path / 'run'} & wait"
+    parent = subprocess.Popen(["sh", "-c", shell])
+    run, lock = RunFolder.planned(tmp_path / "run", Plan()), tmp_path / "run" / ".lock"
+    try:
+        owner = until(lambda: lock.is_file() and lock.read_text(), "a lock that is held")
+        holder = psutil.Process(int(owner.split()[0]))
+        assert owner == f"{holder.pid} {parent.pid}"
+        monkeypatch.setattr(supervision, "_supervisor", os.getppid())
+        assert not end_orphan(lock, owner, 1.0), "its job runs"
+        with (
+            pytest.raises(SoulsGraphError, match=f"found process {holder.pid};"),
+            run.locked(),
+        ):
+            pass
+    finally:
+        parent.kill()
+        parent.wait()
+    with run.locked():
+        assert not holder.is_running() or holder.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_supervisor_is_gone_only_if_that_is_known():
+    host, pid, began = describe_process().split()
+    assert not has_ended(describe_process())
+    assert has_ended(f"{host} {pid} {float(began) - 1000.0:.2f}"), "another process has its id"
+    assert not has_ended(f"{host}-2 {pid} 1.00"), "nobody knows what runs on another machine"
+    assert not has_ended("")
+
+
+@contextmanager
+def _listening():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        yield silent.getsockname()[1]
+
+
+def test_what_listens_there_is_never_joined_by_a_second_head(monkeypatch):
+    lines = []
+    monkeypatch.setattr("soulsgraph_clusters.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
+    with _listening() as port:
+        head = RayHead(f"ray start --head --port {port}", lines.append)
+        found = head.ensure(lambda: False)
+        head.close()
+    assert f"127.0.0.1:{port}: expected a" in found
+    assert "No other head is started while something listens there" in found
+    assert lines == []
+
+
+def test_a_head_that_does_not_start_is_reported_with_its_last_line():
+    lines, port = [], free_port()
+    head = RayHead(f"ray start --head --port={port} --num-cpus=many", lines.append)
+    found = head.ensure(lambda: False)
+    head.close()
+    assert lines == [f"127.0.0.1:{port}: no Ray head answers; a Ray head is started there"]
+    assert re.search(r"the Ray head ended with code 2 \(its last line: .*many.*\) as it started", found)
+    with pytest.raises(SoulsGraphError, match="expected a program, found no 'no-such-ray'"):
+        RayHead(f"no-such-ray start --head --port={port}", lines.append).ensure(lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("ray start --address=head:6379", "expected `ray start --head ...`, found 'ray start --address=head:6379'"),
+        ("ray start --head --port=0", "expected `--port` with a number from 1 to 65535, found '0'"),
+        ("ray start --head '", "expected a command, found No closing quotation in it"),
+    ],
+)
+def test_a_command_that_starts_no_head_is_refused(command, found):
+    with pytest.raises(SoulsGraphError, match=re.escape(found)):
+        RayHead(command, print)
+
+
+def test_a_head_stays_in_the_foreground_at_the_address_that_it_names():
+    head = RayHead("nice ray start --head --node-ip-address 10.1.2.3 --port=7000", print)
+    assert head.address == "10.1.2.3:7000"
+    assert RayHead("ray start --head", print).address == "127.0.0.1:6379"
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "found"),
+    [
+        (("train", "camera"), {"head_command": "ray start --head"}, "found 'local' as its address"),
+        (
+            ("train", "camera", "--address", "127.0.0.1:7000"),
+            {"head_command": "ray start --head"},
+            "add to the command: --address 127.0.0.1:6379",
+        ),
+        (("train", "camera"), {"job": "http://127.0.0.1:8265"}, "absolute path of a folder on the head, found 'runs/"),
+        (("train", "camera"), {"job": "127.0.0.1:8265"}, "expected http://HOST:PORT of a cluster's dashboard"),
+        (("train", "camera"), {"job": "http://me:secret@head:8265"}, "expected http://HOST:PORT"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(words, settings, found, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(SoulsGraphError, match=re.escape(found)) as refusal:
+        run_supervise(words, **settings)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
+    run, file = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "fleet.toml"
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n')
+    # What outlived its supervisor holds both, and only the run's lock says whose it is.
+    held = pytest.raises(SoulsGraphError, match=f"found process {os.getpid()};")
+    with run.locked(), sole_head(load_fleet(file)), held, workplace(run, SessionOptions(fleet=file)):
+        pass
+
+
+@pytest.mark.slow
+def test_a_dashboard_that_does_not_come_is_waited_for(supervise):
+    address = f"http://127.0.0.1:{free_port()}"
+    supervised = supervise("--cluster-within", "0.05", "--job", address, "--", "train", "camera")
+    assert supervised.wait() == 69, supervised.logs
+    line = f"waiting until it can run, 0 of 0.05 min: {address}: expected that the jobs of a Ray cluster can be managed"
+    assert supervised.logs.count(line) == 1
+    assert "submitted" not in supervised.logs

@@ -1,0 +1,137 @@
+"""`soulsgraph zoo`, and agents of the zoo where a command takes a run folder."""
+
+import json
+import shutil
+
+import pytest
+
+from soulsgraph import zoo
+from soulsgraph.cli.resuming import folder_of
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.zoo.card import read_card
+from soulsgraph_envs.core.config import to_table
+
+_ONE = "iudex-phase1-best-0"
+
+
+def test_the_list_has_every_agent_with_its_cards_rate(printed):
+    listed = json.loads(printed("zoo", "list", "--json"))
+    assert [row["name"] for row in listed] == list(zoo.agent_names())
+    for row in listed:
+        reached = read_card(zoo.AGENTS / row["name"]).reached
+        assert (row["wins"], row["episodes"], row["rate"]) == (reached.wins, reached.episodes, reached.rate)
+    shown = printed("zoo", "list", "--markdown")
+    assert [line.split("`")[1] for line in shown.splitlines()[2:]] == list(zoo.agent_names())
+
+
+def test_show_prints_the_card(printed):
+    assert json.loads(printed("zoo", "show", _ONE, "--json")) == to_table(read_card(zoo.AGENTS / _ONE))
+    shown = printed("zoo", "show", _ONE)
+    assert "Lineage" in shown
+    assert "model-index" not in shown
+
+
+def test_verify_plays_an_agent_again_and_writes_the_page(printed, tmp_path):
+    (found,) = json.loads(printed("zoo", "verify", _ONE, "--episodes", 32, "--out", tmp_path / "out", "--json"))
+    assert (found["agent"], found["holds"], found["found"]["episodes"]) == (_ONE, True, 32)
+    saved = json.loads((tmp_path / "out" / "verify.json").read_text())
+    assert saved["agents"] == [found]
+    assert "1 of 1 agents hold what their cards say" in (tmp_path / "out" / "verify.md").read_text()
+
+
+def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypatch):
+    shutil.copytree(zoo.AGENTS / _ONE, tmp_path / "agents" / _ONE)
+    card = tmp_path / "agents" / _ONE / "card.json"
+    values = json.loads(card.read_text())
+    values["reached"]["won"] = "0" * len(values["reached"]["won"])
+    values["digests"]["preset"] = "0" * 64
+    card.write_text(json.dumps(values))
+    for module in ("soulsgraph.zoo", "soulsgraph.cli.zoo", "soulsgraph.zoo.verify"):
+        monkeypatch.setattr(f"{module}.AGENTS", tmp_path / "agents")
+    with pytest.raises(SystemExit) as stop:
+        printed("zoo", "verify", "--episodes", 16, "--out", tmp_path / "out")
+    assert stop.value.code == 1
+    (row,) = json.loads((tmp_path / "out" / "verify.json").read_text())["agents"]
+    assert not row["holds"]
+    assert row["changed"] == ["preset"]
+
+
+def test_reading_commands_take_an_agent(printed, tmp_path):
+    found = json.loads(printed("evaluate", _ONE, "--episodes", 8, "--json"))
+    assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 8)
+    assert len(json.loads(printed("skills", _ONE, "--json"))) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["table", "adapt", "transfer", "recovery", "retention"])
+def test_a_command_that_writes_names_the_copy_to_make(refuse, command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    message = refuse(command, _ONE)
+    assert f"copy it first: soulsgraph zoo copy {_ONE} --run DIR" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_an_agents_name_cannot_be_resumed(refuse, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert f"soulsgraph zoo copy {_ONE} --run DIR" in refuse("curriculum", "--resume", "--run", _ONE)
+
+
+def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
+    shown = printed("table", _ONE, "--run", "mine", "--episodes", 4)
+    assert f"{_ONE} of the zoo copied to mine" in shown
+    assert (tmp_path / "mine" / "results" / "table.json").is_file()
+    assert f"going on with mine, a copy of {_ONE}" in printed("table", _ONE, "--run", "mine", "--episodes", 4)
+    assert not (zoo.AGENTS / _ONE / "results").exists()
+    assert "expected a copy of iudex-phase1-best-1, found another run" in refuse(
+        "table", "iudex-phase1-best-1", "--run", "mine"
+    )
+    assert "expected none, for mine is no agent of the zoo" in refuse("table", "mine", "--run", "yours")
+    assert "expected none, for no agent of the zoo is named" in refuse("transfer", "mine", "--run", "yours")
+
+
+def test_copies_of_several_agents_lie_beside_each_other(refuse, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    names = [f"iudex-phase1-best-{seed}" for seed in (0, 1)]
+    # The copies are made before the chain of scenarios is asked for.
+    refuse("transfer", *names, "--run", "mine", "--scenario", "no-such-scenario")
+    assert [RunFolder.open(tmp_path / "mine" / name).plan.seed for name in names] == [0, 1]
+
+
+@pytest.mark.parametrize("words", [("adapt", _ONE, "--run", "/mine"), ("recovery", "--run=/mine", _ONE)])
+def test_a_supervised_command_writes_into_the_copy(words):
+    assert folder_of(words) == "/mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("adapt", "--scenario", "vordt", "/data/r"),
+        ("adapt", "--json", "/data/r"),
+        ("adapt", "--games=/g.toml", "/data/r"),
+    ],
+)
+def test_a_supervised_commands_folder_is_no_value_of_an_option(words):
+    assert folder_of(words) == "/data/r"
+
+
+def test_copy_makes_a_run_and_refuses_a_folder_that_is_taken(printed, refuse, tmp_path):
+    assert "go on with: soulsgraph adapt mine --scenario NAME" in printed("zoo", "copy", _ONE, "--run", "mine")
+    assert RunFolder.open(tmp_path / "mine").plan == zoo.plan_of(_ONE)
+    assert "expected an empty folder for a new run" in refuse("zoo", "copy", _ONE, "--run", "mine")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "iudex"), "unknown agent of the zoo"),
+        (("copy", "iudex-phase1-bset-0", "--run", "mine"), f"Did you mean '{_ONE}'"),
+        (("verify", "nobody"), "unknown agent of the zoo"),
+        (("build", "nobody"), "unknown agent of the zoo"),
+        (("verify", _ONE, "--episodes", "0"), "episodes: expected a value from 1 to 1000"),
+        (("verify", _ONE, "--episodes", "1001"), "episodes: expected a value from 1 to 1000"),
+    ],
+)
+def test_bad_input_is_refused(refuse, arguments, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert message in refuse("zoo", *arguments)
+    assert list(tmp_path.iterdir()) == []

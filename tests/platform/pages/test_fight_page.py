@@ -1,0 +1,303 @@
+"""The page of a fight: its numbers are the recorded ones, in a real browser too, and nothing leaves it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from soulsgraph.evaluate import Setting, evaluation_seeds
+from soulsgraph.pages.fight_page import write_fight_page
+from soulsgraph.pages.moments import largest_falls
+from soulsgraph.pages.what_if import LONGER_S, Search, last_decision
+from soulsgraph.paper.testing import pretend_run
+from soulsgraph.plan import Plan
+from soulsgraph.recordings.files import Recording, read_recording
+from soulsgraph.recordings.header import Identity, make_header
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.recordings.schema import READINGS
+from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.testing import until
+
+HOSTILE = "<img src=x onerror=document.title='PWNED'>"
+_AREA = ("reach_m", "half_arc_rad", "offset_m", "winding_up", "open")
+_PIXELS = "document.getElementById('fight').getContext('2d').getImageData(0, 0, 720, 480).data"
+#: The colour of the player's disc.
+_PLAYER = (70, 130, 220)
+NOT_LOOKED = Search("Not looked for.")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return pretend_run(tmp_path_factory.mktemp("fights") / "agent", Plan(preset="extended", scale=0.01))
+
+
+def _record(run: RunFolder, folder: Path, seeds: Seeds, random: float = 0.0) -> list[Recording]:
+    scenario = run.plan.scenario
+    record(Fighter.of_run(run, Setting(scenario, scenario), random), seeds, folder)
+    return [read_recording(path) for path in sorted(folder.glob("*.parquet"))]
+
+
+@pytest.fixture(scope="module")
+def fight(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return _record(run, tmp_path_factory.mktemp("one"), evaluation_seeds(5, 1))[0]
+
+
+def _game_fight(folder: Path) -> Recording:
+    """Record a fight of a running game, whose readings are all that is known of it."""
+    game, scenario = make_game(), load_scenario("iudex-phase1")
+    raw = game.reset(np.zeros(1, np.int64), scenario, np.array([3], np.uint64))
+    identity = Identity("a-game", "iudex-phase1", "game", "memory", HOSTILE)
+    writer = FightWriter(folder, make_header(identity, scenario))
+    for bits in (1, 1, 17, 1, 1, 0):
+        writer.add(raw[0], bits, Seen(None, "Idle", HOSTILE))
+        raw = game.step(np.array([bits], np.uint32))
+    return read_recording(writer.finish(raw[0], "cut"))
+
+
+def _without_readings(fight: Recording) -> Recording:
+    table = fight.table
+    for column in READINGS.values():
+        place = table.schema.get_field_index(column.name)
+        table = table.set_column(place, table.schema.field(column.name), pa.nulls(len(table), column.type))
+    return replace(fight, table=table)
+
+
+def _data(page: Path) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def _arrays(page: Path) -> dict[str, npt.NDArray[Any]]:
+    data = _data(page)
+    content = zlib.decompress(base64.b64decode(data["packed"]))
+    arrays = {}
+    for one in data["arrays"]:
+        values = np.frombuffer(content, one["type"], int(np.prod(one["shape"])), one["offset"])
+        arrays[one["name"]] = values.reshape(one["shape"])
+    return arrays
+
+
+def _columns(fight: Recording) -> list[str]:
+    """Return every column of the skills that is a number."""
+    names: list[str] = []
+    for skill in fight.header.skills:
+        names += [f"{skill.name}/{what}" for what in ("observation", "values", "reward", "decides", "action")]
+        names += [f"{skill.name}/term/{term}" for term in skill.terms]
+    return names
+
+
+def _recorded(fight: Recording, name: str) -> npt.NDArray[Any]:
+    values = fight.column(name)
+    return values.astype(np.float32) if values.dtype.kind == "f" else values
+
+
+def test_a_page_holds_every_number_of_the_recording_as_float32(fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    arrays = _arrays(tmp_path / "fight.html")
+    np.testing.assert_array_equal(arrays["raw"], fight.raw.astype(np.float32))
+    np.testing.assert_array_equal(arrays["controls"], fight.controls)
+    for name in _columns(fight):
+        np.testing.assert_array_equal(arrays[name], _recorded(fight, name), err_msg=name)
+    areas = fight.table.column("hit_areas").to_pylist()
+    begins = arrays["areas_rows"]
+    for row in range(len(fight) + 1):
+        shown = arrays["areas"][begins[row] : begins[row + 1]]
+        wanted = [[area[key] for key in _AREA] for area in areas[row] or ()]
+        np.testing.assert_array_equal(shown, np.array(wanted, np.float32).reshape(-1, 5))
+
+
+def test_a_long_fight_is_a_page_of_at_most_3_mb(fight: Recording, tmp_path: Path) -> None:
+    times = 3_000 // len(fight) + 1
+    whole = pa.concat_tables([fight.table.slice(0, len(fight))] * times).slice(0, 3_001)
+    # Numbers that no two ticks have in common, which can hardly be compressed.
+    noise = np.random.default_rng(3)
+    for skill in fight.header.skills:
+        for name in (f"{skill.name}/observation", f"{skill.name}/values"):
+            place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
+            values = noise.normal(size=(3_001, kind.type.list_size)).astype(np.float32)
+            values[:, [one.count("=") > 0 for one in skill.observation] if name.endswith("n") else []] = 0.0
+            column = pa.FixedSizeListArray.from_arrays(values.ravel(), kind.type.list_size)
+            whole = whole.set_column(place, kind, column)
+    long = Recording(
+        fight.path, replace(fight.header, result=replace(fight.header.result, steps=3_000, ticks=3_000)), whole
+    )
+    write_fight_page(tmp_path / "long.html", long, NOT_LOOKED)
+    assert (tmp_path / "long.html").stat().st_size <= 3_000_000
+    assert _data(tmp_path / "long.html")["rows"] == 3_001
+
+
+def test_the_largest_fall_is_measured_in_the_skills_own_spread(fight: Recording) -> None:
+    falls = {fall.skill: fall for fall in largest_falls(fight)}
+    assert falls
+    for name, fall in falls.items():
+        rows = np.flatnonzero(fight.column(f"{name}/decides"))
+        best = fight.column(f"{name}/values").max(axis=1)
+        index = rows.tolist().index(fall.row)
+        assert (fall.before, fall.after) == (best[rows[index - 1]], best[fall.row])
+        assert fall.before - fall.after == pytest.approx(-np.diff(best[rows]).min())
+        assert fall.spreads == pytest.approx((fall.before - fall.after) / best[rows].astype(float).std())
+
+
+class _Other:
+    """Take another action at one decision."""
+
+    def __init__(self, row: int, skill: int, action: int) -> None:
+        self._row, self._skill, self._action = row, skill, action
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        pass
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        if combat.ticks[0] == self._row:
+            assert combat.due[0, self._skill]
+            assert actions[0, self._skill] != self._action
+            actions[0, self._skill] = self._action
+
+
+def _found(run: RunFolder, folder: Path) -> tuple[Recording, Search]:
+    """Return a lost fight in which a decision mattered."""
+    for one in _record(run, folder, evaluation_seeds(11, 12)):
+        search = last_decision(one, run)
+        if search.found:
+            return one, search
+    raise AssertionError("in none of the fights a decision mattered")
+
+
+def test_another_action_at_the_decision_that_mattered_lives_longer(run: RunFolder, tmp_path: Path) -> None:
+    fight, search = _found(run, tmp_path)
+    found = search.found
+    assert found
+    names = [skill.name for skill in fight.header.skills]
+    skill = fight.header.skills[names.index(found.skill)]
+    assert skill.actions[fight.column(f"{skill.name}/action")[found.row]] == found.chosen
+    scenario = run.plan.scenario
+    agent = Fighter.of_run(run, Setting(scenario, scenario)).agent
+    other = _Other(found.row, names.index(found.skill), list(skill.actions).index(found.other))
+    played = agent.rollout(make_game(), other).play(np.array([int(fight.header.seed)], np.uint64))
+    assert played.won[0] or played.seconds[0] >= fight.header.result.seconds + LONGER_S - 1e-6
+
+
+def test_what_cannot_be_tried_again_says_why(run: RunFolder, fight: Recording, tmp_path: Path) -> None:
+    assert "not at hand" in last_decision(fight, None).note
+    assert "simulator" in last_decision(_game_fight(tmp_path), run).note
+    other = pretend_run(tmp_path / "other", Plan(preset="extended", scale=0.01, seed=9))
+    assert "other has another camera" in last_decision(fight, other).note
+    (drawn,) = _record(run, tmp_path / "drawn", evaluation_seeds(5, 1), random=0.2)
+    assert "did not always decide by a network" in last_decision(drawn, run).note
+    changed = replace(fight, header=replace(fight.header, scenario_digest="0" * 64))
+    assert "changed since" in last_decision(changed, run).note
+
+
+def test_a_browser_shows_the_recorded_numbers(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html", "#7")
+    for name in _columns(fight):
+        values = _recorded(fight, name)
+        numbers = f"window.replay.arrays[{name!r}].values"
+        unpacked = browser.run(f"Array.from({numbers}, (one) => Number.isNaN(one) ? null : one)")
+        shown = np.array([np.nan if one is None else one for one in unpacked])
+        np.testing.assert_array_equal(shown, values.astype(float).ravel(), err_msg=name)
+    assert browser.text("time").startswith("tick 7 of ")
+    # What is shown beside the action under way is what it was decided by.
+    for row in (0, len(fight) // 2, len(fight)):
+        browser.run(f"window.replay.show({row})")
+        cells = browser.run("Array.from(document.querySelectorAll('#skills .skill'), (one) => one.innerText)")
+        for skill, text in zip(fight.header.skills, cells, strict=True):
+            begun = np.flatnonzero(fight.column(f"{skill.name}/decides")[: row + 1])
+            values = fight.column(f"{skill.name}/values")[begun[-1] if begun.size else 0]
+            assert all(f"{value:.3f}" in text for value in values.tolist()), (row, skill.name)
+    assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
+    assert browser.printed == []
+
+
+def test_the_fight_keeps_its_proportions(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    shown, drawn = browser.run(
+        "(() => { const fight = document.getElementById('fight'), box = fight.getBoundingClientRect();"
+        " return [box.width / box.height, fight.width / fight.height]; })()"
+    )
+    assert shown == pytest.approx(drawn, rel=0.01)
+
+
+def test_a_browser_scrubs_steps_and_plays(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    row = "window.replay.row"
+    browser.run("document.getElementById('slider').value = 12")
+    browser.run("document.getElementById('slider').dispatchEvent(new Event('input'))")
+    assert browser.run(row) == 12
+    browser.run("document.getElementById('on').click()")
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}))")
+    browser.run("document.getElementById('back').click()")
+    assert browser.run(row) == 13
+    falls = largest_falls(fight)
+    browser.run("document.querySelectorAll('[data-row]')[0].click()")
+    assert browser.run(row) == falls[0].row
+    browser.run("window.replay.show(0)")
+    browser.run("document.getElementById('play').click()")
+    until(lambda: browser.run(row) > 2, "the fight to play")
+    browser.run("document.getElementById('play').click()")
+    pictures = [browser.run(f"(window.replay.show({one}), {_PIXELS}.join())") for one in (1, len(fight))]
+    assert pictures[0] != pictures[1]
+    assert browser.run("window.replay.measure(3).length") == 3
+
+
+def test_a_fight_of_a_running_game_is_drawn_from_its_readings(browser: Any, tmp_path: Path) -> None:
+    fight = _game_fight(tmp_path)
+    for one, drawn in ((fight, True), (_without_readings(fight), False)):
+        write_fight_page(tmp_path / "fight.html", one, NOT_LOOKED)
+        browser.open(tmp_path / "fight.html", f"#{3 + drawn}")
+        pixels = np.array(browser.run(f"Array.from({_PIXELS})")).reshape(-1, 4)[:, :3]
+        assert (pixels == _PLAYER).all(axis=1).any() == drawn
+        assert browser.printed == []
+
+
+def test_names_from_a_recording_stay_names(browser: Any, tmp_path: Path) -> None:
+    fight = _game_fight(tmp_path)
+    hostile: Sequence[str] = (HOSTILE, "</script><script>document.title='PWNED'</script>")
+    header = replace(fight.header, scenario=hostile[1], start=HOSTILE, fight=HOSTILE + hostile[1])
+    write_fight_page(tmp_path / "fight.html", replace(fight, header=header), Search(hostile[1]))
+    browser.open(tmp_path / "fight.html")
+    assert browser.run("document.title") == HOSTILE + hostile[1]
+    assert browser.run("document.querySelector('h1').textContent") == HOSTILE + hostile[1]
+    assert browser.run("document.images.length") == 0
+    assert HOSTILE in browser.text("boss-doing")
+    # Even a script that came into it would not run, nor reach anyone.
+    browser.run("const one = document.createElement('script'); one.textContent = \"document.title = 'PWNED'\"")
+    browser.run("document.body.append(one)")
+    assert browser.run("document.title") != "PWNED"
+    assert browser.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
+    assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
+
+
+def test_how_long_a_row_takes_to_draw_is_measured(
+    browser: Any, fight: Recording, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Print it with `pytest -s -k takes_to_draw tests/platform/pages`; a busy machine takes longer."""
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    taken_ms = [browser.run("window.replay.measure(1)[0]") for _ in range(200)][30:]
+    p50, p95 = (float(np.percentile(taken_ms, share)) for share in (50, 95))
+    record_property("drawing_ms", {"p50": p50, "p95": p95})
+    print(f"a row is drawn in {p50:.1f} ms (median), {p95:.1f} ms (p95)")
+    assert min(taken_ms) > 0.0

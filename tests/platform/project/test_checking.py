@@ -1,0 +1,57 @@
+import pytest
+
+from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
+from soulsgraph_policies.projects import load_project
+
+
+@pytest.fixture
+def changed(begun):
+    """Change a file of the project before it is loaded."""
+
+    def change(file, old, new):
+        path = begun / "fencing" / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        return load_project(begun).project.name
+
+    return change
+
+
+@pytest.mark.slow
+def test_a_new_project_holds(fencing):
+    checks = list(validate(fencing.project.name))
+    assert all(check.holds for check in checks), checks
+    assert {check.name.rpartition(": ")[2] for check in checks} >= {"observations", "controls", "one update"}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "name", "found"),
+    [
+        ("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.actions / 0", "parry's rewards", "expected finite"),
+        ("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.speed", "parry's rewards", "AttributeError"),
+        (
+            "parry.py",
+            "Control.PARRY)",
+            "Control.PARRY, holds=Control.LEFT)",
+            "parry's mirror",
+            "an action that mirrors",
+        ),
+        ("parry.py", "WAIT))", "WAIT)) + 7", "references", "expected an action of Discrete(3)"),
+        ("data/scenarios/duel.toml", '"knight-full"', '"knight"', "controls", "answers to PARRY, found 'knight'"),
+        ("data/scenarios/duel.toml", "flasks = 1", "flasks = -1", "scenario duel", "flasks: expected"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_what_does_not_hold_is_named(changed, file, old, new, name, found):
+    failed = next(check for check in validate(changed(file, old, new)) if not check.holds)
+    assert failed.name.endswith(name)
+    assert found in failed.found
+
+
+@pytest.mark.slow
+def test_a_smoke_test_plays_and_learns_a_thousand_decisions(fencing):
+    (smoked,) = smoke(fencing.project.name)
+    assert smoked.decisions == SMOKE_DECISIONS
+    assert smoked.updates > 0
+    assert smoked.reference_return > smoked.random_return

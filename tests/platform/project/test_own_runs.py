@@ -1,0 +1,145 @@
+"""Runs of a project's graph: what their files hold, and that without the code they say what is missing."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from soulsgraph.domains import check_target
+from soulsgraph.evaluate import Setting, allowed_rows, make_agent
+from soulsgraph.paper.testing import pretend_training
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup, check_elsewhere
+from soulsgraph.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_envs.gym.skill_env import SkillEnv
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.projects import ProjectError, forget_project, load_project
+
+
+@pytest.fixture
+def run(fencing, duel, tmp_path):
+    return RunFolder.create(tmp_path / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
+
+
+def test_a_plan_and_cards_hold_the_projects_name_and_digest_alone(run, fencing):
+    written = json.loads((run.path / "plan.json").read_text())
+    assert written["project"] == {"name": "fencing", "digest": fencing.digest}
+    assert written["graph"]["name"] == written["plan"]["graph"] == "fencing/forked"
+    for card in pretend_training(run, run.plan.stages()):
+        file = run.path / "library" / card.skill / "v1" / "card.json"
+        assert json.loads(file.read_text())["training"]["project"] == written["project"]
+        assert run.library.card(card.skill, 1) == card
+    assert RunFolder.open(run.path).plan == run.plan
+
+
+def test_a_run_without_its_code_says_what_is_missing_and_with_other_code_that_it_changed(run, begun):
+    forget_project("fencing")
+    with pytest.raises(ProjectError, match=r"run: expected the project 'fencing' .*install it, or name its folder"):
+        RunFolder.open(run.path)
+    load_project(begun)
+    assert RunFolder.open(run.path).plan == run.plan
+    forget_project("fencing")
+    skill = begun / "fencing" / "parry.py"
+    skill.write_text(skill.read_text() + "# A comment changes nothing.\n")
+    load_project(begun)
+    RunFolder.open(run.path)
+    forget_project("fencing")
+    skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
+    load_project(begun)
+    with pytest.raises(ProjectError, match="found another state of its code"):
+        RunFolder.open(run.path)
+
+
+def test_a_boss_of_a_file_is_refused_on_a_cluster_before_ray_is_asked(run):
+    run = RunFolder.create(run.path.with_name("remote"), replace(run.plan, env_runners=1))
+    setup = StageSetup(run, run.plan.stages()[0])
+    with pytest.raises(SoulsGraphError, match=r"expected a shipped boss and player.*found '.*duellist\.toml'"):
+        setup.build(Session(local=False))
+    shipped = load_scenario("iudex-full")
+    check_elsewhere(shipped)
+    with pytest.raises(SoulsGraphError, match=r"found 'second\.toml'"):
+        check_elsewhere(replace(shipped, transition=replace(shipped.transition, boss="second.toml")))
+
+
+HOSTILE = "import pathlib; (pathlib.Path(__file__).parent / 'ran').touch()\n"
+
+
+@pytest.mark.parametrize("place", ["project", "graph", "both"])
+@pytest.mark.parametrize("name", ["hostile", "hostile:project", "hostile.inner", "../hostile", "os"])
+def test_a_hostile_plan_causes_no_import(tmp_path, monkeypatch, place, name):
+    """Neither of a module on Python's path, nor of one beside the plan or in the present folder."""
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01)).path
+    for folder in (tmp_path, run):
+        (folder / "hostile").mkdir()
+        (folder / "hostile" / "__init__.py").write_text(HOSTILE)
+        (folder / "pyproject.toml").write_text(
+            '[project.entry-points."soulsgraph.projects"]\nhostile="hostile:project"\n'
+        )
+    monkeypatch.chdir(run)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = run / "plan.json"
+    values = json.loads(file.read_text())
+    if place != "graph":
+        values["project"] = {"name": name, "digest": "0" * 64}
+    if place != "project":
+        values["graph"]["name"] = values["plan"]["graph"] = f"{name}/graph"
+    file.write_text(json.dumps(values))
+    with pytest.raises(SoulsGraphError):
+        RunFolder.open(run)
+    assert "hostile" not in sys.modules
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_a_plan_of_another_versions_shape_is_refused_as_data(run):
+    file = run.path / "plan.json"
+    values = json.loads(file.read_text())
+    for project in ("fencing", ["fencing"], {"name": "fencing"}, {"name": 1, "digest": "x"}):
+        file.write_text(json.dumps(values | {"project": project}))
+        with pytest.raises(SoulsGraphError, match="project"):
+            RunFolder.open(run.path)
+
+
+def test_a_graph_is_refused_where_the_player_cannot_do_what_its_skill_does(run):
+    with pytest.raises(SoulsGraphError, match="skill parry: expected a player that answers to PARRY, found 'knight'"):
+        Plan(graph="fencing/forked", scenario="iudex-phase1")
+    with pytest.raises(SoulsGraphError, match="answers to PARRY"):
+        check_target(run, "vordt")
+    with pytest.raises(SoulsGraphError, match="answers to PARRY"):
+        make_agent(run, Setting("vordt", "vordt"))
+
+
+def test_the_table_of_an_own_graph_has_every_skill_trained_and_its_own_skill_random(run):
+    pretend_training(run, run.plan.stages())
+    settings = [(row.label, row.randomize) for row in allowed_rows(run)]
+    assert settings == [
+        ("every skill trained", ()),
+        ("parry random", ("parry",)),
+        ("heal_attack random", ("heal_attack",)),
+    ]
+
+
+def test_a_fleet_and_the_papers_environments_refuse_an_own_skill_by_name(fencing):
+    with pytest.raises(ProjectError, match=r"expected skills that every installation has .* found parry"):
+        StageTask("iudex-phase1-whole", {"camera": "camera", "parry": "parry"}, {}, 10.0)
+    with pytest.raises(SoulsGraphError, match="skill of the paper's chain"):
+        SkillEnv("parry", "iudex-phase1-whole")
+
+
+def test_a_worker_process_evaluates_rewards_of_code_that_it_never_imported(fencing):
+    def reward(skill, rows, actions):
+        from soulsgraph_envs.skills import Decisions
+
+        none = actions < 0
+        return float(skill.reward.evaluate(Decisions(rows, rows, actions, none, none)).sum())
+
+    with WorkerProcess() as worker:
+        worker.submit(reward, make_skill("parry"), np.zeros((1, STATE_SIZE), np.float32), np.zeros(1, np.int64))
+        assert worker.result() == pytest.approx(-0.3)

@@ -1,0 +1,48 @@
+"""The tutorial as its page has it, at a small scale: every command of it, in its order."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph_policies.projects import forget_project, loaded_projects
+
+PAGE = Path(__file__).parents[3] / "docs" / "own_skills.md"
+#: What makes each command small enough for a test, and needs no window.
+SMALL = {
+    "compare": ("--scale", "0.01", "--seeds", "1", "--episodes", "20"),
+    "watch": ("--png", "fight.png", "--seconds", "1"),
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in loaded_projects():
+        forget_project(name)
+
+
+def _commands():
+    block = re.search(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return [shlex.split(line, comments=True) for line in block[1].splitlines()]
+
+
+@pytest.mark.slow
+def test_the_tutorial_leads_from_nothing_to_trained_agents(place, monkeypatch, capsys):
+    commands = _commands()
+    assert [words[1] for words in commands] == ["init", "validate", "smoke", "compare", "watch"]
+    for words in commands:
+        monkeypatch.setattr(sys, "argv", [*words, *SMALL.get(words[1], ())])
+        main()
+    printed = capsys.readouterr().out
+    assert "all 9 checks hold" in printed
+    assert re.search(r"smoke test passed", printed)
+    table = (place / "runs" / "compare" / "comparison.md").read_text()
+    assert "| paper | 1 |" in table
+    assert "| duel/forked | 1 |" in table
+    assert (place / "fight.png").stat().st_size > 10_000

@@ -1,0 +1,39 @@
+import pytest
+
+from soulsgraph.project.writing import begin_project
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_policies.atomic import WriteError
+
+
+def test_a_project_has_a_skill_a_graph_a_boss_a_reward_a_test_and_a_readme(begun, duel):
+    names = {path.relative_to(begun).as_posix() for path in begun.rglob("*") if path.is_file()}
+    assert names == {
+        "pyproject.toml",
+        "README.md",
+        "fencing/__init__.py",
+        "fencing/parry.py",
+        "fencing/data/bosses/duellist.toml",
+        "fencing/data/scenarios/duel.toml",
+        "tests/test_fencing.py",
+    }
+    assert not any("@NAME@" in (begun / name).read_text() for name in names)
+    assert load_scenario(duel).name == "fencing"
+
+
+@pytest.mark.parametrize("name", ["Parry", "1st", "a-b", "class", "x" * 41, "json", "numpy", "soulsgraph", "a b", "ä"])
+def test_a_name_that_cannot_be_imported_or_is_taken_is_refused(tmp_path, name):
+    with pytest.raises(SoulsGraphError, match="choose another name"):
+        begin_project(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_there_is_never_overwritten(tmp_path):
+    (tmp_path / "fencing").mkdir()
+    (tmp_path / "fencing" / "thesis.tex").touch()
+    with pytest.raises(SoulsGraphError, match="found one that is there"):
+        begin_project(tmp_path / "fencing")
+    assert [path.name for path in tmp_path.rglob("*")] == ["fencing", "thesis.tex"]
+    (tmp_path / "file").touch()
+    with pytest.raises((SoulsGraphError, WriteError)):
+        begin_project(tmp_path / "file" / "fencing2")

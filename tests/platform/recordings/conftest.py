@@ -1,0 +1,18 @@
+"""Recorded fights that several files of tests read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.recordings.recording import Fighter, record
+
+
+@pytest.fixture(scope="session")
+def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four fights of the oracle, a tenth of its decisions drawn."""
+    folder = tmp_path_factory.mktemp("fights")
+    record(Fighter.oracle("iudex-phase1", random=0.1), evaluation_seeds(11, 4), folder)
+    return folder

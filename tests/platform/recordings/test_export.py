@@ -1,0 +1,82 @@
+"""Exports: one skill's decisions as RLlib and Minari read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from soulsgraph.recordings.export import export_minari, export_rllib, read_episodes
+from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.header import Identity, make_header
+from soulsgraph.recordings.writing import FightWriter
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import RAW_SIZE
+from soulsgraph_policies.atomic import WriteError
+
+SKILL = "heal_attack"
+
+
+def test_rllibs_columns_are_the_decisions_in_order(fights: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out" / f"{SKILL}.parquet"
+    count = export_rllib(fights, SKILL, path)
+    frame = pq.read_table(path).to_pandas()
+    assert len(frame) == count
+    assert list(frame) == ["eps_id", "t", "obs", "new_obs", "actions", "rewards", "terminateds", "truncateds"]
+    recordings = [read_recording(file) for file in recording_files(fights)]
+    assert count == sum(len(one.decisions(SKILL)[0]) for one in recordings)
+    for recording in recordings:
+        own = frame[frame["eps_id"] == recording.header.fight]
+        assert own["t"].tolist() == [*range(len(own))]
+        observed, following = np.stack(own["obs"]), np.stack(own["new_obs"])
+        assert observed.dtype == np.float32
+        np.testing.assert_array_equal(observed[1:], following[:-1])
+        assert own["terminateds"].tolist() == [False] * (len(own) - 1) + [True]
+        assert not own["truncateds"].any()
+        reward = recording.column(f"{SKILL}/reward")
+        np.testing.assert_allclose(own["rewards"].sum(), np.nansum(reward), rtol=1e-5)
+
+
+def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    assert export_minari(fights, SKILL, tmp_path, "heal-v3") == 4
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset = minari.load_dataset("heal-v3")
+    assert isinstance(dataset.action_space, gymnasium.spaces.Discrete)
+    assert "BOSS_PROGRESS" in dataset.storage.metadata["description"]
+    _, episodes = read_episodes(fights, SKILL)
+    found = {episode.id: episode for episode in dataset.iterate_episodes()}
+    for number, episode in enumerate(episodes):
+        np.testing.assert_array_equal(found[number].observations[:-1], episode.observations)
+        np.testing.assert_array_equal(found[number].observations[-1], episode.next_observations[-1])
+        np.testing.assert_array_equal(found[number].actions, episode.actions)
+        np.testing.assert_array_equal(found[number].rewards.astype(np.float32), episode.rewards)
+        np.testing.assert_array_equal(found[number].terminations, episode.terminated)
+    with pytest.raises(WriteError, match="never overwritten"):
+        export_minari(fights, SKILL, tmp_path, "heal-v3")
+    with pytest.raises(SoulsGraphError, match="with a version, as dodge-v0"):
+        export_minari(fights, SKILL, tmp_path, "../heal")
+    assert [path.name for path in tmp_path.iterdir()] == ["heal-v3"]
+
+
+def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(fights: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    with pytest.raises(RecordingError, match="a fight with the skill parry, found camera, lock_on"):
+        export_rllib(fights, "parry", out)
+    header = make_header(
+        Identity("person", "iudex-phase1", "person", "simulator", "somebody"), load_scenario("iudex-phase1")
+    )
+    writer = FightWriter(tmp_path / "person", header)
+    writer.add(np.zeros(RAW_SIZE), 0)
+    writer.finish(np.zeros(RAW_SIZE), "cut")
+    with pytest.raises(RecordingError, match="found none: a person played"):
+        export_rllib(tmp_path / "person", SKILL, out)
+    assert not out.exists()
+    out.write_text("mine")
+    with pytest.raises(RecordingError, match="never overwritten"):
+        export_rllib(fights, SKILL, out)
+    assert out.read_text() == "mine"

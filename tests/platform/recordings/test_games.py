@@ -1,0 +1,64 @@
+"""Fights in running games: recorded as they were read, drawn from their readings, never played again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.recordings.check import check_file
+from soulsgraph.recordings.files import read_recording, recording_files
+from soulsgraph.recordings.recording import Fighter, record_in_games
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.simulator.render import render
+from soulsgraph_envs.simulator.scene import AnimationWords
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_envs.testing.realtime import FakeTable
+
+SCENARIO = "iudex-phase1"
+
+
+def random_fighter() -> Fighter:
+    """Return an agent whose skills all draw their actions."""
+    oracle = Fighter.oracle(SCENARIO)
+    agent = replace(oracle.agent, replaced=dict.fromkeys(SKILL_NAMES, "random"))
+    played = tuple(replace(one, player="random") for one in oracle.played)
+    return replace(oracle, name="nobody", agent=agent, played=played)
+
+
+def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = FakeTable()
+    readings: list[np.ndarray] = []
+    step = table.game.step
+
+    def kept(*arguments: object) -> np.ndarray:
+        raw = step(*arguments)  # type: ignore[arg-type]
+        readings.append(raw[0].copy())
+        return raw
+
+    monkeypatch.setattr(table.game, "step", kept)
+    monkeypatch.setattr("soulsgraph.real_time.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.real_time.open_live_game", lambda settings, clock: table.game)
+    (report,) = record_in_games(random_fighter(), evaluation_seeds(4, 1), tmp_path, (GameSettings(),))
+    assert report.replays == 0
+    (path,) = recording_files(tmp_path)
+    recording = read_recording(path)
+    header = recording.header
+    assert (header.source, header.driver, header.player) == ("game", "memory", "nobody")
+    assert {one.player for one in header.skills} == {"random"}
+    np.testing.assert_array_equal(recording.raw[1:], readings)
+    assert recording.column("dodge/random")[recording.column("dodge/decides")].all()
+    assert set(recording.column("invulnerable")) == {None}
+    assert recording.column("boss_animation_name")[0]
+    scene = recording.scene(len(recording))
+    words = AnimationWords.of(load_scenario(SCENARIO))
+    assert scene.boss.name == words.boss[int(scene.raw[Raw.BOSS_ANIMATION])]
+    assert scene.player.name == words.player[int(scene.raw[Raw.PLAYER_ANIMATION])]
+    assert scene.raw[Raw.BOSS_HP] == header.result.boss_hp
+    assert render(scene, (360, 640)).std() > 10.0
+    assert check_file(path).verdict == "whole"

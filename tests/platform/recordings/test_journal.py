@@ -1,0 +1,119 @@
+"""Fights out of a fleet's journal: every whole one, decision by decision, whatever the order of its chunks."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph.plan import Plan, Stage
+from soulsgraph.recordings.check import check_file
+from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.journal import journal_stages, record_journal, task_of
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.fleet.arrays import encode_columns
+from soulsgraph_clusters.fleet.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.head.journal import Journal
+from soulsgraph_clusters.testing.fleet_here import random_weights
+from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies import sampler
+
+BOOT = "0123456789abcdef"
+
+
+def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 6) -> list[sampler.Chunk]:
+    """Return what a game of some lanes sends."""
+    task = task_of(run, stage)
+    playing = task.sampler(make_game(lanes), 3)
+    playing.set_networks(task.networks(random_weights(task)))
+    found = [playing.sample(200) for _ in range(chunks)]
+    playing.close()
+    return found
+
+
+def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1) -> None:
+    """Write chunks into the stage's journal in a drawn order, without one of them."""
+    records = [
+        Record(
+            pc="attic",
+            game="1",
+            chunk=Chunk(boot=BOOT, sequence=number, weights_version=number + 1, columns=encode_columns(chunk)),
+        )
+        for number, chunk in enumerate(chunks)
+        if number != left_out
+    ]
+    random.Random(5).shuffle(records)
+    journal = Journal(run.path / "journal" / stage.checkpoint_name, stage.name)
+    journal.append(records)
+    journal.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", Plan())
+
+
+@pytest.mark.parametrize("skill", ["camera", "heal_attack"])
+def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
+    run: RunFolder, skill: str, tmp_path: Path
+) -> None:
+    stage = run.plan.stage(skill)
+    chunks = sampled(run, stage)
+    write_journal(run, stage, chunks)
+    assert journal_stages(run) == (stage,)
+    left_out = record_journal(run, stage, tmp_path / "fights")
+    whole = sampler.Transitions.join([chunk.transitions[skill] for chunk in chunks])
+    ended = sum(len(chunk.episodes[skill]) for chunk in chunks)
+    files = recording_files(tmp_path / "fights")
+    assert len(files) == ended > 2
+    assert left_out == {"fights without an end": len({*zip(whole.lanes, whole.episodes, strict=True)}) - ended}
+    for path in files:
+        recording = read_recording(path)
+        lane, fight = (int(re.search(rf"-{word}(\d+)-", path.stem)[1]) for word in ("lane", "fight"))
+        own = (whole.lanes == lane) & (whole.episodes == fight)
+        np.testing.assert_array_equal(recording.column(f"{skill}/observation")[:-1], whole.observations[own])
+        np.testing.assert_array_equal(recording.column(f"{skill}/observation")[-1], whole.next_observations[own][-1])
+        np.testing.assert_array_equal(recording.column(f"{skill}/action")[:-1], whole.actions[own])
+        np.testing.assert_array_equal(recording.column(f"{skill}/reward")[:-1], whole.rewards[own])
+        assert recording.header.source == "fleet"
+        assert np.diff(recording.column("tick")).min() >= 1
+        assert (recording.header.result.outcome == "died") == bool(whole.terminated[own][-1] and skill == "heal_attack")
+        assert check_file(path).verdict == "whole"
+
+
+def test_fights_that_lack_decisions_are_left_out_and_counted(run: RunFolder, tmp_path: Path) -> None:
+    stage = run.plan.stage("camera")
+    chunks = sampled(run, stage)
+    write_journal(run, stage, chunks, left_out=2)
+    left_out = record_journal(run, stage, tmp_path / "fights")
+    assert left_out["fights with decisions missing"] + left_out["fights without an end"] > 2
+    whole = {len(read_recording(path)) for path in recording_files(tmp_path / "fights")}
+    assert whole == {make_skill("camera").horizon}
+
+
+def test_the_command_records_every_journal_of_a_run(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = run.plan.stage("camera")
+    write_journal(run, stage, sampled(run, stage, chunks=3))
+    words = ("data", "record", run.path, "--journal", "--out", tmp_path / "fights", "--json")
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, words)])
+    main()
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["fights"] == len(recording_files(tmp_path / "fights")) > 0
+    assert printed["left_out"] == {"fights without an end": 2}
+    main()
+    again = json.loads(capsys.readouterr().out)
+    assert (again["fights"], again["left_out"]["fights there already"]) == (0, printed["fights"])
+
+
+def test_a_run_without_a_journal_is_one_line(run: RunFolder) -> None:
+    with pytest.raises(RecordingError, match="expected a stage with a fleet's journal, found none"):
+        journal_stages(run)

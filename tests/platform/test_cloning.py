@@ -1,0 +1,245 @@
+"""Skills cloned from recorded fights, of scripts and of people, and training that goes on from them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from soulsgraph import demonstrations
+from soulsgraph.cloning import clone_fights
+from soulsgraph.demonstrations import kept_for, read_shown
+from soulsgraph.domains import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
+from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.paper.unit import train_by
+from soulsgraph.plan import Plan
+from soulsgraph.recordings.files import read_recording, recording_files
+from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.recordings.writing import FightWriter
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph.watch.fights import Source
+from soulsgraph.zoo import AGENTS, copy_agent
+from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies import cloning
+from soulsgraph_policies.library import SkillLibrary
+
+HOME = "iudex-phase1"
+
+
+class Quiet:
+    """What `train_by` reports to."""
+
+    stop_requested = staticmethod(lambda: False)
+
+    def follow(self, name, total):
+        return self
+
+    def update(self, steps, mean_return=None):
+        pass
+
+
+@pytest.fixture(scope="module")
+def fights(tmp_path_factory):
+    """Three fights of the oracle, which acts two ticks late."""
+    folder = tmp_path_factory.mktemp("fights")
+    record(Fighter.oracle(HOME, random=0.1, delay=2), evaluation_seeds(21, 3), folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _few_updates(monkeypatch):
+    monkeypatch.setattr(cloning, "UPDATES", 60)
+
+
+def begin(path, **plan) -> RunFolder:
+    return RunFolder.create(path, Plan(**{"preset": "best", "scale": 0.01, **plan}))
+
+
+def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
+    shown = read_shown(begin(tmp_path / "run"), fights)
+    recordings = [read_recording(path) for path in recording_files(fights)]
+    for name in ("camera", "lock_on", "movement", "dodge"):
+        found = shown[name].transitions
+        kept, actions, rewards = 0, [], []
+        for recording in recordings:
+            begins, _ = recording.decisions(name)
+            actions.append(recording.column(f"{name}/action")[begins])
+            rewards.append(recording.column(f"{name}/reward")[begins])
+            kept += len(begins)
+        if name == "dodge":
+            # Before its clock begins it does nothing, which looks like a decision to do nothing.
+            assert kept <= len(found) <= kept + 3 * 4
+            assert int((found.actions == 0).sum()) == int((np.concatenate(actions) == 0).sum())
+        else:
+            np.testing.assert_array_equal(found.actions, np.concatenate(actions))
+            np.testing.assert_allclose(found.rewards, np.concatenate(rewards), rtol=1e-6)
+        assert shown[name].ambiguous == 0
+    assert shown["heal_attack"].ambiguous > 0
+    over = [recording.header.result.outcome in ("died", "won") for recording in recordings]
+    assert shown["dodge"].transitions.terminated.sum() == sum(over) > 0
+    # Nobody dies on the ground on which a camera practises.
+    assert not shown["camera"].transitions.terminated.any()
+
+
+def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
+    run = begin(tmp_path / "run")
+    found = clone_fights(run, fights, SKILL_NAMES)
+    assert [(one.card.skill, one.card.version, one.card.parent) for one in found] == [(s, 1, None) for s in SKILL_NAMES]
+    assert all(one.card.training.cloned == len(one.shown.transitions) > 100 for one in found)
+    assert all((one.card.training.steps, one.card.training.budget) == (0, 0) for one in found)
+    assert len(evaluate(run, Setting(HOME, HOME), 4, 5).episodes) == 4
+    stages = own_stages(RunFolder.open(run.path))
+    assert [(stage.parent, stage.cloned) for stage in stages] == [(1, True)] * 5
+    assert not any(finished_versions(run, stage) for stage in stages)
+
+    train_by("soulsgraph", run, stages[:2], Quiet())
+    cards = cards_of(run, ("camera", "lock_on"))
+    assert [(card.skill, card.version, card.parent, card.training.cloned) for card in cards] == [
+        ("camera", 1, None, found[0].card.training.cloned),
+        ("camera", 2, 1, 0),
+        ("lock_on", 1, None, found[1].card.training.cloned),
+        ("lock_on", 2, 1, 0),
+    ]
+    assert [one.version for one in cards[3].upstream] == [2]
+    assert [card.version for stage in own_stages(run)[:2] for card in finished_versions(run, stage)] == [2, 2]
+    assert predecessors(run) == {}
+    # It begins where the clone was, and keeps what it was cloned from.
+    stage = own_stage(run, "movement")
+    numbers = run.plan.hyperparameters(stage)
+    assert (numbers.margin, numbers.exploration_initial) == (0.8, 0.5)
+    algorithm = StageSetup(run, stage).build(Session(local=False))
+    try:
+        weights = algorithm.weights("movement")
+        clone = run.library.load("movement", 1).playing
+        assert all((weights[name] == clone[name]).all() for name in clone if name.startswith("q_network"))
+        batch = algorithm.training["movement"].draw(1)
+        assert (batch.margins > 0.0).all()
+        kept = kept_for(run, "movement", 1)
+        assert len(kept) == found[2].card.training.cloned
+    finally:
+        algorithm.stop()
+
+
+def test_a_clone_of_one_skill_joins_an_agent_and_what_is_built_on_it_is_to_be_trained_again(fights, tmp_path):
+    run = copy_agent("iudex-phase1-best-0", tmp_path / "run")
+    (found,) = clone_fights(run, fights, ("dodge",))
+    assert (found.card.version, [one.version for one in found.card.upstream]) == (2, [1, 1, 1])
+    stages = own_stages(run)
+    assert [stage.parent for stage in stages] == [None, None, None, 2, None]
+    assert [bool(finished_versions(run, stage)) for stage in stages] == [True, True, True, False, False]
+
+
+def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_its_earlier_version(
+    fights, tmp_path, caplog
+):
+    run = begin(tmp_path / "run")
+    train_by("soulsgraph", run, own_stages(run)[:2], Quiet())
+    assert [*run.checkpoints("lock_on").iterdir()]
+    clone_fights(run, fights, ("camera",))
+    stages = own_stages(run)[:2]
+    assert [stage.name for stage in stages] == ["camera@iudex-phase1-clone-v2", "lock_on"]
+    train_by("soulsgraph", run, stages, Quiet())
+    cards = cards_of(run, ("camera", "lock_on"))
+    assert [(card.skill, card.version, card.parent) for card in cards] == [
+        *(("camera", 1, None), ("camera", 2, None), ("camera", 3, 2)),
+        *(("lock_on", 1, None), ("lock_on", 2, None)),
+    ]
+    assert [one.version for one in cards[-1].upstream] == [3]
+    assert "lock_on: skills upstream have other versions than its checkpoints; it begins anew" in caplog.text
+    # A finished stage has the name that it had.
+    assert [stage.name for stage in own_stages(run)[:2]] == [stage.name for stage in stages]
+    assert stage_of(run, [cards[2]]).name == stages[0].name
+
+
+def test_a_branch_can_be_learned_on_from_and_a_window_follows_what_learns(fights, tmp_path):
+    run = begin(tmp_path / "run")
+    clone_fights(run, fights, SKILL_NAMES)
+    assert Source(run).agent().players == dict.fromkeys(SKILL_NAMES, "v1")
+    copied = branch(run, tmp_path / "copy", HOME)
+    assert len(kept_for(copied, "dodge", 1)) == len(kept_for(run, "dodge", 1))
+    stage = replace(own_stage(copied, "camera"), budget=1_200)
+    train_by("soulsgraph", copied, (stage,), Quiet())
+    # One of another budget than the plan's is not the curriculum's: that is still in training.
+    (shown,) = Source(copied).agent().players.values()
+    assert shown.startswith("in training, step 1,0")
+
+
+def test_a_persons_fight_is_cloned_like_any_other(fights, tmp_path):
+    source = read_recording(recording_files(fights)[0])
+    identity = Identity("by-hand", HOME, "person", SIMULATOR, "someone", 5)
+    writer = FightWriter(tmp_path / "person", make_header(identity, load_scenario(HOME)))
+    for row in range(len(source)):
+        writer.add(source.raw[row], int(source.controls[row]))
+    writer.finish(source.raw[-1], "cut")
+    run = begin(tmp_path / "run")
+    whole, cut = (read_shown(run, folder)["movement"] for folder in (source.path, tmp_path / "person"))
+    np.testing.assert_array_equal(cut.transitions.observations, whole.transitions.observations)
+    assert clone_fights(run, tmp_path / "person", ("camera",))[0].card.version == 1
+
+
+def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_path):
+    run = RunFolder.planned(tmp_path / "run", Plan(scenario="vordt"))
+    with pytest.raises(SoulsGraphError, match=r"expected a fight of vordt, found one of iudex-phase1; leave"):
+        clone_fights(run, fights, SKILL_NAMES)
+    run = RunFolder.planned(tmp_path / "run", Plan())
+    with pytest.raises(SoulsGraphError, match=r"expected camera, lock_on, movement for dodge to build on, found no"):
+        clone_fights(run, fights, ("dodge",))
+    with pytest.raises(SoulsGraphError, match=r"Did you mean 'dodge'"):
+        clone_fights(run, fights, ("doge",))
+    with pytest.raises(SoulsGraphError, match=r"expected a folder with recorded fights"):
+        clone_fights(run, tmp_path / "none", SKILL_NAMES)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
+    def as_fleets(path: Path):
+        recording = read_recording(path)
+        return replace(recording, header=replace(recording.header, source="fleet"))
+
+    monkeypatch.setattr(demonstrations, "read_recording", as_fleets)
+    with pytest.raises(SoulsGraphError, match="expected a fight with its controls, found one of a fleet"):
+        read_shown(begin(tmp_path / "run"), fights)
+
+
+def test_a_clone_whose_decisions_are_gone_is_not_trained_on(fights, tmp_path):
+    run = begin(tmp_path / "run")
+    clone_fights(run, fights, ("camera",))
+    for file in (run.path / "demonstrations" / "camera-v1").iterdir():
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(SoulsGraphError, match=r"demonstrations.camera-v1: expected .* or clone the fights again"):
+        StageSetup(run, own_stage(run, "camera")).build(Session(local=False))
+
+
+def test_a_card_of_before_there_were_clones_stays_as_it_is():
+    folder = AGENTS / "vordt-best-0" / "library"
+    assert "cloned" not in json.loads((folder / "camera" / "v1" / "card.json").read_text())["training"]
+    assert SkillLibrary(folder, Plan().skill_graph).card("camera", 1).training.cloned == 0
+
+
+def test_the_command_clones_and_says_how_to_go_on(printed, fights):
+    found = json.loads(printed("clone", fights, "--run", "mine", "--skills", "lock_on,camera", "--json"))
+    assert [(one["skill"], one["version"]) for one in found] == [("camera", 1), ("lock_on", 1)]
+    assert all(one["ambiguous_ticks"] == 0 for one in found)
+    assert all(0.3 < one["same"] <= 1.0 for one in found)
+    shown = printed("clone", fights, "--run", "mine")
+    assert "v2" in shown
+    assert "learn on from them with: soulsgraph curriculum --resume --run mine" in shown
+
+
+def test_bad_input_of_the_command_is_one_line(refuse, printed, fights, tmp_path):
+    assert "skills: expected one or more of camera," in refuse("clone", fights, "--run", "mine", "--skills", "")
+    assert "expected one of camera," in refuse("clone", fights, "--run", "mine", "--skills", "auto")
+    assert "choose another preset" in refuse("clone", fights, "--run", "mine", "--preset", "pqn")
+    assert "expected a fight of vordt" in refuse("clone", fights, "--run", "mine", "--scenario", "vordt")
+    late = ("--delay", 2, "--out", "fights")
+    assert "--delay: expected none but for the oracle, found 2" in refuse("data", "record", "vordt-best-0", *late)
+    assert "delay: expected a value from 0 to 20, found -1" in refuse(
+        "data", "record", "oracle", "--delay=-1", *late[2:]
+    )
+    assert [*tmp_path.iterdir()] == []

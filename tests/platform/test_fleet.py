@@ -1,0 +1,87 @@
+"""A fleet by its commands: real processes of a head and a game PC, killed as a power cut would."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.fleet.head.status import read_status
+from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, require_once, require_replay
+from soulsgraph_envs.testing import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = FleetInFolder(tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def test_a_pc_plays_and_its_journal_leads_to_the_skill_that_was_saved(fleet):
+    host, training = fleet.host(), fleet.train(scale=0.15)
+    assert training.wait() == 0, training.logs()
+    assert "attic/1 joined" in training.logs()
+    assert "attic/2 joined" in training.logs()
+    assert RunFolder.open(fleet.run).library.load("camera", 1).card.training.steps == 3000
+    require_once(fleet.records())
+    require_replay(fleet)
+    status = read_status(fleet.run / "journal")
+    assert status.decisions["attic/journaled"] >= 3000
+    host.kill()
+
+
+def test_a_killed_driver_goes_on_where_its_journal_and_checkpoint_are(fleet):
+    fleet.host()
+    first = fleet.train(scale=1.0)
+    checkpoints = fleet.run / "checkpoints" / "camera"
+    until(lambda: list(checkpoints.glob("step-*")) or not first.running, "a checkpoint")
+    assert first.running, first.logs()
+    first.kill()
+    before = len(fleet.records())
+    second = fleet.train(scale=1.0)
+    assert second.wait() == 0, second.logs()
+    assert len(fleet.records()) >= before
+    require_once(fleet.records())
+    require_replay(fleet)
+
+
+def test_killed_games_come_back_and_no_chunk_is_lost_or_doubled(fleet):
+    host, training = fleet.host(), fleet.train(scale=1.0)
+    for _ in range(2):
+        count = len(fleet.records())
+        until(lambda count=count: len(fleet.records()) > count + 2 or not training.running, "chunks")
+        assert training.running, training.logs()
+        games = [pid for pid in host.pids if pid != host.pid]
+        for pid in games:
+            os.kill(pid, signal.SIGKILL)
+    assert training.wait() == 0, training.logs()
+    records = fleet.records()
+    require_once(records)
+    assert len({record.chunk.boot for record in records}) > 2
+    require_replay(fleet)
+
+
+def test_a_killed_gateway_is_started_again_and_loses_nothing_that_was_acknowledged(fleet):
+    fleet.host()
+    training = fleet.train(scale=1.0)
+    until(lambda: len(fleet.records()) > 3 or not training.running, "chunks")
+    assert training.running, training.logs()
+    (gateway,) = [pid for pid in training.pids if "GatewayRunner" in Path(f"/proc/{pid}/cmdline").read_text()]
+    os.kill(gateway, signal.SIGKILL)
+    assert training.wait() == 0, training.logs()
+    assert "the gateway was lost" in training.logs()
+    assert "the gateway is back" in training.logs()
+    require_once(fleet.records())
+    require_replay(fleet)
+
+
+def test_a_stage_that_nobody_plays_ends_with_one_line(fleet):
+    file = fleet.folder / "fleet.toml"
+    file.write_text("alone_for_s = 3.0\n" + file.read_text())
+    training = fleet.train(scale=0.1)
+    assert training.wait() == 2
+    assert "expected a game that plays, found none for 3 s" in training.logs().splitlines()[-1]

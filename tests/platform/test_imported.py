@@ -1,0 +1,128 @@
+"""A DQN of stable-baselines3 in a run: it plays as there, is evaluated like any other skill, and fits or is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+import soulsgraph_envs  # noqa: F401 - registers the environments
+from soulsgraph.domains import finished_versions
+from soulsgraph.evaluate import Setting, evaluate, make_agent
+from soulsgraph.imported import import_stable_baselines
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.zoo import copy_agent
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.inference import FusedNetworks
+
+_SETTING = Setting("iudex-phase1", "iudex-phase1")
+
+
+def _env():
+    return gymnasium.make("soulsgraph/Skill-v0", skill="camera")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A camera trained for a moment on raw observations, and its file."""
+    path, model = tmp_path_factory.mktemp("sb3") / "camera.zip", DQN("MlpPolicy", _env(), learning_starts=50, seed=0)
+    model.learn(150)
+    model.save(path)
+    return path, model
+
+
+@pytest.fixture
+def run(tmp_path):
+    return copy_agent("iudex-phase1-paper-0", tmp_path / "run")
+
+
+def _values(model, observations):
+    with torch.no_grad():
+        return model.q_net(torch.from_numpy(observations)).numpy()
+
+
+def _rows():
+    return np.random.default_rng(0).normal(0.0, 20.0, (100, 25)).astype(np.float32)
+
+
+def test_an_imported_camera_plays_as_it_did_there_and_the_agent_is_evaluated(trained, run):
+    path, model = trained
+    card = import_stable_baselines(run, "camera", path)
+    assert (card.version, card.training.steps, card.parent, card.observation_clip) == (
+        2,
+        model.num_timesteps,
+        None,
+        1e30,
+    )
+    assert card.training.packages["stable-baselines3"].count(".") == 2
+    agent, skill = make_agent(run, _SETTING), make_skill("camera")
+    rows = _rows()
+    ours = FusedNetworks([agent.networks["camera"]]).q_values(0, rows)
+    theirs = _values(model, skill.observation(rows, load_scenario("iudex-phase1")))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    found = evaluate(run, _SETTING, 8)
+    assert found.origin["versions"] == {"camera": 2, "lock_on": 1, "movement": 1, "dodge": 1, "heal_attack": 1}
+    assert len(found.episodes) == 8
+
+
+def test_normalised_observations_come_with_their_statistics_as_the_page_writes_them(run, tmp_path, monkeypatch):
+    normalised = VecNormalize(DummyVecEnv([_env]), norm_reward=False, clip_obs=5.0)
+    model = DQN("MlpPolicy", normalised, learning_starts=50, seed=0)
+    model.learn(150)
+    model.save(tmp_path / "camera.zip")
+    page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import json.+?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"model": model})
+    statistics = tmp_path / "statistics.json"
+    assert import_stable_baselines(run, "camera", tmp_path / "camera.zip", statistics).observation_clip == 5.0
+    rows = _rows()
+    ours = FusedNetworks([make_agent(run, _SETTING).networks["camera"]]).q_values(0, rows)
+    observations = normalised.normalize_obs(make_skill("camera").observation(rows, load_scenario("iudex-phase1")))
+    np.testing.assert_allclose(ours, _values(model, observations.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+def test_a_run_is_begun_with_a_skill_that_needs_no_other_and_goes_on_with_the_others(trained, tmp_path):
+    import_stable_baselines(RunFolder.planned(tmp_path / "new", Plan(preset="paper")), "camera", trained[0])
+    run = RunFolder.open(tmp_path / "new")
+    assert run.library.versions("camera") == [1]
+    finished = [bool(finished_versions(run, stage)) for stage in run.plan.stages()[:2]]
+    assert finished == [True, False]
+
+
+def test_the_command_imports_and_refuses_in_one_line(refuse, trained, run, tmp_path):
+    path, new = trained[0], tmp_path / "new"
+    words = ("import-sb3", path, "--skill", "camera", "--run")
+    assert "its plan has preset = paper, found best" in refuse(*words, run.path, "--preset", "best")
+    assert "copy it first: soulsgraph zoo copy" in refuse(*words, "iudex-phase1-paper-0")
+    assert "Did you mean 'camera'" in refuse("import-sb3", path, "--skill", "camra", "--run", run.path)
+    assert "expected layers of 2 x 64" in refuse("import-sb3", path, "--skill", "lock_on", "--run", run.path)
+    assert "expected a run with camera" in refuse("import-sb3", path, "--skill", "dodge", "--run", new)
+    assert "found none" in refuse("import-sb3", tmp_path / "no.zip", "--skill", "camera", "--run", new)
+    assert not new.exists()
+    assert run.library.versions("camera") == [1]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"mean": [0.0], "variance": [1.0]}, "mean: expected 7 values, found 1"),
+        ({"mean": [0.0] * 7, "variance": [-1.0] * 7}, "variance[0]: expected"),
+        ({"mean": [0.0] * 7, "variance": [1.0] * 7, "clip": 0}, "clip: expected"),
+        ({"mean": [0.0] * 7}, "variance: expected"),
+        ({"mean": [0.0] * 200_000, "variance": [1.0] * 200_000}, "expected at most 1,048,576 bytes"),
+    ],
+)
+def test_statistics_that_do_not_fit(refuse, trained, run, tmp_path, said, message):
+    file = tmp_path / "statistics.json"
+    file.write_text(json.dumps(said))
+    words = ("import-sb3", trained[0], "--skill", "camera", "--run", run.path, "--statistics", file)
+    assert message in refuse(*words)
+    assert run.library.versions("camera") == [1]

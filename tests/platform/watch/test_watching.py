@@ -1,0 +1,191 @@
+"""Fights that are watched: who plays, what is kept of every tick, and the pictures of it in files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from soulsgraph.curves import checkpoint_weights, save_checkpoint
+from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, play
+from soulsgraph.paper.testing import pretend_run, pretend_training
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.watch import showing
+from soulsgraph.watch.fights import Fight, Source, play_fight
+from soulsgraph.watch.minds import FIGHT_SIZE, SIZE, draw
+from soulsgraph.watch.showing import FightWindow, frames, write_gif, write_mp4
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.pictures import Picture, import_pygame
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.testing.videos import read_video
+
+SEEDS = evaluation_seeds(7, 1)
+END_FRAMES = 15
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return pretend_run(tmp_path_factory.mktemp("watched") / "run", Plan(scale=0.01))
+
+
+@pytest.fixture(scope="module")
+def fight(run: RunFolder) -> Fight:
+    return play_fight(Source(run).agent(), SEEDS, 40)
+
+
+def test_the_fight_watched_is_the_one_that_an_evaluation_plays(run: RunFolder) -> None:
+    watched = play_fight(Source(run).agent(), SEEDS, 10_000)
+    played = play(make_agent(run, Setting("iudex-phase1", "iudex-phase1")), SEEDS)
+    assert watched.seconds == pytest.approx(played.seconds[0])
+    assert watched.outcome == ("died" if played.died[0] else "won" if played.won[0] else "time over")
+    last = watched.scenes[-1].raw
+    assert last[Raw.BOSS_HP] / last[Raw.BOSS_HP_MAX] == pytest.approx(played.rows[0, 6], abs=1e-6)
+
+
+def test_every_action_is_the_best_value_of_what_was_observed(fight: Fight) -> None:
+    for mind in fight.minds:
+        assert mind.values is not None
+        decided = mind.actions >= 0
+        assert decided.any()
+        assert mind.observations.shape == (len(fight), mind.skill.observation.size)
+        np.testing.assert_array_equal(mind.values[decided].argmax(axis=1), mind.actions[decided])
+
+
+def test_a_decision_begins_where_the_skills_durations_say(fight: Fight) -> None:
+    dodge = next(mind for mind in fight.minds if mind.skill.name == "dodge")
+    begun = np.flatnonzero(dodge.begun)
+    assert begun[0] < 5
+    for first, following in pairwise(begun):
+        assert following - first == dodge.skill.actions[dodge.actions[first]].ticks
+        assert len(set(dodge.actions[first:following].tolist())) == 1
+
+
+def test_a_random_skill_has_no_values_and_is_called_random(run: RunFolder) -> None:
+    watched = Source(run, randomize=("dodge",)).agent()
+    fight = play_fight(watched, SEEDS, 10)
+    players = {mind.skill.name: mind.player for mind in fight.minds}
+    assert players == {"camera": "v1", "lock_on": "v1", "movement": "v1", "dodge": "random", "heal_attack": "v1"}
+    assert [mind.skill.name for mind in fight.minds if mind.values is None] == ["dodge"]
+    with pytest.raises(UnknownNameError, match="skill to replace"):
+        Source(run, randomize=("doge",)).agent()
+
+
+def test_another_scenario_and_start_are_fought_in(run: RunFolder) -> None:
+    agent = Source(run, "vordt", "long").agent().agent
+    assert (agent.scenario.name, agent.scenario.start) == ("vordt", "long")
+
+
+def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    camera, lock_on = run.plan.stages()[:2]
+    begun = Source(run).agent()
+    assert begun.players == {"camera": "random"}
+    assert begun.agent.scenario.refill  # The stage's practice ground.
+    pretend_training(run, (camera,))
+    # Any weights of the right shapes serve as those of a checkpoint.
+    other = pretend_run(tmp_path / "other", Plan(scale=0.01))
+    weights = [other.library.load("lock_on", 1).playing, other.library.load("lock_on", 1).playing]
+    weights[1] = {name: values * 2.0 for name, values in weights[1].items()}
+    for step, one in zip((1000, 2000), weights, strict=True):
+        save_checkpoint(run.path / "curves" / lock_on.name, step, checkpoint_weights({"lock_on": one}))
+        watched = Source(run).agent()
+        assert watched.players == {"camera": "v1", "lock_on": f"in training, step {step:,}"}
+        network = watched.agent.networks["lock_on"]
+        np.testing.assert_array_equal(network.weights["q_network.0.bias"], one["q_network.0.bias"])
+    pretend_training(run, run.plan.stages()[1:])
+    assert set(Source(run).agent().players.values()) == {"v1"}
+
+
+def test_two_agents_fight_beside_each_other_from_the_same_seed(run: RunFolder, fight: Fight) -> None:
+    other = play_fight(Source(run, randomize=("movement",)).agent(), SEEDS, 25)
+    assert fight.seed == other.seed
+    # The first tick's places differ by one tick of walking at most: the same start.
+    assert np.abs(fight.scenes[0].raw[:6] - other.scenes[0].raw[:6]).max() < 1.0
+    both = draw((fight, other), 30)
+    assert both.shape == (SIZE[0], 2 * SIZE[1], 3)
+    np.testing.assert_array_equal(both[:, : SIZE[1]], draw((fight,), 30))
+    # One that has ended stays as it ended.
+    np.testing.assert_array_equal(both[:, SIZE[1] :], draw((other,), len(other) - 1))
+
+
+def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
+    picture = draw((fight,), 20)
+    assert picture.shape == (*SIZE, 3)
+    chosen = (picture == (60, 84, 130)).all(-1)
+    width = SIZE[1] // len(fight.minds)
+    for index, mind in enumerate(fight.minds):
+        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + 12 * number for number in range(len(mind.skill.actions))]
+        covered = chosen[lines, index * width + 6 : (index + 1) * width - 8].mean(axis=1)
+        assert (covered > 0.9).tolist() == [number == mind.actions[20] for number in range(len(lines))]
+
+
+def test_a_file_has_a_frame_for_every_tick_in_the_requested_size(fight: Fight, tmp_path: Path) -> None:
+    write_gif(tmp_path / "fight.gif", frames((fight,)), 0.1)
+    with Image.open(tmp_path / "fight.gif") as gif:
+        assert gif.size == SIZE[::-1]
+        durations = []
+        for number in range(gif.n_frames):
+            gif.seek(number)
+            durations.append(gif.info["duration"])
+    # Equal pictures at the end are one, shown for longer.
+    assert sum(durations) == 100 * (len(fight) + END_FRAMES)
+    write_mp4(tmp_path / "fight.mp4", frames((fight, fight), only_fight=True), 0.1)
+    pictures = read_video(tmp_path / "fight.mp4")
+    assert [picture.shape for picture in pictures] == [(FIGHT_SIZE[0], 2 * FIGHT_SIZE[1], 3)] * (
+        len(fight) + END_FRAMES
+    )
+    wanted = draw((fight, fight), 12, only_fight=True).astype(int)
+    assert np.abs(pictures[12].astype(int) - wanted).mean() < 6.0
+
+
+def test_nothing_half_written_stays_behind(fight: Fight, tmp_path: Path) -> None:
+    def broken():  # type: ignore[no-untyped-def]
+        yield from list(frames((replace(fight, scenes=fight.scenes[:3]),)))[:3]
+        raise SoulsGraphError("stopped")
+
+    for write, name in ((write_gif, "a.gif"), (write_mp4, "a.mp4")):
+        with pytest.raises(SoulsGraphError, match="stopped"):
+            write(tmp_path / name, broken(), 0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(SoulsGraphError, match=r"imageio-ffmpeg.*pip install 'soulsgraph\[video\]'"):
+        write_mp4(tmp_path / "a.mp4", iter(()), 0.1)
+
+
+def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame = import_pygame()
+    window = FightWindow(SIZE, tick_s=0.001)
+    drawn: list[int] = []
+
+    def watched(keys: dict[int, str]) -> tuple[bool, list[int]]:
+        """Play the fight, pressing each key with the picture of that number; return the ticks that were drawn."""
+        drawn.clear()
+
+        def draw_and_press(fights: Sequence[Fight], tick: int, only_fight: bool) -> Picture:
+            if key := keys.get(len(drawn)):
+                pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.key.key_code(key)))
+            drawn.append(tick)
+            return draw(fights, tick, only_fight)
+
+        monkeypatch.setattr(showing, "draw", draw_and_press)
+        return window.play((fight,)), list(drawn)
+
+    pygame.event.get()
+    assert watched({}) == (True, list(range(len(fight) + END_FRAMES)))
+    # Space stops at tick 3, the arrows step, space goes on, Escape ends.
+    stepped = {3: "space", 6: "right", 7: "right", 8: "left", 10: "space", 12: "escape"}
+    assert watched(stepped) == (False, [0, 1, 2, 3, 3, 3, 3, 4, 5, 4, 4, 5, 6])
+    assert watched({5: "n"}) == (True, [0, 1, 2, 3, 4, 5])
+    assert watched({0: "left", 2: "q"}) == (False, [0, 0, 0])
+    window.close()

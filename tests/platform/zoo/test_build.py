@@ -1,0 +1,59 @@
+"""An agent of the zoo is trained, evaluated, and put into the place of an older one; a stopped build goes on."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from soulsgraph import zoo
+from soulsgraph.evaluate import check_library
+from soulsgraph.files import write_json
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.zoo.build import Workshop
+from soulsgraph.zoo.card import Digests, Origin, Reached, read_card
+from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.config import to_table
+
+_NAME = "vordt-best-1"
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    """A place where agents are trained with two thousandths of their budget."""
+    runs, agents = tmp_path / "runs", tmp_path / "agents"
+    with WorkerProcess() as worker:
+        yield Workshop(runs, agents, Session(local=True), worker, Console(quiet=True), "silent", 8, scale=0.002)
+
+
+@pytest.mark.slow
+def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(workshop, tmp_path):
+    (workshop.agents / _NAME).mkdir(parents=True)
+    (workshop.agents / _NAME / "old.txt").write_text("old")
+    made = workshop.build(_NAME)
+    folder = workshop.agents / _NAME
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "card.json", "library", "plan.json"]
+    assert read_card(folder) == made
+    assert made.reached == Reached.of(made.reached.outcomes, made.reached.seed)
+    assert made.digests == Digests.of(RunFolder.open(folder).plan)
+    # The second call trains nothing more.
+    assert workshop.build(_NAME) == made
+    run, agent = RunFolder.open(workshop.runs / _NAME), RunFolder.open(folder)
+    assert [card.digest for card in check_library(agent)] == [card.digest for card in check_library(run)]
+    assert [len(run.library.versions(skill)) for skill in run.plan.skill_graph.order] == [1] * 5
+
+
+def test_an_unfinished_agent_of_another_commit_is_not_gone_on_with(workshop):
+    origin = replace(Origin.now(), commit="0" * 40)
+    RunFolder.create(workshop.runs / _NAME, replace(zoo.plan_of(_NAME), scale=workshop.scale))
+    write_json(workshop.runs / _NAME / "origin.json", to_table(origin))
+    with pytest.raises(RunFolderError, match=f"expected commit {'0' * 40}, by which it was begun"):
+        workshop.build(_NAME)
+    assert not workshop.agents.exists()
+
+
+def test_a_run_by_another_plan_is_no_agents(workshop):
+    RunFolder.create(workshop.runs / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
+    with pytest.raises(RunFolderError, match=f"expected a run by the plan of {_NAME}, found one by another plan"):
+        workshop.build(_NAME)
+    assert not workshop.agents.exists()

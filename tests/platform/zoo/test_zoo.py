@@ -1,0 +1,184 @@
+"""The agents of the zoo fit the code, play as their cards say, and stay as they are."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from soulsgraph import zoo
+from soulsgraph.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
+from soulsgraph.files import write_json
+from soulsgraph.paper.study import evaluation_seed
+from soulsgraph.paper.testing import pretend_run
+from soulsgraph.plan import Plan
+from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, make_card, read_card
+from soulsgraph.zoo.pages import card_page
+from soulsgraph.zoo.verify import Verified, verify_agent
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import DataError, UnknownNameError
+
+_MOST_BYTES = 3_000_000
+_ONE = "iudex-phase1-best-0"
+
+
+def test_no_agent_that_was_planned_is_left_out():
+    assert zoo.agent_names() == tuple(zoo.PLANNED)
+    assert len(zoo.PLANNED) == 21
+
+
+def test_the_agents_are_small():
+    assert sum(file.stat().st_size for file in zoo.AGENTS.rglob("*") if file.is_file()) < _MOST_BYTES
+
+
+@pytest.mark.parametrize("name", zoo.agent_names())
+def test_an_agents_skills_and_card_fit_the_code(name):
+    run, card = zoo.open_agent(name), read_card(zoo.AGENTS / name)
+    assert run.plan == zoo.plan_of(name)
+    assert card.digests.differing(Digests.of(run.plan)) == ()
+    skills = check_library(run)
+    assert [(one.skill, one.version, one.digest) for one in card.lineage] == [
+        (one.skill, one.version, one.digest) for one in skills
+    ]
+    assert [one.budget for one in card.lineage] == [stage.budget for stage in run.plan.stages()]
+    plan = run.plan
+    assert (card.name, card.scenario, card.preset) == (name, plan.scenario, plan.preset)
+    assert (card.graph, card.seed, card.budget) == (plan.graph, plan.seed, sum(s.budget for s in plan.stages()))
+
+
+@pytest.mark.parametrize("name", zoo.agent_names())
+def test_a_cards_figures_follow_from_its_outcomes_and_its_page_from_the_card(name):
+    card = read_card(zoo.AGENTS / name)
+    assert card.reached == Reached.of(card.reached.outcomes, ZOO_SEED)
+    assert card.reached.episodes == 1_000
+    assert card.origin.commit
+    assert "modified" not in card.origin.commit
+    assert (zoo.AGENTS / name / PAGE).read_text(encoding="utf-8") == card_page(card)
+
+
+def test_the_evaluation_seeds_of_the_cards_are_used_for_nothing_else():
+    others = {EVALUATION_SEED, *map(evaluation_seed, range(700))}
+    assert ZOO_SEED not in others
+    mine = set(evaluation_seeds(ZOO_SEED, 1_000).tolist())
+    assert all(mine.isdisjoint(evaluation_seeds(seed, 1_000).tolist()) for seed in others)
+
+
+@pytest.mark.parametrize("change", ["preset", "scenario", "observations"])
+def test_a_change_of_what_an_agent_was_trained_with_is_found(change):
+    plan = Plan(preset="best")
+    changed = {
+        "preset": replace(plan, overrides={"batch_size": 128}),
+        "scenario": replace(plan, scenario="vordt"),
+        "observations": replace(plan, overrides={"observations": "extended"}),
+    }[change]
+    found = Digests.of(plan).differing(Digests.of(changed))
+    expected = {"preset": ("preset",), "scenario": ("scenario",), "observations": ("preset", *plan.skill_graph.order)}
+    assert set(expected[change]) <= set(found)
+
+
+def test_the_first_episodes_of_a_card_are_played_again_with_the_same_outcomes():
+    found = verify_agent(_ONE, episodes=64)
+    assert found.changed == ()
+    assert found.holds
+    if found.same_processor:
+        assert found.differing == 0
+
+
+def _reached(*wins: int, episodes: int = 200) -> list[Reached]:
+    return [Reached.of(np.arange(episodes) < count, ZOO_SEED) for count in wins]
+
+
+@pytest.mark.parametrize(("found", "same", "holds"), [(102, True, True), (103, True, False), (103, False, True)])
+def test_a_rate_holds_within_a_point_here_and_within_the_interval_elsewhere(found, same, holds):
+    card, now = _reached(100, found)
+    assert Verified("one", card, now, same, ()).holds == holds
+
+
+def test_a_rate_outside_the_interval_holds_nowhere():
+    card, now = _reached(100, 130)
+    assert not Verified("one", card, now, False, ()).holds
+    assert Verified("one", card, now, False, ()).differing == 30
+
+
+def test_outcomes_are_kept_bit_by_bit():
+    won = np.random.default_rng(0).random(37) < 0.4
+    reached = Reached.of(won, 5)
+    assert reached.outcomes.tolist() == won.tolist()
+    assert (reached.wins, reached.episodes) == (won.sum(), 37)
+    assert reached.first(11) == Reached.of(won[:11], 5)
+
+
+def test_a_cards_page_has_the_header_of_a_model_hub(tmp_path):
+    card = make_card("pretended", pretend_run(tmp_path / "run", Plan()), Origin.now(), episodes=16)
+    header = yaml.safe_load(card_page(card).split("---\n")[1])
+    (model,) = header["model-index"]
+    (result,) = model["results"]
+    assert header["library_name"] == "soulsgraph"
+    assert (model["name"], result["dataset"]["type"]) == ("pretended", "iudex-phase1")
+    assert result["metrics"][0]["value"] == pytest.approx(100 * card.reached.rate, abs=0.05)
+
+
+def test_a_folder_of_an_agents_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert zoo.open_run(Path(_ONE)).path == zoo.AGENTS / _ONE
+    RunFolder.create(tmp_path / _ONE, Plan(seed=77))
+    assert zoo.open_run(Path(_ONE)).plan.seed == 77
+
+
+def test_a_copy_is_a_run_of_ones_own(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "new", tmp_path / "empty"):
+        copied, agent = zoo.copy_agent(_ONE, folder), zoo.open_agent(_ONE)
+        assert copied.path == folder
+        assert copied.plan == agent.plan
+        assert [card.digest for card in check_library(copied)] == [card.digest for card in check_library(agent)]
+        with copied.locked():
+            pass
+    with pytest.raises(RunFolderError, match="expected an empty folder"):
+        zoo.copy_agent(_ONE, tmp_path / "new")
+
+
+def test_an_unknown_agent_is_refused_with_the_nearest_name():
+    with pytest.raises(UnknownNameError, match="Did you mean 'iudex-phase1-best-0'"):
+        zoo.open_agent("iudex-phase1-bset-0")
+
+
+def test_a_misspelt_agent_is_no_missing_run_folder(tmp_path):
+    with pytest.raises(UnknownNameError, match="Did you mean 'vordt-best-0'"):
+        zoo.open_run(Path("vordt-bst-0"))
+    with pytest.raises(RunFolderError, match="found no such folder"):
+        zoo.open_run(tmp_path / "curriculum")
+
+
+def test_an_agent_is_not_opened_to_write():
+    with pytest.raises(RunFolderError, match="found an agent of the zoo, which stays as it is; copy it first"):
+        zoo.open_own_run(Path(_ONE))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"format": "another"}, "expected a card of format 'soulsgraph agent' 1"),
+        ({"format_version": 2}, "expected a card of format 'soulsgraph agent' 1"),
+        ({"seed": "zero"}, "seed: expected a whole number"),
+    ],
+)
+def test_a_damaged_card_is_refused(tmp_path, edit, message):
+    values = to_table(read_card(zoo.AGENTS / _ONE))
+    write_json(tmp_path / CARD, {**values, **edit})
+    with pytest.raises(DataError, match=message):
+        read_card(tmp_path)
+
+
+def test_damaged_weights_of_an_agent_are_refused(tmp_path, monkeypatch):
+    shutil.copytree(zoo.AGENTS / _ONE, tmp_path / _ONE)
+    monkeypatch.setattr(zoo, "AGENTS", tmp_path)
+    weights = tmp_path / _ONE / "library" / "dodge" / "v1" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\1\0")
+    with pytest.raises(Exception, match="sha256"):
+        check_library(zoo.open_agent(_ONE))
+    assert json.loads((tmp_path / _ONE / CARD).read_text())["name"] == _ONE

@@ -1,0 +1,132 @@
+"""Every command and every piece of code on a page is run, or the page says why it is not.
+
+A comment on the line before a block says when: `<!-- quick -->` in every run of the tests, `<!-- not run: why -->`
+never; without a comment `make docs-test` runs it. Data is read in every run. Blocks run in the order of `PAGES` in one
+folder, where `runs/curriculum` is a trained run; a block whose first line ends in `title="NAME"` is that file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing.keys import virtual_screen
+
+ROOT = Path(__file__).parents[1]
+#: Pages that go on with what another one made, behind it.
+_FIRST = ("README.md", "docs/first_run.md", "docs/adapt.md", "docs/own_boss.md")
+PAGES = (
+    *_FIRST,
+    *sorted({path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))} - {*_FIRST}),
+    "host/README.md",
+)
+_DATA, _CODE = ("toml", "yaml", "json"), ("sh", "bash", "python")
+_SHOWN = ("", "text", "mermaid", "console")
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<when>[^\n]*) -->\n)?^ *```(?P<kind>\w*)(?P<info>[^\n]*)\n(?P<text>.*?)^ *```$", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a page; `when` is its comment, `file` the name that it is to have."""
+
+    page: str
+    line: int
+    kind: str
+    when: str
+    file: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def run(self) -> bool:
+        """Whether it is code that can be run."""
+        return self.kind in _CODE and not self.when.startswith("not run: ")
+
+
+def blocks() -> Iterator[Block]:
+    """Yield every block of every page."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for found in _BLOCK.finditer(text):
+            title = re.search(r'title="([\w.-]+)"', found["info"])
+            line = text.count("\n", 0, found.start("kind")) + 1
+            yield Block(page, line, found["kind"], found["when"] or "", title[1] if title else "", found["text"])
+
+
+ALL = list(blocks())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder as a reader's, in which the commands of the environment are found."""
+    made = tmp_path_factory.mktemp("pages")
+    (made / ".venv").symlink_to(ROOT / ".venv")
+    return made
+
+
+def _run(block: Block, folder: Path, display: str) -> None:
+    """Run a block, a shell's with an end at the first command that fails."""
+    if block.kind == "python":
+        command = [sys.executable, "-c", block.text]
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "DISPLAY": display, "SDL_AUDIODRIVER": "dummy"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=3.0 * PATIENCE_S,
+    )
+    assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def test_every_block_has_a_known_kind_and_comment() -> None:
+    assert len(ALL) > 60
+    for block in ALL:
+        assert block.kind in (*_DATA, *_CODE, *_SHOWN), block
+        if block.kind in _CODE:
+            assert re.fullmatch(r"|quick|not run: .{10,}", block.when), block
+        if block.kind in _SHOWN:
+            assert not re.search(r"^ *(\.venv/bin/)?soulsgraph ", block.text) or block.page == "README.md", block
+
+
+@pytest.mark.parametrize("block", [block for block in ALL if block.kind in _DATA], ids=str)
+def test_data_can_be_read(block: Block) -> None:
+    read = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": yaml.safe_load}[block.kind]
+    assert read(block.text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [block for block in ALL if block.run and block.when == "quick"], ids=str)
+def test_a_quick_block_runs(block: Block, folder: Path) -> None:
+    _run(block, folder, "")
+
+
+@pytest.mark.docs
+def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path, tmp_path: Path) -> None:
+    train = "soulsgraph curriculum --run runs/curriculum; soulsgraph curriculum --run runs/other --seed 1"
+    _run(Block("", 0, "sh", "", "", train), folder, "")
+    with virtual_screen() as display:
+        for block in ALL:
+            if block.file:
+                (folder / block.file).write_text(block.text, encoding="utf-8")
+            elif block.run:
+                print(f"{block}: {block.text.splitlines()[0]}", flush=True)
+                _run(block, folder, display)
