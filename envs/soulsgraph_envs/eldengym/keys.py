@@ -96,7 +96,7 @@ class FightStart:
     enter: Tap
     #: A player who passed the wall is so far from it at least.
     passed_m: Annotated[float, Between(0.0, 100.0)]
-    #: Player and boss who are nearer than this are fighting; a player farther from the wall is somewhere else.
+    #: Player and boss who are nearer than this are fighting.
     fight_m: Annotated[float, Between(0.0, 1000.0)]
     inside_s: Annotated[float, _SECONDS]
     lock_on: Tap

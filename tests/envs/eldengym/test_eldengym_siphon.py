@@ -63,6 +63,23 @@ def test_a_fight_begins_behind_the_fog_wall_again_after_a_death(host: str) -> No
     env.close()
 
 
+def test_who_walks_away_from_the_fog_wall_tries_again(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(EldenGymEnv(host=host)) as env:
+        enter, tries = env.world.start_scenario, []
+
+        def start_scenario(name: str) -> None:
+            tries.append(name)
+            enter(name)
+            if len(tries) == 1:
+                x, y, z = load_fight("margit").fog_wall_m
+                env.world.teleport(x + 3.0, y - 2.0, z)
+
+        env.world.teleport(60.0, -36.0, -8.0)
+        monkeypatch.setattr(env.world, "start_scenario", start_scenario)
+        assert env.reset(seed=0)[1]["distance"] < 25.0
+        assert len(tries) >= 2
+
+
 def test_the_same_agent_walks_rolls_and_sees_itself_do_it(host: str) -> None:
     env = EldenGymEnv(host=host, freeze_game=True)
     env.reset(seed=0)

@@ -333,7 +333,8 @@ class SiphonWorld(World):
             self.start_scenario(self._scenario)
             self.wait(_POLL_S)
             gone_m = dist(start.fog_wall_m[:2], self.global_player_coords[:2])
-            if start.passed_m <= gone_m < start.fight_m and self._hp("NpcHp") > 0:
+            # Who turned the wrong way walks as far from the wall, but away from the boss.
+            if gone_m >= start.passed_m and self._near_a_boss():
                 return
         raise GameError(
             f"Elden Ring: expected to pass the fog wall and find a boss, did not in {_ENTER_TRIES} tries: "
