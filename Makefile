@@ -71,6 +71,7 @@ bench: .venv/ready
 zoo: .venv/ready
 	.venv/bin/soulsgraph zoo build
 	.venv/bin/soulsgraph zoo verify --out docs/results/zoo
+	.venv/bin/soulsgraph zoo compare --out docs/results/zoo
 
 # Runs every command and piece of code of the pages, but for those that say why not.
 docs-test: .venv/ready screen

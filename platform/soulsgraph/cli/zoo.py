@@ -98,6 +98,36 @@ def verify(
         sys.exit(1)
 
 
+def compare(
+    names: Names = (),
+    output: OutputOptions = DEFAULT_OUTPUT,
+    episodes: int = 400,
+    out: Path | None = None,
+) -> None:
+    """Play agents, unchanged, in the zoo's scenarios and in shifts of the first; show the win rates in percent.
+
+    A star marks the scenario that an agent was trained on.
+
+    Args:
+        names: Agents that play; all if none is named.
+        episodes: Fights of each agent in each scenario, the same for all.
+        out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
+    """
+    from soulsgraph.zoo import comparison
+
+    check_range("episodes", episodes, 1, 1_000_000)
+    if out is not None:
+        check_writable(out)
+    chosen = _chosen(names, agent_names())
+    with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
+        found = comparison.compare_agents(chosen, episodes, progress.update)
+    if out is not None:
+        comparison.save_standings(out, found, episodes)
+    notes = [] if out is None else [f"results in {out}"]
+    table = text_table("", comparison.HEADINGS, [one.cells for one in found])
+    output.show([one.to_dict() for one in found], table, *notes)
+
+
 def build(
     names: Names = (),
     output: OutputOptions = DEFAULT_OUTPUT,
@@ -146,6 +176,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "show": show,
     "copy": copy,
     "verify": verify,
+    "compare": compare,
     "build": build,
 }
 _Action: Any = one_action(ACTIONS)

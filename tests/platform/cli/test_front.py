@@ -52,7 +52,7 @@ def test_the_version_is_the_distributions(monkeypatch, capsys):
     [
         ("evaluat runs/first", "unknown command: expected one of", "'evaluate'"),
         ("serve-sifon", "unknown command", "'serve-siphon'"),
-        ("zoo lst", "unknown action of zoo: expected one of list, show, copy, verify, build", "'list'"),
+        ("zoo lst", "unknown action of zoo: expected one of list, show, copy, verify, compare, build", "'list'"),
         ("fleet tokn pc-1", "unknown action of fleet", "'token'"),
         ("watch iudex-phase1-bst-0", "unknown agent of the zoo", "'iudex-phase1-best-0'"),
         ("evaluate iudex-phase1-best-0 --scenario vrdt", "unknown scenario", "'vordt'"),

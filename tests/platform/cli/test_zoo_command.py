@@ -7,8 +7,10 @@ import pytest
 
 from soulsgraph import zoo
 from soulsgraph.cli.resuming import folder_of
+from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.zoo.card import read_card
+from soulsgraph.zoo.comparison import SCENARIOS
 from soulsgraph_envs.core.config import to_table
 
 _ONE = "iudex-phase1-best-0"
@@ -54,6 +56,23 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypa
     (row,) = json.loads((tmp_path / "out" / "verify.json").read_text())["agents"]
     assert not row["holds"]
     assert row["changed"] == ["preset"]
+
+
+def test_compare_plays_agents_where_they_were_not_trained_and_writes_a_page_with_a_picture(printed, tmp_path):
+    out = tmp_path / "out"
+    found = json.loads(printed("zoo", "compare", _ONE, "vordt-best-0", "--episodes", 64, "--out", out, "--json"))
+    assert [(one["agent"], one["trained_on"]) for one in found] == [(_ONE, "iudex-phase1"), ("vordt-best-0", "vordt")]
+    first, second = (one["rates"] for one in found)
+    assert set(first) == set(second) == set(SCENARIOS)
+    # By the figures of 400 fights these are more than 65 points apart.
+    assert first["iudex-phase1"]["wins"] > first["vordt"]["wins"] < second["vordt"]["wins"]
+    again = evaluate(zoo.open_agent(_ONE), Setting("vordt", "iudex-phase1"), 64).win_rate
+    assert first["vordt"] == again.to_dict()
+    saved = json.loads((out / "comparison.json").read_text())
+    assert (saved["episodes"], saved["agents"]) == (64, found)
+    page = (out / "comparison.md").read_text()
+    assert f"| {_ONE} | {100 * first['iudex-phase1']['rate']:.1f}* |" in page
+    assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_reading_commands_take_an_agent(printed, tmp_path):
@@ -127,6 +146,8 @@ def test_copy_makes_a_run_and_refuses_a_folder_that_is_taken(printed, refuse, tm
         (("copy", "iudex-phase1-bset-0", "--run", "mine"), f"Did you mean '{_ONE}'"),
         (("verify", "nobody"), "unknown agent of the zoo"),
         (("build", "nobody"), "unknown agent of the zoo"),
+        (("compare", "nobody"), "unknown agent of the zoo"),
+        (("compare", "--episodes", "0"), "episodes"),
         (("verify", _ONE, "--episodes", "0"), "episodes: expected a value from 1 to 1000"),
         (("verify", _ONE, "--episodes", "1001"), "episodes: expected a value from 1 to 1000"),
     ],

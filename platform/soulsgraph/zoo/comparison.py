@@ -1,0 +1,117 @@
+"""Play agents in the zoo's scenarios and in shifts of one, unchanged, and write a page with a table and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from soulsgraph.evaluate import EVALUATION_SEED, Setting, evaluate
+from soulsgraph.files import describe_origin, write_json, write_text
+from soulsgraph.paper.figures import INK, save_figure, styled
+from soulsgraph.tables import WinRate, markdown_table
+from soulsgraph.zoo import open_agent
+
+#: What agents play, with its heading: what agents of the zoo are trained on, then shifts of the first.
+SCENARIOS: Mapping[str, str] = {
+    "iudex-phase1": "phase 1",
+    "iudex-phase2": "phase 2",
+    "vordt": "Vordt",
+    "controls-lock-range": "short lock",
+    "controls-blows": "hard blows",
+}
+HEADINGS = ("agent", *SCENARIOS.values())
+#: Win rates in percent from which on the map's colours are light.
+_LIGHT_FROM = 60.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an agent reaches in each scenario; `trained_on` is its own."""
+
+    name: str
+    trained_on: str
+    rates: Mapping[str, WinRate]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The agent's row of the table: its name, then win rates in percent, that of its own scenario marked."""
+        marks = {self.trained_on: "*"}
+        return (self.name, *(f"{100 * rate.rate:.1f}{marks.get(where, '')}" for where, rate in self.rates.items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; rates and interval ends are ratios."""
+        rates = {scenario: rate.to_dict() for scenario, rate in self.rates.items()}
+        return {"agent": self.name, "trained_on": self.trained_on, "rates": rates}
+
+
+def compare_agents(
+    names: Sequence[str], episodes: int, on_played: Callable[[int], None] = lambda count: None
+) -> list[Standing]:
+    """Play every agent greedily in every scenario, all on the same evaluation episodes.
+
+    `on_played` is called with the number of agents that have played.
+
+    Raises:
+        UnknownNameError: if there is no agent of a name.
+        SoulsGraphError: if one is damaged, or the number of episodes is out of range.
+    """
+    found = []
+    for number, name in enumerate(names, 1):
+        run = open_agent(name)
+        home = run.plan.scenario
+        rates = {where: evaluate(run, Setting(where, home), episodes).win_rate for where in SCENARIOS}
+        found.append(Standing(name, home, rates))
+        on_played(number)
+    return found
+
+
+def save_standings(folder: Path, found: Sequence[Standing], episodes: int) -> None:
+    """Write `comparison.json`, the page `comparison.md` and the picture `comparison.png`.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    origin = describe_origin()
+    said = {**origin, "seed": EVALUATION_SEED, "episodes": episodes}
+    write_json(folder / "comparison.json", {**said, "agents": [one.to_dict() for one in found]})
+    save_figure(draw_standings(found), folder / "comparison.png")
+    scenarios = ", ".join(f"`{name}` ({heading})" for name, heading in SCENARIOS.items())
+    text = f"""# The zoo in fights that it was not trained for
+
+Win rates in percent of {episodes} greedy fights, the evaluation episodes of seed {EVALUATION_SEED:,}, in each of
+{scenarios}.
+Every agent plays with the skills of its own scenario, whose rate has a star; nothing is adapted.
+`comparison.json` has the wins and Wilson's 95 % intervals. Commit `{origin["commit"] or "unknown"}`.
+
+{markdown_table(HEADINGS, [one.cells for one in found])}
+
+![Win rates of every agent in every scenario](comparison.png)
+"""
+    write_text(folder / "comparison.md", text)
+
+
+@styled
+def draw_standings(found: Sequence[Standing]) -> Figure:
+    """Draw the win rates as a map of colours, a row an agent, each rate as a number; own scenarios are framed."""
+    figure = Figure(figsize=(9.5, 1.8 + 0.32 * len(found)))
+    axes = figure.subplots()
+    axes.xaxis.tick_top()
+    percent = [[100 * rate.rate for rate in one.rates.values()] for one in found]
+    image = axes.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto")
+    for row, one in enumerate(found):
+        for column, (scenario, value) in enumerate(zip(one.rates, percent[row], strict=True)):
+            ink = "white" if value < _LIGHT_FROM else INK
+            axes.text(column, row, f"{value:.0f}", ha="center", va="center", color=ink)
+            if scenario == one.trained_on:
+                corner = (column - 0.47, row - 0.44)
+                axes.add_patch(Rectangle(corner, 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.6))
+    axes.set_xticks(range(len(SCENARIOS)), list(SCENARIOS.values()))
+    axes.set_yticks(range(len(found)), [one.name for one in found])
+    axes.grid(visible=False)
+    figure.colorbar(image, ax=axes, label="win rate in percent")
+    return figure
