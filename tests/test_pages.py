@@ -123,10 +123,15 @@ def test_a_quick_block_runs(block: Block, folder: Path) -> None:
 def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path, tmp_path: Path) -> None:
     train = "soulsgraph curriculum --run runs/curriculum; soulsgraph curriculum --run runs/other --seed 1"
     _run(Block("", 0, "sh", "", "", train), folder, "")
+    failed = []
     with virtual_screen() as display:
         for block in ALL:
             if block.file:
                 (folder / block.file).write_text(block.text, encoding="utf-8")
             elif block.run:
                 print(f"{block}: {block.text.splitlines()[0]}", flush=True)
-                _run(block, folder, display)
+                try:
+                    _run(block, folder, display)
+                except (AssertionError, subprocess.TimeoutExpired) as error:
+                    failed.append(str(error))
+    assert not failed, "\n\n".join(failed)
