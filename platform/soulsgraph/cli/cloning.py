@@ -57,6 +57,6 @@ def clone(
     output.show(
         rows,
         text_table("", headings, cells),
-        f"play them with: {command_line('evaluate', run)}",
-        f"learn on from them with: {command_line('curriculum', '--resume', '--run', run)}",
+        f"play them with: {command_line('evaluate', run, *output.repeated)}",
+        f"learn on from them with: {command_line('curriculum', '--resume', '--run', run, *output.repeated)}",
     )

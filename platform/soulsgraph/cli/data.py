@@ -14,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds
 from soulsgraph.plan import check_range
 from soulsgraph.progress import stage_progress
@@ -185,7 +186,7 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
             found.append(checking.check_file(path))
             progress.update(number)
     counts = Counter(one.verdict for one in found)
-    lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
+    lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {summary}")
     if any(one.verdict in checking.WRONG for one in found):

@@ -65,6 +65,11 @@ class RunOptions(OutputOptions):
 
             load_project(self.project)
 
+    @property
+    def repeated(self) -> tuple[str, ...]:
+        """The words that another command on the same run needs as well."""
+        return () if self.project is None else ("--project", str(self.project))
+
 
 DEFAULT_RUN = RunOptions()
 

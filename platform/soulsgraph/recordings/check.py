@@ -82,6 +82,8 @@ def check(recording: Recording) -> Checked:
 def _refusal(header: Header) -> str:
     """Return why a fight cannot be played again with the data of this version; empty where it can."""
     try:
+        if header.project is not None:
+            header.project.check(f"the skills of {header.fight}")
         if header.scenario.endswith(".toml"):
             _check_small(Path(header.scenario))
         found = scenario_digest(header.scenario)

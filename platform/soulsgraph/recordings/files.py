@@ -257,6 +257,7 @@ def _check_header(where: Where, header: Header) -> None:
     texts = {name: getattr(header, name) for name in ("fight", "scenario", "start", "driver", "player")}
     texts |= {f"origin.{name}": str(value) for name, value in vars(header.origin).items()}
     texts |= {f"skills[{place}].name": skill.name for place, skill in enumerate(header.skills)}
+    texts |= {f"project.{name}": value for name, value in (vars(header.project) if header.project else {}).items()}
     for name, text in texts.items():
         where.at(name).demand(text.isprintable() and len(text) <= _LONGEST_TEXT, "a line of text", shown(text))
     # Windows asks another machine, or a device, for a file with such a path.

@@ -17,6 +17,7 @@ from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.distribution import WHOLE, installed
 from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player
 from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_policies.projects import ProjectDigest
 
 FORMAT, FORMAT_VERSION = "soulsgraph fight", 1
 #: Where a fight comes from: skills in the simulator or in a running game, a fleet's journal, or a person.
@@ -147,6 +148,7 @@ class Header:
 
     `fight` is its identity, the file's name without its ending. `seed` is the seed of the episode in decimal digits,
     empty where there is none. `driver` is the simulator, or that of the running game; empty where it is not known.
+    `project` is whose skills played, where they are not all the paper's.
     """
 
     format: str
@@ -165,6 +167,7 @@ class Header:
     ground: Ground
     origin: Origin
     result: Result = field(default_factory=Result)
+    project: ProjectDigest | None = None
 
     @property
     def simulated(self) -> bool:
@@ -197,6 +200,7 @@ def make_header(
     skills: Sequence[PlayedSkill] = (),
     options: SkillOptions | None = None,
     tick_s: float = 0.1,
+    project: ProjectDigest | None = None,
 ) -> Header:
     """Return the header of a fight that begins now; for many alike, make one and replace `fight`, `seed` and `origin`.
 
@@ -219,4 +223,5 @@ def make_header(
         skills=tuple(skills),
         ground=Ground.of(scenario),
         origin=Origin.now(),
+        project=project,
     )

@@ -34,6 +34,7 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.projects import ProjectDigest
 from soulsgraph_policies.sampler import Transitions
 
 _TICK_S = 0.1
@@ -204,7 +205,7 @@ def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
         terms=skill.reward.names,
     )
     identity = Identity("", task.scenario, "fleet", "", run_name(run.path))
-    return make_header(identity, task.ground, [played], task.options, _TICK_S)
+    return make_header(identity, task.ground, [played], task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
 
 
 def _write(template: Header, skill: Skill, folder: Path, fought: _Fought, whole: _Open, ended: Episodes) -> Path | None:

@@ -13,7 +13,16 @@ from soulsgraph.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.files import slug
 from soulsgraph.real_time import PlayedGame, play_in_games
 from soulsgraph.recordings.files import is_written
-from soulsgraph.recordings.header import SIMULATOR, Identity, Origin, Origins, PlayedSkill, make_header, run_name
+from soulsgraph.recordings.header import (
+    SIMULATOR,
+    Header,
+    Identity,
+    Origin,
+    Origins,
+    PlayedSkill,
+    make_header,
+    run_name,
+)
 from soulsgraph.recordings.writing import Choice, FightWriter, Seen
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Outcome
@@ -30,6 +39,7 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
 from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.projects import ProjectDigest
 
 #: The player whose scripts know the boss's hit windows in advance.
 ORACLE = "oracle"
@@ -52,6 +62,7 @@ class Fighter:
     options: SkillOptions
     random: float = 0.0
     delay: int = 0
+    project: ProjectDigest | None = None
 
     @classmethod
     def of_run(cls, run: RunFolder, setting: Setting, random: float = 0.0) -> Fighter:
@@ -64,7 +75,8 @@ class Fighter:
         cards = {name: one.card for name, one in load_artifacts(run, setting.trained_on, [*agent.networks]).items()}
         versions = {name: (card.version, card.digest) for name, card in cards.items()}
         played = tuple(_played(skill, agent, *versions.get(skill.name, (-1, ""))) for skill in agent.skills)
-        return cls(run_name(run.path), setting.scenario, agent, played, run.plan.options, random)
+        project = ProjectDigest.of(run.plan.graph)
+        return cls(run_name(run.path), setting.scenario, agent, played, run.plan.options, random, project=project)
 
     @classmethod
     def oracle(cls, scenario: str, start: str | None = None, random: float = 0.0, delay: int = 0) -> Fighter:
@@ -81,6 +93,11 @@ class Fighter:
         agent = Agent(started_at(load_scenario(scenario), start), skills, replaced=scripts)
         played = tuple(_played(skill, agent) for skill in skills)
         return cls(ORACLE, scenario, agent, played, SkillOptions(), random, delay)
+
+    def header(self, source: Origins, driver: str = "") -> Header:
+        """Return the header of its fights, but for their names and seeds."""
+        identity = Identity("", self.scenario, source, driver, self.name)
+        return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
 
     def fight(self, seed: int) -> str:
         """Return the name of its fight from a seed."""
@@ -153,8 +170,7 @@ def record_in_games(
 
 def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> Seeds:
     """Return the seeds whose fights are not in a folder yet."""
-    identity = Identity("", fighter.scenario, source, "", fighter.name)
-    template = make_header(identity, fighter.agent.scenario, fighter.played, fighter.options)
+    template = fighter.header(source)
     headers = [replace(template, fight=fighter.fight(int(seed)), seed=str(seed)) for seed in seeds]
     left: Seeds = seeds[[not is_written(folder, header, _OF_ITS_TIME) for header in headers]]
     return left
@@ -171,9 +187,7 @@ class FightRecorder:
     ) -> None:
         self._fighter, self._folder, self._on_written = fighter, folder, on_written
         agent = fighter.agent
-        identity = Identity("", fighter.scenario, source, driver, fighter.name)
-        #: The header of every fight but for its name and seed.
-        self._template = make_header(identity, agent.scenario, fighter.played, fighter.options)
+        self._template = fighter.header(source, driver)
         self._words = AnimationWords.of(agent.scenario)
         self._always = np.array([agent.replaced.get(skill.name) == "random" for skill in agent.skills])
         self._random = self._always.copy()

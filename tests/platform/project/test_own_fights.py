@@ -1,0 +1,72 @@
+"""Fights of skills of one's own: recorded, checked, exported and cloned as the paper's are."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from soulsgraph.evaluate import Setting
+from soulsgraph.export import export_onnx
+from soulsgraph.paper.testing import pretend_training
+from soulsgraph.plan import Plan
+from soulsgraph.recordings.files import read_header, recording_files
+from soulsgraph.run_folder import RunFolder
+from soulsgraph_policies.projects import forget_project, load_project
+
+
+@pytest.fixture
+def run(fencing, duel, tmp_path):
+    run = RunFolder.create(tmp_path / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
+    pretend_training(run, run.plan.stages())
+    return run
+
+
+@pytest.fixture
+def fights(run, begun, printed, tmp_path):
+    """Two fights of an agent of six skills, recorded by the command."""
+    printed("data", "record", run.path, "--episodes", 2, "--out", tmp_path / "fights", "--project", begun)
+    return tmp_path / "fights"
+
+
+def test_a_recording_names_the_project_and_has_the_columns_of_its_skill(fights, fencing):
+    for path in recording_files(fights):
+        header = read_header(path)
+        assert (header.project.name, header.project.digest) == ("fencing", fencing.digest)
+        assert "parry" in [skill.name for skill in header.skills]
+        assert {"parry/action", "parry/values", "parry/reward"} <= {*pq.read_schema(path).names}
+
+
+def test_a_fight_is_checked_with_its_code_and_refused_without_it_or_with_other_code(fights, begun, printed):
+    def verdicts(*project: object) -> list[tuple[str, str]]:
+        found = json.loads(printed("data", "check", fights, "--json", *project))
+        return [(one["verdict"], one["note"]) for one in found]
+
+    assert [verdict for verdict, _ in verdicts("--project", begun)] == ["same", "same"]
+    forget_project("fencing")
+    for verdict, note in verdicts():
+        assert verdict == "refused"
+        assert "expected the project 'fencing'" in note
+    assert "install it, or name its folder: --project" in printed("data", "check", fights)
+    skill = begun / "fencing" / "parry.py"
+    skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
+    load_project(begun)
+    for verdict, note in verdicts():
+        assert verdict == "refused"
+        assert "another state of its code" in note
+
+
+def test_decisions_of_an_own_skill_are_exported_and_cloned(fights, begun, duel, printed, tmp_path):
+    printed("data", "export", fights, "--rllib", "parry", "--out", tmp_path / "parry.parquet")
+    rows = pq.read_table(tmp_path / "parry.parquet")
+    decided = [pq.read_table(path, columns=["parry/decides"]).column(0).to_pylist() for path in recording_files(fights)]
+    assert 0 < len(rows) <= sum(map(sum, decided))
+    options = ("--graph", "fencing/forked", "--scenario", duel, "--project", begun)
+    shown = printed("clone", fights, "--run", tmp_path / "clone", *options)
+    assert f"play them with: soulsgraph evaluate {tmp_path / 'clone'} --project {begun}" in shown
+    assert RunFolder.open(tmp_path / "clone").library.versions("parry") == [1]
+
+
+def test_an_own_skill_becomes_a_model_that_chooses_as_we_do(run, tmp_path):
+    found = export_onnx(run, tmp_path / "onnx", Setting(run.plan.scenario, run.plan.scenario), 1_000)
+    assert [one.clear_differing for one in found if one.skill == "parry"] == [0, 0]
+    assert (tmp_path / "onnx" / "parry.onnx").is_file()
