@@ -22,6 +22,8 @@ _MOST_LAYERS = 16
 #: Bytes of a replay's row beside its float32 values: the link of n-step returns, the tree of priorities at most.
 _LINK_BYTES, _PRIORITY_BYTES = 8, 32
 _BASELINE_CAPACITY = 100_000
+#: Weight of the large-margin loss beside that of the temporal difference.
+MARGIN_WEIGHT = 0.3
 _STEPPING = ("lanes", "decisions_per_round")
 _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
@@ -143,8 +145,8 @@ class DQNHyperparameters:
 
     @property
     def compiles(self) -> bool:
-        """Whether the compiled CPU path can take the updates: two hidden layers, a plain head, nothing shown."""
-        return self.plain_head and len(self.hidden_sizes) == 2 and not self.margin
+        """Whether the compiled CPU path can take the updates: two hidden layers, a plain head."""
+        return self.plain_head and len(self.hidden_sizes) == 2
 
     @property
     def plain_head(self) -> bool:

@@ -181,7 +181,6 @@ class ModuleUpdates:
         self._compiled = path == CPU_KERNEL
         if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
             head = "a plain head" if hyperparameters.plain_head else "dueling streams or quantiles"
-            head += ", with decisions shown," if hyperparameters.margin else ""
             raise SoulsGraphError(
                 f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found "
                 f"{len(hyperparameters.hidden_sizes)} and {head} on {device.type}; use update path {AUTOGRAD!r}."

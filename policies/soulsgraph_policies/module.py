@@ -20,12 +20,10 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, NETWORK, TARGET, Weights
 
 _HIDDEN_SIZES, _CLIP = (64, 64), 10.0
-#: Weight of the large-margin loss beside that of the temporal difference.
-_MARGIN_WEIGHT = 0.3
 
 
 def make_network(sizes: Sequence[int], quantiles: int = 0, dueling: bool = False) -> nn.Sequential:
@@ -268,7 +266,7 @@ def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparam
         losses = functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
     loss = (weights * losses).mean()
     if hyperparameters.margin:
-        loss = loss + _MARGIN_WEIGHT * _margin_losses(quantiles.mean(dim=2), actions, margins).mean()
+        loss = loss + MARGIN_WEIGHT * _margin_losses(quantiles.mean(dim=2), actions, margins).mean()
     values, errors = predictions.detach().mean(dim=1), (predictions.detach() - targets).mean(dim=1)
     return Loss(loss, values, errors)
 

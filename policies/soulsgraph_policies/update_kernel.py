@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 from soulsgraph_policies.products import PRODUCTS, SPAN, product, zeros
 from soulsgraph_policies.replay import Batch
 
@@ -44,7 +44,7 @@ class UpdateFigures:
 
 Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
-Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats]
+Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats, Floats]
 #: Adam's steps, learning rate, greatest norm, share of Polyak averaging, whether the target is double.
 Constants = tuple[int, float, float, float, bool]
 
@@ -154,10 +154,27 @@ def _choose(values: Floats, bias: Floats, choices: Integers) -> None:
 
 @_inner
 def _targets(values: Floats, bias: Floats, batch: Rows, choices: Integers, targets: Floats) -> None:
-    _, _, _, rewards, discounts, _ = batch
+    _, _, _, rewards, discounts, _, _ = batch
     for row in range(values.shape[0]):
         action = choices[row]
         targets[row] = rewards[row] + discounts[row] * (values[row, action] + bias[action])
+
+
+@_inner
+def _raise_shown(
+    values: Floats, bias: Floats, shown: int, margin: np.float32, slope: np.float32, slopes: Floats
+) -> np.float32:
+    """Add the gradient of one row's large-margin loss, as `minibatch_loss` has it, and return that loss."""
+    best = shown
+    highest = own = values[shown] + bias[shown]
+    for action in range(bias.shape[0]):
+        raised = values[action] + bias[action] + margin
+        if action != shown and raised > highest:
+            best, highest = action, raised
+    slopes[best] += slope
+    slopes[shown] -= slope
+    loss: np.float32 = highest - own
+    return loss
 
 
 @_inner
@@ -165,10 +182,10 @@ def _output_gradients(
     values: Floats, bias: Floats, batch: Rows, targets: Floats, figures: tuple[Doubles, Floats], slopes: Floats
 ) -> None:
     """Compute the TD errors and, from them, the gradient of every row's Q-values."""
-    _, _, actions, _, _, weights = batch
+    _, _, actions, _, _, weights, margins = batch
     sums, errors = figures
     one, zero, half = np.float32(1.0), np.float32(0.0), np.float32(0.5)
-    scale = one / np.float32(len(actions))
+    scale, raising = one / np.float32(len(actions)), np.float32(MARGIN_WEIGHT)
     slopes[:, :] = zero
     for row in range(len(actions)):
         action = actions[row]
@@ -180,6 +197,8 @@ def _output_gradients(
         sums[1] += value
         sums[2] += size
         slopes[row, action] = min(max(error, -one), one) * scale * weights[row]
+        if margins[row] > zero:
+            sums[0] += raising * _raise_shown(values[row], bias, action, margins[row], raising * scale, slopes[row])
 
 
 @_inner
@@ -286,16 +305,16 @@ def _build_updates(sources: int) -> Callable[..., int]:
     def updates(
         memory: FlatMemory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]
     ) -> int:
-        observations, following, actions, rewards, discounts, weights = batch
+        observations, following, actions, rewards, discounts, weights, margins = batch
         steps, learning_rate, max_norm, target_rate, double = constants
         sums, errors = figures
         size = len(work.targets)
         _arrange(_layers(memory.target, work.sizes), work.target)
         for update in range(len(actions) // size):
             rows = slice(update * size, (update + 1) * size)
-            part = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows], weights[rows])
+            transitions = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows])
             numbers = (steps + update + 1, learning_rate, max_norm, target_rate, double)
-            _update(memory, work, part, numbers, (sums, errors[rows]))
+            _update(memory, work, (*transitions, weights[rows], margins[rows]), numbers, (sums, errors[rows]))
         return sources
 
     return cast(Callable[..., int], updates)
@@ -338,8 +357,6 @@ class CpuUpdater:
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
         constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
-        # Without the margins: what learns from decisions shown takes the other path.
-        rows = tuple(vars(batch).values())[:-1]
-        _updates(self._memory, self._work, rows, constants, (sums, errors))
+        _updates(self._memory, self._work, tuple(vars(batch).values()), constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
         return UpdateFigures(loss, q_mean, td_error, errors)

@@ -132,13 +132,22 @@ def weighted_batch(count: int, seed: int) -> Batch:
     return replace(batch, discounts=batch.discounts * several, weights=weights)
 
 
+def partly_shown_batch(count: int, seed: int) -> Batch:
+    """Half of the rows with a margin, which some actions have and some lack."""
+    batch, random = weighted_batch(count, seed), np.random.default_rng([seed, 1])
+    return replace(batch, margins=np.where(random.random(count) < 0.5, 0.3, 0.0).astype(np.float32))
+
+
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("target_rate", [0.0, 0.01])
-@pytest.mark.parametrize("make", [make_batch, weighted_batch], ids=["as drawn", "weighted"])
+@pytest.mark.parametrize(
+    "make", [make_batch, weighted_batch, partly_shown_batch], ids=["as drawn", "weighted", "partly shown"]
+)
 def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
     double: bool, target_rate: float, make: Callable[[int, int], Batch]
 ) -> None:
-    leader, follower = (make_learner(path, double=double, target_rate=target_rate) for path in (AUTOGRAD, CPU_KERNEL))
+    options = {"double": double, "target_rate": target_rate, "margin": 0.8 if make is partly_shown_batch else 0.0}
+    leader, follower = (make_learner(path, **options) for path in (AUTOGRAD, CPU_KERNEL))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
     for call, decisions in enumerate((100, 2_500, 5_000, 9_999)):  # the target is copied at 10,000
         # Last bits grow over a chain of updates, so both begin each compared one at the same point.
