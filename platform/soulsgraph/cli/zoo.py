@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.plan import check_range
 from soulsgraph.progress import silence_advice, stage_progress
@@ -99,8 +99,8 @@ def verify(
 
 
 def compare(
-    names: Names = (),
-    output: OutputOptions = DEFAULT_OUTPUT,
+    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="[RUN|AGENT ...]")] = (),
+    output: RunOptions = DEFAULT_RUN,
     episodes: int = 400,
     out: Path | None = None,
 ) -> None:
@@ -109,7 +109,7 @@ def compare(
     A star marks the scenario that an agent was trained on.
 
     Args:
-        names: Agents that play; all if none is named.
+        folders: Agents of the zoo or run folders; all agents of the zoo if none is named.
         episodes: Fights of each agent in each scenario, the same for all.
         out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
     """
@@ -118,7 +118,7 @@ def compare(
     check_range("episodes", episodes, 1, 1_000_000)
     if out is not None:
         check_writable(out)
-    chosen = _chosen(names, agent_names())
+    chosen = folders or tuple(map(Path, agent_names()))
     with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
         found = comparison.compare_agents(chosen, episodes, progress.update)
     if out is not None:

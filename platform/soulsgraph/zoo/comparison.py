@@ -13,8 +13,9 @@ from matplotlib.patches import Rectangle
 from soulsgraph.evaluate import EVALUATION_SEED, Setting, evaluate
 from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.paper.figures import INK, save_figure, styled
+from soulsgraph.recordings.header import run_name
 from soulsgraph.tables import WinRate, markdown_table
-from soulsgraph.zoo import open_agent
+from soulsgraph.zoo import open_run
 
 #: What agents play, with its heading: what agents of the zoo are trained on, then shifts of the first.
 SCENARIOS: Mapping[str, str] = {
@@ -50,22 +51,21 @@ class Standing:
 
 
 def compare_agents(
-    names: Sequence[str], episodes: int, on_played: Callable[[int], None] = lambda count: None
+    agents: Sequence[Path], episodes: int, on_played: Callable[[int], None] = lambda count: None
 ) -> list[Standing]:
     """Play every agent greedily in every scenario, all on the same evaluation episodes.
 
-    `on_played` is called with the number of agents that have played.
+    Agents are names of the zoo's, or run folders. `on_played` is called with the number of those that have played.
 
     Raises:
-        UnknownNameError: if there is no agent of a name.
-        SoulsGraphError: if one is damaged, or the number of episodes is out of range.
+        UnknownNameError: if there is no agent of a name, but one of a name much like it.
+        SoulsGraphError: if one is damaged, misses a skill or cannot play there, or `episodes` is out of range.
     """
-    found = []
-    for number, name in enumerate(names, 1):
-        run = open_agent(name)
+    runs, found = [open_run(path) for path in agents], []
+    for number, run in enumerate(runs, 1):
         home = run.plan.scenario
         rates = {where: evaluate(run, Setting(where, home), episodes).win_rate for where in SCENARIOS}
-        found.append(Standing(name, home, rates))
+        found.append(Standing(run_name(run.path), home, rates))
         on_played(number)
     return found
 

@@ -60,8 +60,9 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypa
 
 def test_compare_plays_agents_where_they_were_not_trained_and_writes_a_page_with_a_picture(printed, tmp_path):
     out = tmp_path / "out"
-    found = json.loads(printed("zoo", "compare", _ONE, "vordt-best-0", "--episodes", 64, "--out", out, "--json"))
-    assert [(one["agent"], one["trained_on"]) for one in found] == [(_ONE, "iudex-phase1"), ("vordt-best-0", "vordt")]
+    zoo.copy_agent("vordt-best-0", tmp_path / "mine")
+    found = json.loads(printed("zoo", "compare", _ONE, "mine", "--episodes", 64, "--out", out, "--json"))
+    assert [(one["agent"], one["trained_on"]) for one in found] == [(_ONE, "iudex-phase1"), ("mine", "vordt")]
     first, second = (one["rates"] for one in found)
     assert set(first) == set(second) == set(SCENARIOS)
     # By the figures of 400 fights these are more than 65 points apart.
@@ -146,7 +147,8 @@ def test_copy_makes_a_run_and_refuses_a_folder_that_is_taken(printed, refuse, tm
         (("copy", "iudex-phase1-bset-0", "--run", "mine"), f"Did you mean '{_ONE}'"),
         (("verify", "nobody"), "unknown agent of the zoo"),
         (("build", "nobody"), "unknown agent of the zoo"),
-        (("compare", "nobody"), "unknown agent of the zoo"),
+        (("compare", "nobody"), "expected the folder of a run"),
+        (("compare", "vordt-bst-0"), "unknown agent of the zoo"),
         (("compare", "--episodes", "0"), "episodes"),
         (("verify", _ONE, "--episodes", "0"), "episodes: expected a value from 1 to 1000"),
         (("verify", _ONE, "--episodes", "1001"), "episodes: expected a value from 1 to 1000"),
