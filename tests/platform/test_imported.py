@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3 import DQN
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import soulsgraph_envs  # noqa: F401 - registers the environments
 from soulsgraph.domains import finished_versions
@@ -73,16 +72,14 @@ def test_an_imported_camera_plays_as_it_did_there_and_the_agent_is_evaluated(tra
 
 
 def test_normalised_observations_come_with_their_statistics_as_the_page_writes_them(run, tmp_path, monkeypatch):
-    normalised = VecNormalize(DummyVecEnv([_env]), norm_reward=False, clip_obs=5.0)
-    model = DQN("MlpPolicy", normalised, learning_starts=50, seed=0)
-    model.learn(150)
-    model.save(tmp_path / "camera.zip")
     page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(import json.+?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(code, {"model": model})
-    statistics = tmp_path / "statistics.json"
-    assert import_stable_baselines(run, "camera", tmp_path / "camera.zip", statistics).observation_clip == 5.0
+    made = {}
+    exec(code.replace("VecNormalize(fights)", "VecNormalize(fights, clip_obs=5.0)").replace("5_000", "150"), made)
+    model, normalised = made["model"], made["normalised"]
+    files = tmp_path / "normalised.zip", tmp_path / "statistics.json"
+    assert import_stable_baselines(run, "camera", *files).observation_clip == 5.0
     rows = _rows()
     ours = FusedNetworks([make_agent(run, _SETTING).networks["camera"]]).q_values(0, rows)
     observations = normalised.normalize_obs(make_skill("camera").observation(rows, load_scenario("iudex-phase1")))
