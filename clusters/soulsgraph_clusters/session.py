@@ -19,6 +19,7 @@ import torch  # noqa: F401
 from ray import cloudpickle
 from ray._private import ray_constants
 from ray._private.authentication.authentication_token_setup import _enable_token_auth
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -82,6 +83,8 @@ def connect(
         if local := chosen == LOCAL:
             _make_token()
             chosen = stack.enter_context(local_ray(num_cpus, resources))
+        # Ray keeps the token that this process read first, though the environment may name another one now.
+        AuthenticationTokenLoader.instance().reset_cache()
         stack.callback(ray.shutdown)
         # `ray.init` would replace the loopback address of a private session by another one of this machine.
         clusters = ray_constants.ENABLE_RAY_CLUSTER

@@ -199,3 +199,18 @@ def test_what_keeps_ray_from_starting_is_said(folder: Path, monkeypatch: pytest.
     with pytest.raises(SessionError, match="AF_UNIX"), local_ray(1):
         pass
     assert not list(deep.iterdir())
+
+
+@pytest.mark.slow
+def test_a_second_session_uses_the_token_that_the_environment_names_now(environment):
+    twice = """
+import os
+from soulsgraph_clusters.session import connect
+for token in ("a" * 64, "b" * 64):
+    os.environ["RAY_AUTH_TOKEN"] = token
+    with connect("local") as session:
+        print(session.local)
+"""
+    command = [sys.executable, "-c", twice]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.stdout.split() == ["True", "True"], ended.stderr

@@ -196,7 +196,9 @@ class PlainWindow:
         return [self._display.next_event().detail for _ in range(self._display.pending_events())]
 
     def close(self) -> None:
-        """Close the window."""
+        """Close the window; it is gone from the screen when this returns."""
+        self._window.destroy()
+        self._display.sync()
         self._display.close()
 
 
