@@ -46,8 +46,10 @@ def precompile(console: Console) -> None:
 
     An interruption ends it; whatever is missing is compiled when it is called.
     """
+    if numba.config.DISABLE_JIT:
+        return
     stamp, key = _stamp(), _key()
-    if numba.config.DISABLE_JIT or _holds(stamp, key):
+    if _holds(stamp, key):
         return
     console.print("compiling fights and training for this processor, once: ten seconds to a minute", soft_wrap=True)
     count = sum(map(len, _PARTS))
@@ -62,9 +64,11 @@ def precompile_playing(console: Console) -> None:
 
     A game's process that compiled it itself would keep the compiler's memory.
     """
+    if numba.config.DISABLE_JIT:
+        return
     whole, key = _stamp(), _key()
     stamp = whole.with_name(f"{whole.name}-playing")
-    if numba.config.DISABLE_JIT or _holds(whole, key) or _holds(stamp, key):
+    if _holds(whole, key) or _holds(stamp, key):
         return
     console.print("compiling fights for this processor, once: ten seconds to a minute", soft_wrap=True)
     # Plain processes: a `WorkerProcess` needs what a game PC does not have.
