@@ -28,6 +28,9 @@ from soulsgraph_policies.stage_config import ChunkRunner
 _logger = logging.getLogger("soulsgraph")
 #: A gateway that cannot be asked is asked again after so long.
 _RETRY_AFTER_S = 0.5
+#: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
+#: games get new weights once a second.
+_FETCH_EVERY_S = 0.2
 #: The gateway gets new weights at most this often.
 _SEND_EVERY_S = 0.5
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
@@ -50,7 +53,7 @@ class FleetDQN(SkillDQN):
         self._unsaved_bytes = 0
         self._unsent: set[str] = set()
         self._sent_s, self._lost_gateway = -math.inf, False
-        self._next_probe_s, self._last_chunk_s = 0.0, time.monotonic()
+        self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
         #: How the games did when it was last asked for.
@@ -77,8 +80,9 @@ class FleetDQN(SkillDQN):
             self._set_iteration(0)
 
     def _fetch(self) -> int:
-        """Fetch what the journal has more; return the count of records."""
-        position = self.position + len(self._fetched)
+        """Fetch what the journal has more, some time after it was at its end; return the count of records."""
+        time.sleep(max(self._next_fetch_s - time.monotonic(), 0.0))
+        position, began_s = self.position + len(self._fetched), time.monotonic()
         answers: list[Fetched] = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.fetch(position),
             local_env_runner=not self.config.num_env_runners,
@@ -93,6 +97,7 @@ class FleetDQN(SkillDQN):
             raise SoulsGraphError(answer.failure)
         self.live_runners, self._journaled = answer.playing, answer.decisions
         self.status = answer.status or self.status
+        self._next_fetch_s = began_s + (_FETCH_EVERY_S if len(answer.records) < MOST_RECORDS else 0.0)
         self._require_attempt(answer.attempt)
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
