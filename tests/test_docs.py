@@ -131,6 +131,11 @@ def test_the_figures_of_own_skills_are_what_compare_wrote() -> None:
     assert [agent["seed"] for agent in written["agents"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
+def test_the_readme_is_a_door() -> None:
+    text = re.sub(r"```.*?```", "", (_DOCS.parent / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert 400 < len(text.split()) < 800
+
+
 def test_every_link_between_pages_leads_somewhere() -> None:
     root = _DOCS.parent
     pages = [*root.glob("*.md"), *_DOCS.glob("*.md"), _DOCS / "results" / "README.md"]
