@@ -68,12 +68,12 @@ class StageTask:
 
     def _check_skills(self) -> None:
         """Check that this process has the code of every skill as the head has it."""
-        own_projects.require(self.projects, own_projects.digests_here(), "task")
+        own_projects.require(self.projects, own_projects.digests_here(), "skills")
         for name in self.plays:
             definition_of(name)
         if unnamed := own_projects.digests_of(self.plays).keys() - self.projects.keys():
             raise SoulsGraphError(
-                f"task: expected the digest of every project whose skills it has, found none of "
+                f"skills: expected the digest of every project whose skills it has, found none of "
                 f"{', '.join(sorted(unnamed))}; {_REMEDY}."
             )
 
