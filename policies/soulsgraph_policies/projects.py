@@ -354,7 +354,8 @@ def code_digest(folder: Path) -> str:
         ProjectError: if a file is no Python, or the files are too large.
     """
     digest, size = hashlib.sha256(), 0
-    for path in sorted(folder.rglob("*.py")):
+    # Paths themselves have another order on Windows.
+    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).parts):
         with reading(path):
             source = path.read_bytes()
         size += len(source)
