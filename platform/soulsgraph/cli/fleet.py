@@ -29,7 +29,6 @@ from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import check_writable
-from soulsgraph_policies.projects import load_project
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.head.roll_call import Answer
@@ -229,6 +228,7 @@ def plan(
     from soulsgraph_clusters.fleet.head.roll_call import RollCall
     from soulsgraph_clusters.fleet.head.sole import sole_head
     from soulsgraph_clusters.fleet.own_projects import digests_here
+    from soulsgraph_policies.projects import load_project
 
     found = load_fleet(fleet)
     if not found.settings.pcs:

@@ -22,7 +22,6 @@ from soulsgraph_clusters.fleet.pc.pause import pause as pause_games
 from soulsgraph_clusters.fleet.pc.pause import resume as resume_games
 from soulsgraph_envs.drivers.doctor.machine import Checks
 from soulsgraph_envs.drivers.realtime.link import load_games
-from soulsgraph_policies.projects import loaded_projects
 
 #: Where a PC's games spool unless told otherwise.
 DEFAULT_SPOOL = state_folder()
@@ -86,6 +85,7 @@ def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) 
 def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]) -> None:
     # Imported here: playing needs nothing of it.
     from soulsgraph_envs.drivers.doctor.examination import examine
+    from soulsgraph_policies.projects import loaded_projects
 
     own = Checks("Projects")
     with own.failing("projects", "correct the project, or leave it out"):

@@ -82,6 +82,18 @@ def test_a_fleet_trains_an_own_skill_and_pcs_without_the_code_are_refused_by_nam
     assert "attic/1" in text or "cellar/1" in text
 
 
+def test_a_host_shows_what_it_has_and_starts_nothing_with_a_folder_that_is_no_project(begun, fleet):
+    files = ("--token-file", fleet.folder / "attic.token", "--games", fleet.folder / "attic.toml")
+    words = ("host", "--head", f"127.0.0.1:{fleet.port}", *files, "--spool", fleet.spool())
+    code, text = fleet.call(*words, "--project", begun, "--project", fleet.folder / "none")
+    assert code == 2
+    assert text.splitlines()[-1].startswith("error: ")
+    assert "expected the folder of a project" in text
+    _, text = fleet.call(*words, "--project", begun, "--check")
+    assert "Projects" in text
+    assert "fencing" in text
+
+
 def test_a_runs_own_games_train_an_own_skill(run, begun, fleet):
     fleet.write_games("here", GAMES * 2)
     words = ("--run", run.path, "--project", begun)

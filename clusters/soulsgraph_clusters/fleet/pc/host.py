@@ -21,7 +21,6 @@ from typing import Annotated, Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.pc.stream import PLAY, Head, describe
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, digests
@@ -31,7 +30,6 @@ from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import check_games
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
-from soulsgraph_policies.projects import load_installed, load_project
 
 #: A game that ended is started again after so long, twice as long after each further end, at most the second.
 RESTART_AFTER_S = 1.0, 30.0
@@ -121,9 +119,12 @@ def ask(options: HostOptions, game: str = "1") -> str:
     Raises:
         FleetError: if it may not, or nothing answers.
     """
+    # Imported here, as in `load_projects`: a help text need not wait for it.
+    from soulsgraph_clusters.fleet.own_projects import in_hello
+
     head = options.connection()
     channel = head.channel()
-    said = digests() | own_projects.in_hello()
+    said = digests() | in_hello()
     hello = wire.Hello(protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=said, only_asks=True)
     try:
         play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
@@ -285,6 +286,8 @@ def load_projects(folders: Sequence[Path], report: Callable[[str], None]) -> Non
     Raises:
         SoulsGraphError: if a folder holds no project, or its code cannot be loaded.
     """
+    from soulsgraph_policies.projects import load_installed, load_project
+
     for one in load_installed():
         report(f"warning: {one}")
     for folder in folders:
