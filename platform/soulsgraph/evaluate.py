@@ -289,6 +289,7 @@ def _play_in_fleet(
     # Imported here: nothing else of this needs a fleet's libraries.
     from soulsgraph_clusters.fleet.head.evaluation import play_in_fleet
     from soulsgraph_clusters.fleet.head.sole import sole_head
+    from soulsgraph_clusters.fleet.own_projects import digests_of
     from soulsgraph_clusters.fleet.task import StageTask
 
     artifacts = load_artifacts(run, setting.trained_on, tuple(agent.networks))
@@ -297,7 +298,8 @@ def _play_in_fleet(
         raise SoulsGraphError(f"{run.path}: expected skills of one `observation_clip` for a fleet, found {clips}.")
     plays = {skill.name: skill.name for skill in agent.skills}
     start, drawn = agent.scenario.start, setting.randomize
-    task = StageTask(setting.scenario, plays, {}, clips.pop(), run.plan.options, start, drawn)
+    projects = digests_of(plays)
+    task = StageTask(setting.scenario, plays, {}, clips.pop(), run.plan.options, start, drawn, projects)
     weights = {name: artifact.playing for name, artifact in artifacts.items()}
     with sole_head(fleet):
         return play_in_fleet(fleet, task, weights, episodes, on_finished)

@@ -26,7 +26,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.projects import ProjectDigest
+from soulsgraph_policies.projects import ProjectDigest, projects_of
 from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.stage_config import SkillDQNConfig
 
@@ -152,7 +152,8 @@ class StageSetup:
         from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
 
         plan, journal = self.run.plan, self.run.path.absolute() / "journal" / self.stage.checkpoint_name
-        return FleetStage(fleet, journal, self.stage.name, self.stage.scenario, plan.options)
+        projects = tuple(projects_of(skill.name for skill in self.skills).values())
+        return FleetStage(fleet, journal, self.stage.name, self.stage.scenario, plan.options, projects)
 
     def fits(self, state: Mapping[str, Any]) -> bool:
         """Return whether a training state was reached on top of the upstream versions that play now."""

@@ -9,7 +9,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -23,7 +23,7 @@ from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.distribution import PROJECTS
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillDefinition
+from soulsgraph_envs.skills import SkillDefinition
 from soulsgraph_envs.skills import definition as definitions
 from soulsgraph_policies.graph import GRAPHS, SkillGraph
 
@@ -84,12 +84,16 @@ class Project:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A project whose code is imported, its package and the folder of it, and a digest of the code's meaning."""
+    """A project whose code is imported, its package and the folder of it, and a digest of the code's meaning.
+
+    `named` is the folder by which a user named it; an installed one has none.
+    """
 
     project: Project
     package: str
     folder: Path
     digest: str
+    named: Path | None = None
 
 
 _LOADED: dict[str, Loaded] = {}
@@ -98,6 +102,16 @@ _LOADED: dict[str, Loaded] = {}
 def loaded_projects() -> Mapping[str, Loaded]:
     """Return every project that is loaded, by name."""
     return dict(_LOADED)
+
+
+def projects_of(skills: Iterable[str]) -> dict[str, Loaded]:
+    """Return the loaded projects that declare some of these skills, by name."""
+    named = {*skills}
+    return {
+        name: loaded
+        for name, loaded in _LOADED.items()
+        if not named.isdisjoint(own.definition.name for own in loaded.project.skills)
+    }
 
 
 def graph_names() -> tuple[str, ...]:
@@ -235,7 +249,7 @@ def _load(module: str, attribute: str, source: str, folder: Path | None = None) 
         raise ProjectError(source, f"its own package {module}", f"one of that name in {place}", remedy)
     if folder is not None:
         _check_inside(folder.resolve(), place, before, source)
-    return _add(Loaded(project, imported.__name__, place, code_digest(place)), source)
+    return _add(Loaded(project, imported.__name__, place, code_digest(place), folder), source)
 
 
 def _check_inside(folder: Path, package: Path, before: Collection[str], source: str) -> None:
@@ -288,6 +302,20 @@ def _add(loaded: Loaded, source: str) -> Loaded:
     return loaded
 
 
+def take_over(projects: Iterable[Loaded]) -> None:
+    """Make projects known in a process that got them by value and has not imported their code.
+
+    Raises:
+        ProjectError: if it has another project, or other code, of a name.
+    """
+    for loaded in projects:
+        name = loaded.project.name
+        if name in _LOADED:
+            ProjectDigest(name, loaded.digest).check(f"project {name}")
+        else:
+            _add(loaded, f"project {name}")
+
+
 def forget_project(name: str) -> None:
     """Make a project and its skills unknown again, and let its modules be imported anew."""
     loaded = _LOADED.pop(name)
@@ -326,7 +354,8 @@ def code_digest(folder: Path) -> str:
         ProjectError: if a file is no Python, or the files are too large.
     """
     digest, size = hashlib.sha256(), 0
-    for path in sorted(folder.rglob("*.py")):
+    # Paths themselves have another order on Windows.
+    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).parts):
         with reading(path):
             source = path.read_bytes()
         size += len(source)
@@ -338,16 +367,3 @@ def code_digest(folder: Path) -> str:
             raise ProjectError(path, "Python", error) from error
         digest.update(f"{path.relative_to(folder).as_posix()}\n{meaning}\n".encode())
     return digest.hexdigest()
-
-
-def check_shipped(skills: Sequence[str], who: str) -> None:
-    """Refuse skills of projects where only the paper's are known.
-
-    Raises:
-        ProjectError: naming the skills and who lacks them.
-    """
-    own = [name for name in skills if name not in (*SKILL_NAMES, END_TO_END)]
-    if own:
-        shipped = ", ".join(SKILL_NAMES)
-        remedy = "play in the simulator, or evaluate in games of this machine"
-        raise ProjectError(who, f"skills that every installation has ({shipped})", ", ".join(own), remedy)

@@ -21,6 +21,7 @@ from soulsgraph_envs.core.access import PRIVATE, is_loopback
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
+from soulsgraph_policies.projects import loaded_projects
 
 #: The name of this machine in its own fleet.
 HERE = "here"
@@ -39,6 +40,8 @@ def games_as_fleet(file: Path, session: Session, spool: Path, game_pcs: int) -> 
     In a private session this machine plays them all, and keeps in `spool` what a run that was killed has not received.
     In a cluster every game is played by a Ray actor on a game PC, a single one by `game_pcs` of them; actors beyond the
     present game PCs wait for further ones.
+
+    Here games know every project that this process has, on another game PC those that are installed there.
 
     Raises:
         SoulsGraphError: if the games' file cannot be used.
@@ -61,7 +64,9 @@ def _play_here(file: Path, folder: Path, spool: Path) -> Iterator[Fleet]:
     settings = FleetSettings(listen=f"127.0.0.1:{free_port()}", pcs={HERE: PC()})
     token_file = folder / "token"
     write_token_file(token_file, Tokens(folder / settings.tokens).issue(HERE))
-    with playing(HostOptions(settings.listen, token_file, file, spool=spool), _logger.warning):
+    # Installed ones are found there as they were here.
+    projects = [loaded.named for loaded in loaded_projects().values() if loaded.named is not None]
+    with playing(HostOptions(settings.listen, token_file, file, spool=spool), _logger.warning, projects):
         yield Fleet(settings, folder)
 
 

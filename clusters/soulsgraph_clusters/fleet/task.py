@@ -10,6 +10,7 @@ from math import inf
 
 import numpy as np
 
+from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, parse, read_table, to_table
 from soulsgraph_envs.core.data_files import shipped_names
@@ -17,9 +18,9 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills.definition import definition_of
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
-from soulsgraph_policies.projects import check_shipped
 from soulsgraph_policies.sampler import Sampled, Sampler
 
 _REMEDY = "use the head's version of soulsgraph on the PC"
@@ -32,12 +33,13 @@ class StageTask:
     `plays` maps each skill, in graph order, to the module that plays it, `learns` each module that learns to its
     hyperparameters. Where none learns, the last skill's module is sampled. With a `start` the scenario is fought as it
     is, from there; else it is the last skill's practice ground. Modules in `random` have no weights: each of their
-    actions is drawn.
+    actions is drawn. `projects` maps each project that declares some of the skills to the digest of its code.
 
     Raises:
-        UnknownNameError: for a scenario, start or skill that is not shipped.
-        ProjectError: for a skill of a project, which game PCs do not have.
-        SoulsGraphError: if a module that learns or is random plays no skill, one is both, or no skill takes part.
+        UnknownNameError: for a scenario or start that is not shipped, and for a skill that is not known here.
+        FleetError: if a project is not loaded here, or has other code.
+        SoulsGraphError: if a skill's project is not named, a module that learns or is random plays no skill, one is
+            both, or no skill takes part.
     """
 
     scenario: str
@@ -47,11 +49,12 @@ class StageTask:
     options: SkillOptions = field(default_factory=SkillOptions)
     start: str = ""
     random: Sequence[str] = ()
+    projects: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.scenario not in shipped_names("scenario"):
             raise UnknownNameError("scenario of a fleet", self.scenario, shipped_names("scenario"))
-        check_shipped(tuple(self.plays), "task of a fleet")
+        self._check_skills()
         sampled = {*self.learns, *self.random}
         if not self.plays or not sampled <= set(self.plays.values()):
             raise SoulsGraphError(
@@ -62,6 +65,17 @@ class StageTask:
             raise SoulsGraphError(f"task: expected modules that learn or are random, found both of {both}; {_REMEDY}.")
         if self.start:
             started_at(load_scenario(self.scenario), self.start)
+
+    def _check_skills(self) -> None:
+        """Check that this process has the code of every skill as the head has it."""
+        own_projects.require(self.projects, own_projects.digests_here(), "skills")
+        for name in self.plays:
+            definition_of(name)
+        if unnamed := own_projects.digests_of(self.plays).keys() - self.projects.keys():
+            raise SoulsGraphError(
+                f"skills: expected the digest of every project whose skills it has, found none of "
+                f"{', '.join(sorted(unnamed))}; {_REMEDY}."
+            )
 
     @cached_property
     def skills(self) -> tuple[Skill, ...]:

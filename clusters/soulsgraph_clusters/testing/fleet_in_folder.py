@@ -75,11 +75,19 @@ class FleetInFolder:
         """Return where a PC keeps what the head does not have."""
         return self.folder / f"spool-{pc}"
 
-    def host(self, pc: str = "attic", head: str = "", ca: Path | None = None, before: Sequence[str] = ()) -> Program:
-        """Start a PC's host; it dials `head`, by default where the head listens."""
+    def host(
+        self,
+        pc: str = "attic",
+        head: str = "",
+        ca: Path | None = None,
+        before: Sequence[str] = (),
+        projects: Sequence[Path] = (),
+    ) -> Program:
+        """Start a PC's host; it dials `head`, by default where the head listens, and knows the projects in folders."""
         files = ("--token-file", self.folder / f"{pc}.token", "--games", self.folder / f"{pc}.toml")
         words = ("host", "--head", head or f"127.0.0.1:{self.port}", *files, "--spool", self.spool(pc))
-        return self.start(f"host-{pc}", *words, *(("--ca", ca) if ca else ()), before=before)
+        named = [word for folder in projects for word in ("--project", folder)]
+        return self.start(f"host-{pc}", *words, *(("--ca", ca) if ca else ()), *named, before=before)
 
     def train(self, scale: float, preset: str = "best", supervised: bool = False) -> Program:
         """Start training, or go on with it; a supervisor starts it again whatever ends it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Group
@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
+from soulsgraph.cli.remedies import in_commands
 from soulsgraph.progress import interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
@@ -28,6 +29,9 @@ from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import check_writable
+
+if TYPE_CHECKING:
+    from soulsgraph_clusters.fleet.head.roll_call import Answer
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -110,7 +114,7 @@ def certificates(
 
 def status(
     run: Annotated[Positional[Path], arg(metavar="RUN")],
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: RunOptions = DEFAULT_RUN,
     once: bool = False,
 ) -> None:
     """Show how the games of a run's fleet do, anew every second until Ctrl-C.
@@ -132,7 +136,7 @@ def status(
 def replay(
     run: Annotated[Positional[Path], arg(metavar="RUN")],
     skill: Annotated[Positional[str], arg(metavar="SKILL")],
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: RunOptions = DEFAULT_RUN,
 ) -> None:
     """Learn a skill again from the journal of its stage, in this process, and compare it with the skill saved.
 
@@ -208,13 +212,14 @@ def _line(game: GameStatus) -> str:
 
 
 def plan(
-    output: OutputOptions = DEFAULT_OUTPUT,
+    output: RunOptions = DEFAULT_RUN,
     fleet: Path = _FLEET,
     wait_s: float = 60.0,
 ) -> None:
     """Wait for the PCs that the fleet's file names, and show which of their games could play here; train nothing.
 
-    It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play.
+    It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play. The code of every
+    project that is known here is compared, too; of the one named by --project each PC must have the same.
 
     Args:
         fleet: The fleet's file.
@@ -222,11 +227,15 @@ def plan(
     """
     from soulsgraph_clusters.fleet.head.roll_call import RollCall
     from soulsgraph_clusters.fleet.head.sole import sole_head
+    from soulsgraph_clusters.fleet.own_projects import digests_here
+    from soulsgraph_policies.projects import load_project
 
     found = load_fleet(fleet)
     if not found.settings.pcs:
         raise SoulsGraphError(f"{fleet}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
-    with sole_head(found), closing(RollCall(found)) as call, interruptible() as stopped:
+    named = None if output.project is None else load_project(output.project)
+    projects = digests_here() if named is None else {named.project.name: named.digest}
+    with sole_head(found), closing(RollCall(found, projects)) as call, interruptible() as stopped:
         until_s = time.monotonic() + wait_s
         output.console.print(f"listening at {found.settings.listen}, until every PC has answered")
         while call.missing and time.monotonic() < until_s and not stopped():
@@ -234,17 +243,25 @@ def plan(
         # A PC's further games follow its first.
         time.sleep(_SHOW_EVERY_S)
         answers, missing = call.answers, call.missing
+    table = _present(answers, missing)
+    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table)
+    if missing or any(one.problem or (named and one.lacks) for one in answers):
+        sys.exit(1)
+
+
+def _present(answers: Sequence[Answer], missing: Mapping[str, str]) -> Table:
+    """Return a table of the games that answered and the PCs that did not, each with a verdict."""
     table = Table(box=None)
-    for name in ("PC", "game", "driver", "soulsgraph", "verdict"):
+    for name in ("PC", "game", "driver", "soulsgraph", "projects", "verdict"):
         table.add_column(name, overflow="fold")
     for one in answers:
         driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
-        table.add_row(one.pc, one.game, driver, one.version, one.problem or "can play")
+        lacks = in_commands(f"can play, but not every own skill: {one.lacks}", "fleet") if one.lacks else ""
+        row = one.pc, one.game, driver, one.version, ", ".join(one.projects), one.problem or lacks or "can play"
+        table.add_row(*map(Text, row))
     for pc, reason in missing.items():
-        table.add_row(pc, "", "", "", reason)
-    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table)
-    if missing or any(one.problem for one in answers):
-        sys.exit(1)
+        table.add_row(pc, "", "", "", "", reason)
+    return table
 
 
 def drain(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import UseAppendAction, arg
 
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
-from soulsgraph.cli.remedies import command_line
+from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.precompile import precompile_playing
 from soulsgraph.progress import interruptible
-from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, play_games, state_folder
+from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, load_projects, play_games, state_folder
 from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, AT_ONCE
 from soulsgraph_clusters.fleet.pc.pause import pause as pause_games
 from soulsgraph_clusters.fleet.pc.pause import resume as resume_games
@@ -23,7 +27,13 @@ from soulsgraph_envs.drivers.realtime.link import load_games
 DEFAULT_SPOOL = state_folder()
 
 
-def host(options: HostOptions, output: OutputOptions = DEFAULT_OUTPUT, check: Flag = False) -> None:
+#: May be given several times.
+Projects = Annotated[UseAppendAction[tuple[Path, ...]], arg(metavar="DIR")]
+
+
+def host(
+    options: HostOptions, output: OutputOptions = DEFAULT_OUTPUT, check: Flag = False, project: Projects = ()
+) -> None:
     """Play this PC's games for a head that trains, until Ctrl-C.
 
     A game plays while a stage is trained, and waits in between. It goes on while the head is away; what it played is
@@ -31,15 +41,22 @@ def host(options: HostOptions, output: OutputOptions = DEFAULT_OUTPUT, check: Fl
 
     Args:
         check: Examine this PC, its games and the way to the head, with the remedy beside each failure; play nothing.
+        project: Folder of a project whose own skills this PC may play, once for each; installed ones are known already.
     """
     if check:
-        _check(options, output)
+        _check(options, output, project)
         return
+
+    def say(line: str) -> None:
+        output.console.print(in_commands(line, "host"), soft_wrap=True)
+
+    # Each game's process loads them again: what is wrong with one is known before anything starts.
+    load_projects(project, say)
     checked_games(options)  # Before the compilation, which takes long.
     precompile_playing(output.console)
     with interruptible() as stopped:
         output.console.print(f"playing for {options.head}; end it with Ctrl-C", soft_wrap=True)
-        play_games(options, lambda line: output.console.print(line, soft_wrap=True), stopped)
+        play_games(options, say, stopped, project)
     output.console.print(f"stopped; what the head does not have yet waits in {options.spool}", soft_wrap=True)
 
 
@@ -65,10 +82,16 @@ def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) 
     output.show({"paused": "", "was_paused": paused}, "this PC's games play" if paused else "no pause was there")
 
 
-def _check(options: HostOptions, output: OutputOptions) -> None:
+def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]) -> None:
     # Imported here: playing needs nothing of it.
     from soulsgraph_envs.drivers.doctor.examination import examine
+    from soulsgraph_policies.projects import loaded_projects
 
+    own = Checks("Projects")
+    with own.failing("projects", "correct the project, or leave it out"):
+        load_projects(projects, lambda line: own.warn("projects", line, "correct the project, or uninstall it"))
+    for name, loaded in loaded_projects().items():
+        own.ok(name, f"code {loaded.digest[:16]} in {loaded.folder}")
     head = Checks("Head")
     with head.failing("token", "ask for one at the head"):
         options.connection()
@@ -77,7 +100,7 @@ def _check(options: HostOptions, output: OutputOptions) -> None:
         head.ok("token", f"{options.token_file} {found}")
         with head.failing("way", "start training there"):
             head.ok("way", f"{options.head} would let this PC play: {ask(options)}")
-    checks = head.made + examine(load_games(options.games))
+    checks = own.made + head.made + examine(load_games(options.games))
     passed = all(one.passed for one in checks)
     show(checks, output.console)
     output.show({"passed": passed, "checks": [asdict(one) for one in checks]})

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from soulsgraph.recordings.header import FORMAT, FORMAT_VERSION, Ground, Header
+from soulsgraph.recordings.pages import PagesError, check_pages
 from soulsgraph.recordings.schema import CONTROLS, DIGEST_KEY, HEADER_KEY, KEYS, READINGS, SEEN, TEXTS, schema_of
 from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_table
@@ -145,8 +146,11 @@ def read_recording(path: Path) -> Recording:
         if file.metadata.num_rows != rows:
             raise RecordingError(path, f"{rows} rows", file.metadata.num_rows)
         schema, batches, unpacked = schema_of(header), [], 0
-        # A few bytes may stand for millions of equal numbers.
-        _refuse_large(path, 8 * rows * sum(getattr(kind, "list_size", 1) for kind in schema.types))
+        # A few bytes may stand for millions of equal numbers, or for a list of millions in one row.
+        try:
+            _refuse_large(path, check_pages(memoryview(content), schema, rows, _LONGEST_LIST))
+        except PagesError as error:
+            raise RecordingError(path, error.expected, error.found) from error
         # A text of which a file has one copy for all rows is read once too, and written out when it is known to fit.
         with pq.ParquetFile(
             pa.BufferReader(content), read_dictionary=TEXTS, page_checksum_verification=True
@@ -219,7 +223,7 @@ def _check_size(path: Path, metadata: pq.FileMetaData) -> None:
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     if metadata.num_rows > MOST_TICKS:
         raise RecordingError(path, f"at most {MOST_TICKS:,} ticks", f"{metadata.num_rows:,}")
-    # A group's columns are not asked: of a damaged file that ends the process.
+    # A group's columns are not asked: of a damaged file that ends the process. `check_pages` reads what they say.
     _refuse_large(path, sum(group.total_byte_size for group in groups))
 
 

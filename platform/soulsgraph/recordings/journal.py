@@ -30,6 +30,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.fleet.arrays import decode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.journal import Journal
+from soulsgraph_clusters.fleet.own_projects import digests_of
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
@@ -100,7 +101,8 @@ def task_of(run: RunFolder, stage: Stage) -> StageTask:
     plan, order = run.plan, run.plan.skill_graph
     plays = {name: name for name in order.order if name in (*order.upstream(stage.skill), stage.skill)}
     numbers = plan.hyperparameters(stage)
-    return StageTask(stage.scenario, plays, {stage.skill: numbers}, numbers.observation_clip, plan.options)
+    learns, clip = {stage.skill: numbers}, numbers.observation_clip
+    return StageTask(stage.scenario, plays, learns, clip, plan.options, projects=digests_of(plays))
 
 
 def record_journal(

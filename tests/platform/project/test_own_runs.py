@@ -14,7 +14,6 @@ from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, check_elsewhere
 from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -126,9 +125,7 @@ def test_the_table_of_an_own_graph_has_every_skill_trained_and_its_own_skill_ran
     ]
 
 
-def test_a_fleet_and_the_papers_environments_refuse_an_own_skill_by_name(fencing):
-    with pytest.raises(ProjectError, match=r"expected skills that every installation has .* found parry"):
-        StageTask("iudex-phase1-whole", {"camera": "camera", "parry": "parry"}, {}, 10.0)
+def test_the_papers_environments_refuse_an_own_skill_by_name(fencing):
     with pytest.raises(SoulsGraphError, match="skill of the paper's chain"):
         SkillEnv("parry", "iudex-phase1-whole")
 

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.chunk_queue import ChunkQueue
 from soulsgraph_clusters.fleet.head.drain import TOLD, read_drained
 from soulsgraph_clusters.fleet.head.intake import Intake
@@ -167,6 +168,7 @@ class Gateway:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
             session = Session(parse_message(first).hello, self._loop.time(), token=token)
             check_hello(session.hello, name, self._settings)
+            own_projects.require(self._intake.task.projects, own_projects.of_hello(session.hello), name)
             session.hello.pc = name
             if session.hello.only_asks:
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.journal.stage))))

@@ -21,6 +21,7 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.projects import Loaded, take_over
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import ChunkRunner, SkillDQNConfig
 
@@ -44,6 +45,8 @@ class FleetStage:
     name: str
     scenario: str
     options: SkillOptions
+    #: Whose skills take part; the gateway's process has not imported their code.
+    projects: tuple[Loaded, ...] = ()
 
     def task(self, config: SkillDQNConfig) -> StageTask:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
@@ -54,7 +57,8 @@ class FleetStage:
         trained = config.trained_modules
         learns = {module: config.hyperparameters_of(module) for module in trained}
         clip = config.hyperparameters.observation_clip
-        return StageTask(self.scenario, config.modules_of_skills(), learns, clip, self.options)
+        digests = {loaded.project.name: loaded.digest for loaded in self.projects}
+        return StageTask(self.scenario, config.modules_of_skills(), learns, clip, self.options, projects=digests)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class GatewayRunner(ChunkRunner):
     def make_env(self) -> None:
         """Open the journal and begin to listen."""
         stage: FleetStage = self.config.env_config[FLEET]
+        take_over(stage.projects)
         self._task = stage.task(self.config)
         most_bytes = stage.fleet.settings.journal_bytes
         self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes))

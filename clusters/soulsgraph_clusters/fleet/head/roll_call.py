@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.drain import read_drained
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,
@@ -27,11 +28,16 @@ from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 
 _WAIT = "the head looks who is there, and trains nothing yet"
 _MOST_STREAMS = 64
+#: Projects of one game that are shown.
+_MOST_PROJECTS = 20
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one game said of itself; `problem` is why it could not play, empty if it could."""
+    """What one game said of itself; `problem` is why it could not play, empty if it could.
+
+    `projects` are those of own skills that it has, and `lacks` is why it could not play those of the head.
+    """
 
     pc: str
     game: str
@@ -39,16 +45,21 @@ class Answer:
     driver: str
     lanes: int
     problem: str
+    projects: tuple[str, ...] = ()
+    lacks: str = ""
 
 
 class RollCall:
     """Listen where the fleet's gateway will, until it is closed.
 
+    `projects` are the digests of those with which every game's are compared, by name.
+
     Raises:
         FleetError: if it cannot listen there, or tokens or certificate cannot be used.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, projects: Mapping[str, str] | None = None) -> None:
+        self._projects = projects or {}
         self._settings, self._folder = fleet.settings, fleet.folder
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._answers: dict[tuple[str, str], Answer] = {}
@@ -104,7 +115,10 @@ class RollCall:
             problem = str(refusal)
         game, version, driver = (plain(text) for text in (hello.game, hello.version, hello.driver))
         with self._changed:
-            answer = Answer(name, game, version, driver, hello.lanes, problem)
+            there = own_projects.of_hello(hello)
+            lacks = own_projects.problem(self._projects, there)
+            named = tuple(there)[:_MOST_PROJECTS]
+            answer = Answer(name, game, version, driver, hello.lanes, problem, named, lacks)
             self._answers[name, answer.game] = answer
             self._changed.notify_all()
         yield wire.ToGame(stop=wire.Stop(reason=problem or _WAIT, refused=bool(problem))).SerializeToString()

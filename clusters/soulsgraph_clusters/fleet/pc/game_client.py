@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns
 from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, read_pause
 from soulsgraph_clusters.fleet.pc.spool import Spool
@@ -93,7 +94,7 @@ class GameClient:
             boot=spool.boot,
             driver=settings.driver,
             lanes=settings.lanes,
-            digests=digests(),
+            digests=digests() | own_projects.in_hello(),
         )
         self._stream = Stream(head, hello, spool, self._health, self._take, report)
         self._inbox: list[wire.ToGame] = []

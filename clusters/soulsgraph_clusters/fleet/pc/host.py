@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,7 +92,10 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class _Order:
-    """What one game's process is to do: `game` is the place in the games' file, counted from 1, and its name."""
+    """What one game's process is to do: `game` is the place in the games' file, counted from 1, and its name.
+
+    `projects` are folders of projects to load, beside those that are installed.
+    """
 
     head: str
     token_file: str
@@ -101,6 +104,7 @@ class _Order:
     spool: str
     spool_mb: int
     game: int
+    projects: Sequence[str] = ()
 
     @property
     def options(self) -> HostOptions:
@@ -115,11 +119,13 @@ def ask(options: HostOptions, game: str = "1") -> str:
     Raises:
         FleetError: if it may not, or nothing answers.
     """
+    # Imported here, as in `load_projects`: a help text need not wait for it.
+    from soulsgraph_clusters.fleet.own_projects import in_hello
+
     head = options.connection()
     channel = head.channel()
-    hello = wire.Hello(
-        protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=digests(), only_asks=True
-    )
+    said = digests() | in_hello()
+    hello = wire.Hello(protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=said, only_asks=True)
     try:
         play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
@@ -260,16 +266,39 @@ def checked_games(options: HostOptions) -> tuple[GameSettings, ...]:
     return games
 
 
-def play_games(options: HostOptions, report: Callable[[str], None], stopped: Callable[[], bool]) -> None:
+def play_games(
+    options: HostOptions,
+    report: Callable[[str], None],
+    stopped: Callable[[], bool],
+    projects: Sequence[Path] = (),
+) -> None:
     """Play this PC's games until `stopped` returns true; raises as `playing`."""
-    with playing(options, report):
+    with playing(options, report, projects):
         while not stopped():
             time.sleep(0.2)
 
 
+def load_projects(folders: Sequence[Path], report: Callable[[str], None]) -> None:
+    """Load the projects that are installed, and those in folders that a person named; others cannot be played.
+
+    An installed one that cannot be loaded is reported, and left out.
+
+    Raises:
+        SoulsGraphError: if a folder holds no project, or its code cannot be loaded.
+    """
+    from soulsgraph_policies.projects import load_installed, load_project
+
+    for one in load_installed():
+        report(f"warning: {one}")
+    for folder in folders:
+        load_project(folder)
+
+
 @contextmanager
-def playing(options: HostOptions, report: Callable[[str], None]) -> Iterator[None]:
+def playing(options: HostOptions, report: Callable[[str], None], projects: Sequence[Path] = ()) -> Iterator[None]:
     """Play this PC's games, and end their processes at the end; `report` gets each line that they print.
+
+    Their processes load the projects that are installed, and those in the folders `projects`.
 
     Raises:
         SoulsGraphError: as `checked_games`; nothing is started then.
@@ -286,12 +315,9 @@ def playing(options: HostOptions, report: Callable[[str], None]) -> Iterator[Non
 
     paths = (str(path.absolute()) if path else "" for path in (options.token_file, options.games, options.ca))
     token_file, file, ca = paths
-    processes = [
-        GameProcess(
-            _Order(options.head, token_file, file, ca, str(options.spool), options.spool_mb, number), reporter(number)
-        )
-        for number in range(1, len(games) + 1)
-    ]
+    whole = _Order(options.head, token_file, file, ca, str(options.spool), options.spool_mb, 1)
+    whole = replace(whole, projects=tuple(str(folder.absolute()) for folder in projects))
+    processes = [GameProcess(replace(whole, game=number), reporter(number)) for number in range(1, len(games) + 1)]
     try:
         yield
     finally:
@@ -328,6 +354,7 @@ def main() -> None:
         print(line, flush=True)
 
     try:
+        load_projects([Path(folder) for folder in order.projects], report)
         head, file = options.connection(), pause_file(options.spool)
         GameClient(head, str(game), settings, spool, installed_version(), report, file).run(stopped)
     finally:
