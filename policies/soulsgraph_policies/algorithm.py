@@ -214,7 +214,7 @@ class SkillDQN(DQN):
             self._require_size(chunk)
             for name, transitions in chunk.transitions.items():
                 if name in self.training:
-                    received += self.training[name].receive(transitions)
+                    received += self.training[name].receive(transitions, chunk.source)
                 else:
                     watched += len(transitions)
             for skill, episodes in chunk.episodes.items():

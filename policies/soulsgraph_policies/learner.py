@@ -353,11 +353,11 @@ class ModuleTraining:
         """The number of updates owed."""
         return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
 
-    def receive(self, transitions: Transitions) -> int:
-        """Store transitions up to the budget, drop the surplus, and return the count."""
+    def receive(self, transitions: Transitions, source: int = 0) -> int:
+        """Store transitions of one source up to the budget, drop the surplus, and return the count."""
         received = transitions.first(self.hyperparameters.budget - self.decisions)
         self.normalizer.update(received.observations)
-        self.replay.add(received)
+        self.replay.add(received, source)
         self.decisions += len(received)
         return len(received)
 

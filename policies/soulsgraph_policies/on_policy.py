@@ -44,8 +44,8 @@ class RecentDecisions:
         self._hyperparameters, self._network = hyperparameters, network
         self._parts: list[Transitions] = []
 
-    def add(self, transitions: Transitions) -> None:
-        """Store transitions in order."""
+    def add(self, transitions: Transitions, source: int = 0) -> None:
+        """Store transitions in order, whatever their source."""
         if len(transitions):
             self._parts.append(transitions)
 

@@ -1,4 +1,4 @@
-"""Experience replay: one float32 matrix of raw transitions, normalised as they are sampled, and their priorities."""
+"""Experience replay: one float32 matrix of raw transitions, normalised as they are sampled."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numba import njit
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
+from soulsgraph_policies.batch_shares import BatchShares, check_even_draws
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
+from soulsgraph_policies.priorities import Priorities
 from soulsgraph_policies.sampler import Transitions
 
 # Columns behind the two observations.
 _REWARD, _DISCOUNT, _ACTION, _EXTRA = 0, 1, 2, 3
 # Columns of the table of lanes: the number of the lane's latest transition, and its episode.
 _LATEST, _EPISODE = 0, 1
-#: Added to every TD error, so that no transition is lost forever.
-_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,7 @@ class ReplayRing:
         self._shown, self._margin = 0, 0.0
         self._latest: Integers = np.zeros((0, 2), np.int64)
         self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.priority_exponent) else None
+        self._by_source: BatchShares | None = None
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
 
@@ -245,8 +246,21 @@ class ReplayRing:
         # Rewards that are all alike say nothing of their size.
         self._margin = self._hyperparameters.margin * (spread if spread > 1e-6 else 1.0)
 
-    def add(self, transitions: Transitions) -> None:
-        """Store transitions in order, replacing the oldest once the ring is full."""
+    def share_batches(self, shares: Doubles) -> None:
+        """From the first transition on, draw each batch by the sources' `shares` (sources,).
+
+        A ring that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
+
+        Raises:
+            SoulsGraphError: if the hyperparameters do not draw evenly.
+        """
+        check_even_draws("replay", self._hyperparameters)
+        if self._by_source is None:
+            assert not self.size, "shares are set before the first transition"
+            self._by_source = BatchShares(self.capacity, shares)
+
+    def add(self, transitions: Transitions, source: int = 0) -> None:
+        """Store transitions of one source in order, replacing the oldest once the ring is full."""
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
         self._rows[rows] = pack(transitions, self._hyperparameters)
@@ -257,6 +271,8 @@ class ReplayRing:
             link(self._rows[: self.capacity], first, self._links, self._latest, transitions.lanes, transitions.episodes)
         if self._priorities is not None:
             self._priorities.add(rows)
+        if self._by_source is not None:
+            self._by_source.add(rows, source)
         self._written += count
         self.size = min(self._written, self.capacity)
 
@@ -276,7 +292,9 @@ class ReplayRing:
         if count > len(self._memory.actions):
             self._memory = Batch.empty(count, self._observation_size)
         batch = self._memory.part(0, count)
-        if self._priorities is None or not self.size:
+        if self._by_source is not None and self.size:
+            self._drawn = self._by_source.draw(count, self._hyperparameters.batch_size, generator)
+        elif self._priorities is None or not self.size:
             self._drawn = generator.integers(0, max(self.size, 1), count)
         else:
             self._drawn = self._priorities.draw(count, generator)
@@ -304,7 +322,8 @@ class ReplayRing:
             "links": self._links[: self.capacity].copy(),
             "latest": self._latest.copy(),
         }
-        return state if self._priorities is None else state | {"priorities": self._priorities.get_state()}
+        parts = {"priorities": self._priorities, "by_source": self._by_source}
+        return state | {name: part.get_state() for name, part in parts.items() if part is not None}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`.
@@ -323,77 +342,5 @@ class ReplayRing:
         self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()
         if self._priorities is not None:
             self._priorities.set_state(state["priorities"])
-
-
-@njit(cache=True)
-def _write(tree: Doubles, rows: Integers, values: Doubles) -> None:
-    """Set leaves and the sums above them; leaf i lies at half + i."""
-    half = tree.shape[0] // 2
-    for i in range(rows.shape[0]):
-        node = half + rows[i]
-        tree[node] = values[i]
-        while node > 1:
-            node //= 2
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
-
-
-@njit(cache=True)
-def _find(tree: Doubles, shares: Doubles, rows: Integers) -> None:
-    """Return, for every share of the total, in [0, 1), the row whose part of the cumulative sum contains it."""
-    half = tree.shape[0] // 2
-    for i in range(shares.shape[0]):
-        left, node = shares[i] * tree[1], 1
-        while node < half:
-            node *= 2
-            # A share rounded up to the sum of the left half must not lead into an empty right one.
-            if left >= tree[node] and tree[node + 1] > 0.0:
-                left -= tree[node]
-                node += 1
-        rows[i] = node - half
-
-
-class Priorities:
-    """Draw rows of a replay in proportion to (|TD error| + epsilon) ** exponent.
-
-    A new row gets the greatest priority that any row ever had, so that it is drawn soon. Draws are
-    independent of each other; the publication's strata are left out.
-    """
-
-    def __init__(self, capacity: int, exponent: float) -> None:
-        self._exponent = exponent
-        self._tree: Doubles = np.zeros(2 * (1 << (capacity - 1).bit_length()))
-        self._greatest = 1.0
-
-    def add(self, rows: Integers) -> None:
-        """Add rows with the greatest priority so far."""
-        _write(self._tree, rows, np.full(len(rows), self._greatest))
-
-    def draw(self, count: int, generator: np.random.Generator) -> Integers:
-        """Draw rows with replacement, (count,)."""
-        rows = np.empty(count, np.int64)
-        _find(self._tree, generator.random(count), rows)
-        return rows
-
-    def weights(self, rows: Integers, size: int, correction: float) -> Floats:
-        """Return the importance weights of drawn rows among `size`, scaled to a maximum of 1, (n,)."""
-        half = len(self._tree) // 2
-        scarcity = self._tree[1] / (size * self._tree[half + rows])
-        weights = scarcity**correction
-        normalized: Floats = (weights / weights.max()).astype(np.float32)
-        return normalized
-
-    def update(self, rows: Integers, errors: Floats) -> None:
-        """Set the priorities of drawn rows from their new TD errors; of a row drawn twice, the last counts."""
-        values = (np.abs(errors, dtype=np.float64) + _EPSILON) ** self._exponent
-        self._greatest = max(self._greatest, float(values.max()))
-        _write(self._tree, rows, values)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return everything that later draws depend on."""
-        half = len(self._tree) // 2
-        return {"leaves": self._tree[half:].copy(), "greatest": self._greatest}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state` of priorities of the same capacity."""
-        _write(self._tree, np.arange(len(state["leaves"])), state["leaves"])
-        self._greatest = float(state["greatest"])
+        shared, oldest = state.get("by_source"), self._written % max(self.size, 1)
+        self._by_source = BatchShares.restored(self.capacity, shared, oldest) if shared else None

@@ -65,7 +65,8 @@ class Chunk:
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
-    `weights_version` is that of the oldest weights played by, where a game counts them.
+    `weights_version` is that of the oldest weights played by, where a game counts them; `source` is the number of where
+    the transitions came from, where batches are drawn by it.
     """
 
     transitions: Mapping[str, Transitions]
@@ -74,6 +75,7 @@ class Chunk:
     notes: tuple[str, ...] = ()
     failure: str = ""
     weights_version: int = 0
+    source: int = 0
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""

@@ -20,6 +20,7 @@ from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_policies.batch_shares import check_even_draws
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.projects import Loaded, take_over
 from soulsgraph_policies.sampler import Chunk
@@ -52,10 +53,13 @@ class FleetStage:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
 
         Raises:
-            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped.
+            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped, or if its batches are to have
+                shares by PC and a module does not draw them evenly.
         """
         trained = config.trained_modules
         learns = {module: config.hyperparameters_of(module) for module in trained}
+        for module, numbers in learns.items() if self.fleet.settings.batch_shares else ():
+            check_even_draws(module, numbers)
         clip = config.hyperparameters.observation_clip
         digests = {loaded.project.name: loaded.digest for loaded in self.projects}
         return StageTask(self.scenario, config.modules_of_skills(), learns, clip, self.options, projects=digests)
@@ -67,8 +71,8 @@ class Fetched:
 
     Bytes travel between processes at a tenth of what their arrays would take.
 
-    `attempt` is the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the games that are
-    connected, `status` describes them once a second. `failure` is why nothing can be fetched any more.
+    `attempt` and `batch_shares` are the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
+    games that are connected, `status` describes them once a second. `failure` is why nothing can be fetched any more.
     """
 
     attempt: str = ""
@@ -78,6 +82,7 @@ class Fetched:
     decisions: Mapping[str, int] = field(default_factory=dict)
     status: FleetStatus | None = None
     failure: str = ""
+    batch_shares: Mapping[str, float] = field(default_factory=dict)
 
 
 class GatewayRunner(ChunkRunner):
@@ -88,16 +93,25 @@ class GatewayRunner(ChunkRunner):
         stage: FleetStage = self.config.env_config[FLEET]
         take_over(stage.projects)
         self._task = stage.task(self.config)
-        most_bytes = stage.fleet.settings.journal_bytes
-        self._journal = _patiently(lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes))
-        intake = Intake(self._journal, self._task, self.config.stage_seed or 0, stage.fleet.settings)
+        settings = stage.fleet.settings
+        most_bytes, shares = settings.journal_bytes, settings.batch_shares
+        self._journal = _patiently(
+            lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes, batch_shares=shares)
+        )
+        intake = Intake(self._journal, self._task, self.config.stage_seed or 0, settings)
         try:
             self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
             self._status = StatusWriter(intake, self._gateway.sessions)
-            self._exporter = _patiently(lambda: self._export(stage.fleet)) if stage.fleet.settings.metrics else None
+            self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
             self.stop()
             raise
+        if self._journal.batch_shares != shares:
+            kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
+            self._gateway.notes.append(
+                f"batches keep the shares that the stage was begun with: {kept or 'none'}; those of the fleet's file "
+                "count from the next stage on"
+            )
 
     def _export(self, fleet: Fleet) -> Exporter:
         return Exporter(fleet, lambda: self._status.describe(self._version))
@@ -136,7 +150,8 @@ class GatewayRunner(ChunkRunner):
         notes = tuple(self._gateway.notes.popleft() for _ in range(len(self._gateway.notes)))
         playing, decisions = len(list(self._gateway.sessions.live)), dict(self._journal.decisions)
         status = self._status.update(self._version)
-        return Fetched(self._journal.attempt, records, notes, playing, decisions, status)
+        shares = self._journal.batch_shares
+        return Fetched(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""

@@ -15,7 +15,7 @@ from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
 from soulsgraph_clusters.fleet.head.sessions import Session
-from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.streams import derive_seeds
@@ -168,6 +168,10 @@ class Intake:
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
     def _share_verdict(self, pc: str, decisions: int, now_s: float, taken: Mapping[str, int]) -> str:
+        batch_shares = self.journal.batch_shares
+        # A PC that the fleet's file got since the stage began: nothing would be drawn of it.
+        if batch_shares and pc not in batch_shares and not rest_share(batch_shares):
+            return SHARE
         share = self._settings.pcs.get(pc, PC()).share
         others = any(now_s - heard_s < _PLAYS_S for other, heard_s in self._heard_s.items() if other != pc)
         if share == 1.0 or not others:

@@ -14,7 +14,7 @@ import struct
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -64,6 +64,8 @@ class _Segment:
 class Journal:
     """Append to a stage's journal, or read it only; one writer at a time, whose threads may read meanwhile.
 
+    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was begun with.
+
     Raises:
         JournalError: if it is damaged, another stage's, or another process writes it.
         WriteError: if it cannot be written.
@@ -75,6 +77,7 @@ class Journal:
         stage: str,
         segment_bytes: int = SEGMENT_BYTES,
         most_bytes: int = MOST_BYTES,
+        batch_shares: Mapping[str, float] | None = None,
         *,
         reading: bool = False,
     ) -> None:
@@ -87,6 +90,7 @@ class Journal:
         #: Decisions by `PC/verdict`, since the journal began.
         self.decisions: Counter[str] = Counter()
         self.attempt = ""
+        self.batch_shares = dict(batch_shares or {})
         self._access = threading.Lock()
         self._lock = -1 if reading else _locked(folder)
         self._file: FileIO | None = None
@@ -274,13 +278,14 @@ class Journal:
         if before.stage != self.stage or self.attempt not in ("", before.attempt):
             raise JournalError(path, f"the journal of {self.stage} {self.attempt}".rstrip(), f"that of {before.stage}")
         if not self.attempt:
-            self.attempt = before.attempt
+            self.attempt, self.batch_shares = before.attempt, dict(before.batch_shares)
             self.seen = Seen(before)
             self.decisions.update(before.decisions)
 
     def _begin_segment(self) -> None:
         position, self.attempt = self.end, self.attempt or secrets.token_hex(8)
         before = Before(stage=self.stage, attempt=self.attempt, position=position, decisions=self.decisions)
+        before.batch_shares.update(self.batch_shares)
         self.seen.write_to(before)
         path, first = self.folder / f"{position:012d}{_SUFFIX}", _MAGIC + _framed(before.SerializeToString(), _FIRST)
         with writing(path):

@@ -11,8 +11,10 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
@@ -20,8 +22,10 @@ from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.status import FleetStatus
+from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import ChunkRunner
 
@@ -59,6 +63,8 @@ class FleetDQN(SkillDQN):
         #: How the games did when it was last asked for.
         self.status: FleetStatus | None = None
         self._journaled: Mapping[str, int] = {}
+        #: The number of each PC that has a share of batches of its own; 0 are all others.
+        self._sources: dict[str, int] = {}
         super().setup(config)
         self._task = self._stage.task(self.config)
 
@@ -99,11 +105,26 @@ class FleetDQN(SkillDQN):
         self.status = answer.status or self.status
         self._next_fetch_s = began_s + (_FETCH_EVERY_S if len(answer.records) < MOST_RECORDS else 0.0)
         self._require_attempt(answer.attempt)
+        self._share_batches(answer.batch_shares)
         for note in answer.notes:
             _logger.warning("%s: %s", self._title, note)
         for record in answer.records:
-            self._fetched.append((read_chunk(Record.FromString(record), self._task), len(record)))
+            self._fetched.append((self._read(Record.FromString(record)), len(record)))
         return len(answer.records)
+
+    def _share_batches(self, shares: Mapping[str, float]) -> None:
+        """Draw batches by the journal's shares, which it has had since its first record."""
+        if not shares or self._sources:
+            return
+        names = sorted(shares)
+        self._sources = {name: number for number, name in enumerate(names, 1)}
+        for one in self.training.values():
+            assert isinstance(one.replay, ReplayRing), "a stage without a replay has no shares of batches"
+            one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
+
+    def _read(self, record: Record) -> Chunk | None:
+        chunk = read_chunk(record, self._task)
+        return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
 
     def _log_account(self) -> None:
         """Log the verdict on every decision that came: learned, surplus of the budget, or refused by name."""
@@ -213,7 +234,7 @@ class FleetDQN(SkillDQN):
                 "without the fleet, or remove the stage's checkpoints to begin it anew."
             )
         self.attempt, self.position = journal["attempt"], int(journal["position"])
-        self._saved = (self.position,)
+        self._saved, self._sources = (self.position,), {}
         self._fetched.clear()
         self._unsaved_bytes, self.checkpoint_due = 0, False
         super().set_training_state(state)
@@ -261,7 +282,8 @@ class JournalRunner(ChunkRunner):
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         if not records:
             raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
-        return Fetched(self._journal.attempt, records, decisions=dict(self._journal.decisions))
+        journal = self._journal
+        return Fetched(journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares)
 
     def prune(self, before: int) -> None:
         """Do nothing: a replay changes no journal."""

@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import encode_columns
 from soulsgraph_clusters.fleet.head.gateway_runner import read_chunk
-from soulsgraph_clusters.fleet.head.intake import MALFORMED, OTHER_STAGE, STALE
+from soulsgraph_clusters.fleet.head.intake import MALFORMED, OTHER_STAGE, SHARE, STALE
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.pc.stream import Stream
@@ -71,6 +71,14 @@ def test_a_chunk_sent_again_takes_nothing_of_its_pcs_share(open_door, place):
     client.send(*first, *first, door.chunk(8))
     client.acknowledged(8)
     assert (8, "") in door.verdicts()
+
+
+def test_a_pc_of_which_no_batch_would_hold_anything_is_refused_as_over_its_share(open_door):
+    door = open_door(journal=lambda folder, stage: Journal(folder, stage, batch_shares={"cellar": 1.0}))
+    client = door.joined()
+    client.send(door.chunk(1))
+    assert client.acknowledged(1) == {SHARE: 30}
+    assert door.verdicts() == [(1, SHARE)]
 
 
 @pytest.mark.parametrize(
