@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -142,6 +143,16 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     ]
     assert len(links) > 50
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_pictures_in_git_are_at_most_15_mb_together() -> None:
+    root, kinds = _DOCS.parent, ("*.png", "*.gif", "*.jpg", "*.jpeg", "*.svg")
+    if not (root / ".git").exists():
+        pytest.skip("no checkout: which files git keeps is not known")
+    listed = subprocess.run(["git", "ls-files", "-z", *kinds], cwd=root, capture_output=True, text=True, check=True)
+    files = [root / name for name in listed.stdout.split("\0") if name]
+    assert len(files) > 40
+    assert sum(file.stat().st_size for file in files if file.exists()) <= 15_000_000
 
 
 def test_the_speeds_are_those_that_the_benchmark_printed() -> None:
