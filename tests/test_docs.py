@@ -282,6 +282,18 @@ def test_what_the_page_says_of_onnx_is_what_the_exports_of_the_zoo_wrote() -> No
     assert f"{told}{near:,} near ties, {other:,} of them with another action" in page
 
 
+def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
+    counted = json.loads((_DOCS / "results" / "cloning" / "read_back.json").read_text(encoding="utf-8"))
+    made, returned = counted["made"], counted["returned"]
+    shares = {name.replace("_", "-"): returned[name] / made[name] for name in made}
+    lowest = min(shares, key=lambda name: shares[name])
+    page = " ".join((_DOCS / "cloning.md").read_text(encoding="utf-8").split())
+    together = f"{sum(returned.values()) / sum(made.values()):.1%}".replace("%", " %")
+    assert f"return {together} of all skills' decisions together" in page
+    assert f"the lowest is {lowest} with {shares.pop(lowest):.1%}".replace("%", " %") in page
+    assert set(shares.values()) == {1.0}
+
+
 def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:
     before, now = (
         {row["name"]: row["start_cpu_s"]["median"] for row in json.loads(file.read_text(encoding="utf-8"))["results"]}
