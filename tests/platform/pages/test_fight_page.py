@@ -299,10 +299,11 @@ def test_how_long_a_row_of_a_long_fight_takes_to_draw_is_measured(
     """Print it with `-s`; `--keep-results` keeps it for the page. A busy machine takes longer."""
     write_fight_page(tmp_path / "long.html", long_fight, NOT_LOOKED)
     browser.open(tmp_path / "long.html")
-    taken_ms = [browser.run("window.replay.measure(1)[0]") for _ in range(530)][30:]
-    p50, p95 = (round(float(np.percentile(taken_ms, share)), 2) for share in (50, 95))
+    browser.run("window.replay.measure(30)")
+    rounds_ms = [[browser.run("window.replay.measure(1)[0]") for _ in range(500)] for _ in range(5)]
+    p50, p95 = ([round(float(np.percentile(taken_ms, share)), 2) for taken_ms in rounds_ms] for share in (50, 95))
     (version,) = re.findall(r"Chrome/([\d.]+)", browser.run("navigator.userAgent"))
-    measured = {"ticks": len(long_fight), "drawn": len(taken_ms), "p50_ms": p50, "p95_ms": p95}
+    measured = {"ticks": len(long_fight), "rows_a_round": 500, "p50_ms": p50, "p95_ms": p95}
     keep_result("pages/drawing.json", {"chromium": version, **measured})
-    print(f"a row is drawn in {p50:.1f} ms (median), {p95:.1f} ms (p95)")
-    assert min(taken_ms) > 0.0
+    print(f"a row is drawn in {p50} ms (median of each round), {p95} ms (p95)")
+    assert min(map(min, rounds_ms)) > 0.0
