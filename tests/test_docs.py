@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from statistics import median
 
 import pandas as pd
 import pytest
@@ -292,6 +293,18 @@ def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
     assert f"return {together} of all skills' decisions together" in page
     assert f"the lowest is {lowest} with {shares.pop(lowest):.1%}".replace("%", " %") in page
     assert set(shares.values()) == {1.0}
+
+
+def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
+    measured = json.loads((_DOCS / "results" / "pages" / "drawing.json").read_text(encoding="utf-8"))
+    page = " ".join((_DOCS / "watching.md").read_text(encoding="utf-8").split())
+    p50, p95 = (measured[name] for name in ("p50_ms", "p95_ms"))
+    drawn = f"{median(p50):.1f} ms in the median and {median(p95):.1f} ms at the 95th percentile"
+    rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"
+    where = f"Chromium {measured['chromium'].partition('.')[0]} without a graphics card"
+    machine = f"on {measured['machine']['cores']} cores that other work kept busy (load {measured['load_average']})"
+    assert f"is drawn in {drawn}, {rounds}, in {where}, {machine}" in page
+    assert measured["ticks"] == 3_000
 
 
 def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:
