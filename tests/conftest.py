@@ -9,10 +9,11 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -44,6 +45,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-results", action="store_true", help="write what tests measure to docs/results")
+
+
+@pytest.fixture
+def keep_result(request: pytest.FixtureRequest) -> Callable[[str, Mapping[str, Any]], None]:
+    """Return what keeps a measurement in a file below docs/results, with its origin, where that is asked for."""
+    from soulsgraph.files import describe_origin, write_json
+
+    def keep(name: str, measured: Mapping[str, Any]) -> None:
+        if request.config.getoption("keep_results"):
+            load = {"load_average": round(os.getloadavg()[0], 1)}
+            write_json(Path(__file__).parents[1] / "docs" / "results" / name, {**describe_origin(), **load, **measured})
+
+    return keep
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from statistics import median
 
 import pandas as pd
 import pytest
@@ -149,6 +151,16 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_pictures_in_git_are_at_most_15_mb_together() -> None:
+    root, kinds = _DOCS.parent, ("*.png", "*.gif", "*.jpg", "*.jpeg", "*.svg")
+    if not (root / ".git").exists():
+        pytest.skip("no checkout: which files git keeps is not known")
+    listed = subprocess.run(["git", "ls-files", "-z", *kinds], cwd=root, capture_output=True, text=True, check=True)
+    files = [root / name for name in listed.stdout.split("\0") if name]
+    assert len(files) > 40
+    assert sum(file.stat().st_size for file in files if file.exists()) <= 15_000_000
+
+
 def test_the_speeds_are_those_that_the_benchmark_printed() -> None:
     printed = json.loads((_DOCS / "results" / "speed" / "train.json").read_text(encoding="utf-8"))["results"]
     told = _rows("findings.md", "## Speed\n")
@@ -274,6 +286,30 @@ def test_what_the_page_says_of_onnx_is_what_the_exports_of_the_zoo_wrote() -> No
     page = " ".join((_DOCS / "exchange.md").read_text(encoding="utf-8").split())
     told = f"{len(found) // 2} skills, {whole:,} observations, none with another action beyond a near tie; "
     assert f"{told}{near:,} near ties, {other:,} of them with another action" in page
+
+
+def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
+    counted = json.loads((_DOCS / "results" / "cloning" / "read_back.json").read_text(encoding="utf-8"))
+    made, returned = counted["made"], counted["returned"]
+    shares = {name.replace("_", "-"): returned[name] / made[name] for name in made}
+    lowest = min(shares, key=lambda name: shares[name])
+    page = " ".join((_DOCS / "cloning.md").read_text(encoding="utf-8").split())
+    together = f"{sum(returned.values()) / sum(made.values()):.1%}".replace("%", " %")
+    assert f"return {together} of all skills' decisions together" in page
+    assert f"the lowest is {lowest} with {shares.pop(lowest):.1%}".replace("%", " %") in page
+    assert set(shares.values()) == {1.0}
+
+
+def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
+    measured = json.loads((_DOCS / "results" / "pages" / "drawing.json").read_text(encoding="utf-8"))
+    page = " ".join((_DOCS / "watching.md").read_text(encoding="utf-8").split())
+    p50, p95 = (measured[name] for name in ("p50_ms", "p95_ms"))
+    drawn = f"{median(p50):.1f} ms in the median and {median(p95):.1f} ms at the 95th percentile"
+    rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"
+    where = f"Chromium {measured['chromium'].partition('.')[0]} without a graphics card"
+    machine = f"on {measured['machine']['cores']} cores that other work kept busy (load {measured['load_average']})"
+    assert f"is drawn in {drawn}, {rounds}, in {where}, {machine}" in page
+    assert measured["ticks"] == 3_000
 
 
 def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:

@@ -11,9 +11,10 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ PAGES = (
 )
 _DATA, _CODE = ("toml", "yaml", "json"), ("sh", "bash", "python")
 _SHOWN = ("", "text", "mermaid", "console")
+#: Below how many seconds a block may be marked quick, and how many all of them may take together.
+_QUICK_S, _MOST_S = 5.0, 1_800.0
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<when>[^\n]*) -->\n)?^ *```(?P<kind>\w*)(?P<info>[^\n]*)\n(?P<text>.*?)^ *```$", re.M | re.S
 )
@@ -60,14 +63,32 @@ class Block:
 def blocks() -> Iterator[Block]:
     """Yield every block of every page."""
     for page in PAGES:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for found in _BLOCK.finditer(text):
-            title = re.search(r'title="([\w.-]+)"', found["info"])
-            line = text.count("\n", 0, found.start("kind")) + 1
-            yield Block(page, line, found["kind"], found["when"] or "", title[1] if title else "", found["text"])
+        yield from _blocks_of(page, (ROOT / page).read_text(encoding="utf-8"))
+
+
+def _blocks_of(page: str, text: str) -> Iterator[Block]:
+    for found in _BLOCK.finditer(text):
+        title = re.search(r'title="([\w.-]+)"', found["info"])
+        line = text.count("\n", 0, found.start("kind")) + 1
+        yield Block(page, line, found["kind"], found["when"] or "", title[1] if title else "", found["text"])
 
 
 ALL = list(blocks())
+
+
+#: What makes commands of a written project's README small enough, and needs no window.
+_SMALL = {"curriculum": "--scale 0.01", "watch": "--seconds 1 --png project.png"}
+
+
+def _of_a_written_project(name: str) -> Iterator[Block]:
+    """Yield how a project is written, and the commands of the README that is in it, at a small scale."""
+    template = ROOT / "platform" / "soulsgraph" / "project" / "template" / "README.md.txt"
+    yield Block(template.name, 0, "sh", "", "", f"soulsgraph init {name}\n")
+    for block in _blocks_of(template.name, template.read_text(encoding="utf-8").replace("@NAME@", name)):
+        text = block.text
+        for command, options in _SMALL.items():
+            text = re.sub(rf"^soulsgraph {command} .*$", rf"\g<0> {options}", text, flags=re.M)
+        yield replace(block, text=text)
 
 
 @pytest.fixture(scope="module")
@@ -119,19 +140,32 @@ def test_a_quick_block_runs(block: Block, folder: Path) -> None:
     _run(block, folder, "")
 
 
+def _timed(block: Block, folder: Path, display: str) -> float:
+    """Run a block, and return the seconds that it took."""
+    begun = time.monotonic()
+    _run(block, folder, display)
+    return time.monotonic() - begun
+
+
 @pytest.mark.docs
-def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path, tmp_path: Path) -> None:
+def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path) -> None:
     train = "soulsgraph curriculum --run runs/curriculum; soulsgraph curriculum --run runs/other --seed 1"
-    _run(Block("", 0, "sh", "", "", train), folder, "")
-    failed = []
+    taken_s = {"the runs that pages open": _timed(Block("", 0, "sh", "", "", train), folder, "")}
+    failed, quicker = [], []
     with virtual_screen() as display:
-        for block in ALL:
+        for block in (*ALL, *_of_a_written_project("written")):
             if block.file:
                 (folder / block.file).write_text(block.text, encoding="utf-8")
             elif block.run:
-                print(f"{block}: {block.text.splitlines()[0]}", flush=True)
                 try:
-                    _run(block, folder, display)
+                    taken_s[str(block)] = _timed(block, folder, display)
                 except (AssertionError, subprocess.TimeoutExpired) as error:
                     failed.append(str(error))
+                    continue
+                print(f"{block}: {taken_s[str(block)]:.1f} s: {block.text.splitlines()[0]}", flush=True)
+                if taken_s[str(block)] < _QUICK_S and block.when != "quick":
+                    quicker.append(str(block))
+    total_s = sum(taken_s.values())
+    print(f"{total_s:.0f} s in {len(taken_s)} blocks; under {_QUICK_S:.0f} s, not marked quick: {', '.join(quicker)}")
     assert not failed, "\n\n".join(failed)
+    assert total_s < _MOST_S, f"the blocks took {total_s:.0f} s"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from soulsgraph.domains import own_stages
+from soulsgraph.domains import cards_by_stage, cards_of, own_stages, stage_of
 from soulsgraph.files import slug
 from soulsgraph.plan import Stage
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
@@ -77,12 +77,14 @@ class _Open:
 
 
 def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
-    """Return the stages of a run's curriculum that have a journal.
+    """Return the stages of a run that have a journal: those of its curriculum, and the adaptations that made versions.
 
     Raises:
         RecordingError: if none has.
     """
-    found = tuple(stage for stage in own_stages(run) if any(_folder(run, stage).glob("*.journal")))
+    cards = [card for card in cards_of(run) if card.training.scenario != run.plan.scenario]
+    stages = (*own_stages(run), *(stage_of(run, made) for made in cards_by_stage(cards)))
+    found = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
     if not found:
         raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
     return found
@@ -93,15 +95,16 @@ def _folder(run: RunFolder, stage: Stage) -> Path:
 
 
 def task_of(run: RunFolder, stage: Stage) -> StageTask:
-    """Return what a fleet's games play in a stage of a run's curriculum.
+    """Return what a fleet's games play in a stage of a run.
 
     Raises:
         SoulsGraphError: if a fleet cannot play it.
     """
-    plan, order = run.plan, run.plan.skill_graph
-    plays = {name: name for name in order.order if name in (*order.upstream(stage.skill), stage.skill)}
-    numbers = plan.hyperparameters(stage)
-    learns, clip = {stage.skill: numbers}, numbers.observation_clip
+    plan, order = run.plan, run.plan.skill_graph.order
+    playing = {name for part in stage.parts for name in (*run.plan.skill_graph.upstream(part.skill), part.skill)}
+    plays = {name: name for name in order if name in playing}
+    learns = {part.skill: plan.hyperparameters(part) for part in stage.parts}
+    clip = learns[stage.skill].observation_clip
     return StageTask(stage.scenario, plays, learns, clip, plan.options, projects=digests_of(plays))
 
 
@@ -120,6 +123,9 @@ def record_journal(
     task, left_out = task_of(run, stage), Counter[str]()
     skills = {skill.name: skill for skill in task.skills_of(task.sampled)}
     templates = {name: _template(run, task, skill) for name, skill in skills.items()}
+    # One start of a game may play for a skill twice: in the curriculum, and adapting.
+    adapted = stage.scenario != run.plan.scenario
+    stage_name = f"-{stage.checkpoint_name.partition('@')[2][-30:]}" if adapted else ""
     with closing(Journal.reading(_folder(run, stage), stage.name)) as journal:
         reader = _Reader(task)
         for record in _in_order(journal):
@@ -130,7 +136,8 @@ def record_journal(
                 if whole.count != ended.lengths[0]:
                     left_out["fights with decisions missing"] += 1
                     continue
-                path = _write(templates[fought.skill], skills[fought.skill], folder, fought, whole, ended)
+                header = replace(templates[fought.skill], fight=fought.name + stage_name)
+                path = _write(header, skills[fought.skill], folder, whole, ended)
                 if path is None:
                     left_out["fights there already"] += 1
                 elif on_written is not None:
@@ -210,11 +217,10 @@ def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
     return make_header(identity, task.ground, [played], task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
 
 
-def _write(template: Header, skill: Skill, folder: Path, fought: _Fought, whole: _Open, ended: Episodes) -> Path | None:
+def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Episodes) -> Path | None:
     """Write a fight and return its path; None if it is there already."""
-    played, transitions = replace(template.skills[0], version=whole.weights), Transitions.join(whole.parts)
-    header = replace(template, fight=fought.name, skills=(played,))
-    header = replace(header, result=_result(header, transitions, ended))
+    played, transitions = replace(header.skills[0], version=whole.weights), Transitions.join(whole.parts)
+    header = replace(header, skills=(played,), result=_result(header, transitions, ended))
     if is_written(folder, header, ("origin",)):
         return None
     columns = _columns(header, played, skill, transitions)

@@ -62,19 +62,26 @@ def pairs(found):
     return set(zip(found.begins.tolist(), found.actions.tolist(), strict=True))
 
 
-def test_a_scripted_fights_controls_return_its_decisions():
+def test_a_scripted_fights_controls_return_its_decisions(keep_result):
+    """Print what is returned of each skill with `-s`; `--keep-results` keeps it for the page."""
     # Seeds 0 to 19; there is no chance in it but the fights' own.
-    made = returned = false = 0
+    made, returned, false = (dict.fromkeys(SKILL_NAMES, 0) for _ in range(3))
     for seed in range(20):
         scripts = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
         truth, controls, states = fight(ScriptedPlay(scripts), seed, 3000)
         found = read_back(controls, states, SKILLS)
-        for skill, true in zip(SKILLS, truth, strict=True):
-            made += len(true)
-            returned += len(true & pairs(found[skill.name]))
-            false += len(pairs(found[skill.name]) - true)
-    assert returned >= 0.99 * made
-    assert false <= 0.01 * made
+        for name, true in zip(SKILL_NAMES, truth, strict=True):
+            made[name] += len(true)
+            returned[name] += len(true & pairs(found[name]))
+            false[name] += len(pairs(found[name]) - true)
+    shares = {name: returned[name] / made[name] for name in SKILL_NAMES}
+    together = sum(returned.values()) / sum(made.values())
+    print(*(f"{name}: {share:.1%} of {made[name]} decisions" for name, share in shares.items()), sep="\n")
+    print(f"together: {together:.1%}")
+    keep_result("cloning/read_back.json", {"made": made, "returned": returned, "false": false})
+    assert together >= 0.99
+    assert sum(false.values()) <= 0.01 * sum(made.values())
+    assert min(shares.values()) >= 0.95
 
 
 class Drawn:

@@ -63,6 +63,20 @@ def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, tw
         device.close()
 
 
+def test_an_agent_of_the_zoo_fights_in_two_games_by_the_command_that_evaluates_it_anywhere(two_games):
+    games, displays = two_games
+    played = soulsgraph("evaluate", "iudex-phase1-best-0", "--games", games, "--episodes", "2", "--json")
+    assert played.returncode == 0, played.stderr
+    found = json.loads(played.stdout)
+    assert found["episodes"] >= 2
+    assert found["mean_seconds"] > 5.0
+    assert len(found["games"]) == 2
+    for display in displays:
+        device = XTestDevice(display)
+        assert not device.down()
+        device.close()
+
+
 def test_a_game_that_cannot_be_opened_ends_a_stage_with_one_line(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     games = tmp_path / "games.toml"

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
+from PIL import Image
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.figures import (
@@ -86,6 +87,8 @@ def test_figures_without_records_are_not_drawn(reproduction):
 
 def test_a_figure_is_kept_as_a_picture(reproduction, tmp_path):
     save_figure(draw_baseline(reproduction), tmp_path / "figure.png")
+    with Image.open(tmp_path / "figure.png") as kept:
+        assert (kept.mode, kept.info["Software"]) == ("P", "soulsgraph")
     picture = imread(tmp_path / "figure.png")
     assert picture.shape[0] > 400
     assert picture.std() > 0.01

@@ -2,12 +2,14 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from soulsgraph.cli import main
+from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.projects import forget_project, loaded_projects
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_skills.md"
@@ -46,3 +48,8 @@ def test_the_tutorial_leads_from_nothing_to_trained_agents(place, monkeypatch, c
     assert "| paper | 1 |" in table
     assert "| duel/forked | 1 |" in table
     assert (place / "fight.png").stat().st_size > 10_000
+    # As `pytest` finds the project where it is installed.
+    written = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(written, cwd=place / "duel", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from soulsgraph.cli import main
+from soulsgraph.domains import adaptation_stages
+from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan, Stage
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.journal import journal_stages, record_journal, task_of
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.fleet.arrays import encode_columns
@@ -96,6 +98,32 @@ def test_fights_that_lack_decisions_are_left_out_and_counted(run: RunFolder, tmp
     assert left_out["fights with decisions missing"] + left_out["fights without an end"] > 2
     whole = {len(read_recording(path)) for path in recording_files(tmp_path / "fights")}
     assert whole == {make_skill("camera").horizon}
+
+
+@pytest.mark.parametrize("jointly", [False, True])
+def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_game_played_before(
+    tmp_path: Path, jointly: bool
+) -> None:
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    own, together = run.plan.stage("heal_attack"), ("dodge", "heal_attack")
+    stages = adaptation_stages(run, "iudex-phase2", together if jointly else ("heal_attack",), jointly=jointly)
+    pretend_training(run, stages)
+    played = (own, *stages)
+    for stage in played:
+        write_journal(run, stage, sampled(run, stage))
+    assert [one.name for one in journal_stages(run)] == [one.name for one in played]
+    counted = {}
+    for stage in journal_stages(run):
+        record_journal(run, stage, tmp_path / "fights")
+        counted[stage.name] = len(recording_files(tmp_path / "fights")) - sum(counted.values())
+    assert min(counted.values()) > 2
+    headers = [read_header(path) for path in recording_files(tmp_path / "fights")]
+    fought = {(header.scenario, header.skills[0].name) for header in headers}
+    assert fought == {
+        ("iudex-phase1", "heal_attack"),
+        *(("iudex-phase2", skill) for skill in (together if jointly else together[1:])),
+    }
+    assert {check_file(path).verdict for path in recording_files(tmp_path / "fights")} == {"whole"}
 
 
 def test_the_command_records_every_journal_of_a_run(
