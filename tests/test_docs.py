@@ -10,8 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 from statistics import median
 
+import gymnasium
 import pandas as pd
 import pytest
+from PIL import Image, ImageSequence
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.project.listing import markdown, toml_fields
@@ -322,3 +324,19 @@ def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:
     for name, cells in told.items():
         expected = [f"{before[name]:.2f} s", f"{now[name]:.2f} s", f"{now[name] / before[name]:.2f}"]
         assert [cell.strip("| ") for cell in cells] == expected, name
+
+
+def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
+    ids = [id for id in gymnasium.registry if id.startswith("soulsgraph/")]
+    page = (_DOCS / "environments.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(soulsgraph/[\w-]+)`.*\]\((environments/\w+\.gif)\)", page, re.MULTILINE))
+    assert sorted(shown) == sorted(ids)
+    films = {id: _pictures(_DOCS / file) for id, file in shown.items()}
+    assert len({film[0].tobytes() for film in films.values()}) == len(films) == len(ids)
+    for film in films.values():
+        assert len({picture.tobytes() for picture in film}) > 15
+
+
+def _pictures(path: Path) -> list[Image.Image]:
+    with Image.open(path) as film:
+        return [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]

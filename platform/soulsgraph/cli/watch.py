@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from re import fullmatch
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
@@ -14,7 +15,7 @@ from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation
 from soulsgraph.plan import check_range
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.atomic import check_writable
 
 if TYPE_CHECKING:
@@ -74,8 +75,10 @@ def watch(
     training fights by its newest checkpoint, a newer one in every fight.
 
     Args:
-        folder: Run folder, or the name of an agent of the zoo.
-        side_by_side: Another run folder or agent, shown beside the first in fights of the same seeds.
+        folder: Run folder, or the name of an agent of the zoo; `RUN@dodge=v1,movement=v2` plays these versions of its
+            skills in place of those in play.
+        side_by_side: Another run folder or agent, or the same with other versions, shown beside the first in fights of
+            the same seeds.
         seed: Seed of the fights: those that `evaluate` plays with it.
         episodes: Fights to show, one after another; until the window is closed if not given, one in a file.
         seconds: Seconds of the game to show of each fight at most; 120 if not given.
@@ -89,8 +92,9 @@ def watch(
     check_range("seconds", longest_s, TICK_S, 3600.0)
     if file is not None and episodes is None:
         episodes = 1
-    paths = [path for path in (folder, side_by_side) if path is not None]
-    sources = [Source(open_run(path), fight.scenario_name, fight.start, fight.random_skills) for path in paths]
+    sides = [_side(path) for path in (folder, side_by_side) if path is not None]
+    setting = (fight.scenario_name, fight.start, fight.random_skills)
+    sources = [Source(open_run(path), *setting, versions) for path, versions in sides]
     for source in sources:
         source.agent()  # What cannot play is refused before anything opens.
     shown: list[dict[str, Any]] = []
@@ -101,6 +105,28 @@ def watch(
         _write(*file, fights, picture.only_fight, output)
     plain = {"fights": shown, "file": None if file is None else str(file[1])}
     output.show(plain, *([] if file is None else [f"written: {file[1]}"]))
+
+
+def _side(path: Path) -> tuple[Path, dict[str, int]]:
+    """Return the run of `RUN@SKILL=vN,...` and the versions chosen of its skills, none for a run alone.
+
+    Raises:
+        SoulsGraphError: if what follows the @ is anything else.
+    """
+    name, at, chosen = str(path).rpartition("@")
+    if not at or path.exists():
+        return path, {}
+    versions: dict[str, int] = {}
+    for part in chosen.split(","):
+        found = fullmatch(r"(\w+)=v([1-9][0-9]{0,8})", part.strip())
+        if found is None or found[1] in versions:
+            wrong = "a skill twice" if found else shown(part)
+            raise SoulsGraphError(
+                f"{path}: expected a version of each skill after the @, found {wrong}; "
+                f"write it as {name}@dodge=v1,movement=v2, or the run alone for the versions in play."
+            )
+        versions[found[1]] = int(found[2])
+    return Path(name), versions
 
 
 def _announced(fights: Fights, output: OutputOptions, shown: list[dict[str, Any]]) -> Fights:

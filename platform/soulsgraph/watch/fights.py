@@ -16,6 +16,7 @@ from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, source_of
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, Outcome
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.core.streams import Seeds
@@ -24,6 +25,7 @@ from soulsgraph_envs.simulator.scene import Scene
 from soulsgraph_envs.skills import Skill, make_skill, practice_ground
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.library import LibraryError
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,29 @@ class Source:
 
     A run is in training as long as a skill of its graph has no version. Then its stage is watched: the stage's
     practice ground, the frozen skills before it, and the newest weights that the learning curve holds.
+
+    `versions` chooses another version of some skills than the one in play, for which every skill has to be trained.
+
+    Raises:
+        UnknownNameError: if a version is chosen of a skill that the run has not.
+        LibraryError: if the run has no such version.
+        SoulsGraphError: if a skill of which a version is chosen is to play at random.
     """
 
     def __init__(
-        self, run: RunFolder, scenario: str | None = None, start: str | None = None, randomize: Sequence[str] = ()
+        self,
+        run: RunFolder,
+        scenario: str | None = None,
+        start: str | None = None,
+        randomize: Sequence[str] = (),
+        versions: Mapping[str, int] | None = None,
     ) -> None:
         self.run, self._scenario, self._start, self._randomize = run, scenario, start, tuple(randomize)
+        self._versions = dict(versions or {})
+        for name, version in self._versions.items():
+            _check_version(run, name, version)
+            if name in self._randomize:
+                raise SoulsGraphError(f"{name}: expected v{version} or random actions, found both; leave one out.")
 
     @property
     def stage(self) -> Stage | None:
@@ -58,6 +77,8 @@ class Source:
         Raises:
             SoulsGraphError: if a skill is missing or damaged, or a name unknown.
         """
+        if self._versions:
+            return self._trained()
         complete = all(self.run.library.versions(name) for name in self.run.plan.skill_graph.order)
         stage = self.stage
         # Clones fight as they are until one of them learns on.
@@ -70,7 +91,15 @@ class Source:
         trained_on = source_of(run, scenario)
         agent = make_agent(run, Setting(scenario, trained_on, self._start, self._randomize))
         players = {name: f"v{version_in_play(run, name, trained_on)}" for name in agent.networks}
-        return Watched(run.path.name, agent, players | dict.fromkeys(agent.replaced, "random"))
+        for skill in agent.skills:
+            if (version := self._versions.get(skill.name)) is not None:
+                artifact = run.library.load(skill.name, version)
+                run.library.check_upstream(artifact.card)
+                agent = agent.playing({skill.name: artifact.network(skill, agent.scenario)})
+                players[skill.name] = f"v{version}"
+        chosen = ",".join(f"{name}=v{version}" for name, version in self._versions.items())
+        name = f"{run.path.name}@{chosen}" if chosen else run.path.name
+        return Watched(name, agent, players | dict.fromkeys(agent.replaced, "random"))
 
     def _training(self, stage: Stage) -> Watched:
         run, plan = self.run, self.run.plan
@@ -98,6 +127,21 @@ class Source:
         trained = {name: network for name, network in networks.items() if name not in chance}
         agent = Agent(scenario, skills, trained, dict.fromkeys(chance, "random"))
         return Watched(run.path.name, agent, players | dict.fromkeys(chance, "random"))
+
+
+def _check_version(run: RunFolder, skill: str, version: int) -> None:
+    """Refuse a version that a run has not.
+
+    Raises:
+        UnknownNameError: if it has no such skill.
+        LibraryError: if the skill has no such version.
+    """
+    order = run.plan.skill_graph.order
+    if skill not in order:
+        raise UnknownNameError(f"skill of {run.path.name}", skill, order)
+    if version not in (known := run.library.versions(skill)):
+        expected = f"one of {', '.join(f'v{number}' for number in known)}" if known else "a trained one"
+        raise LibraryError(f"{run.path.name}: version of {skill}", expected, f"v{version}", "choose a version it has")
 
 
 def _newest(folder: Path) -> tuple[int, Path] | None:

@@ -55,6 +55,11 @@ def test_files_are_written_without_a_display(watched, folder, tmp_path):
     assert [picture.shape for picture in pictures] == [(720, 1280, 3)] * (12 + 15)
 
 
+def test_a_side_is_named_by_its_versions(watched, folder, tmp_path):
+    beside = watched("--side-by-side", f"{folder}@dodge=v1, movement=v1", "--gif", tmp_path / "a.gif", "--seconds", 0.5)
+    assert [fight["agent"] for fight in beside["fights"]] == ["run", "run@dodge=v1,movement=v1"]
+
+
 def test_an_agent_of_the_zoo_is_watched_by_its_name(monkeypatch, capsys, tmp_path):
     name, file = "vordt-best-0", tmp_path / "a.png"
     monkeypatch.setattr("sys.argv", ["soulsgraph", "watch", name, "--seconds", "2", "--only-fight", "--png", str(file)])
@@ -102,6 +107,10 @@ def test_what_cannot_be_watched_is_refused_in_one_line(refuse, folder, tmp_path,
     assert "unknown start" in refuse("watch", folder, "--start", "near", "--gif", tmp_path / "a.gif")
     assert "seconds" in refuse("watch", folder, "--seconds", 0, "--gif", tmp_path / "a.gif")
     assert "episodes" in refuse("watch", folder, "--episodes", 0, "--gif", tmp_path / "a.gif")
+    for wrong in ("dodge", "dodge=1", "dodge=v1,dodge=v1", "dodge=v0", ""):
+        assert "expected a version of each skill after the @" in refuse("watch", f"{folder}@{wrong}")
+    assert "version of dodge: expected one of v1, found v2" in refuse("watch", f"{folder}@dodge=v2")
+    assert "unknown skill of run" in refuse("watch", folder, "--side-by-side", f"{folder}@doge=v1")
     assert "no such folder" in refuse("watch", tmp_path / "missing", "--gif", tmp_path / "a.gif")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.setenv("SDL_VIDEODRIVER", "x11")

@@ -25,6 +25,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture, import_pygame
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.testing.videos import read_video
+from soulsgraph_policies.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)
 END_FRAMES = 15
@@ -113,6 +114,33 @@ def test_two_agents_fight_beside_each_other_from_the_same_seed(run: RunFolder, f
     np.testing.assert_array_equal(both[:, : SIZE[1]], draw((fight,), 30))
     # One that has ended stays as it ended.
     np.testing.assert_array_equal(both[:, SIZE[1] :], draw((other,), len(other) - 1))
+
+
+def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    again = next(stage for stage in run.plan.stages() if stage.skill == "dodge")
+    pretend_training(run, (replace(again, seed=again.seed + 1),))
+    first, newest = Source(run, versions={"dodge": 1}).agent(), Source(run).agent()
+    assert (first.name, newest.name) == ("run@dodge=v1", "run")
+    assert (first.players["dodge"], newest.players["dodge"]) == ("v1", "v2")
+    assert {name for name in first.players if first.players[name] != newest.players[name]} == {"dodge"}
+    for watched, version in ((first, 1), (newest, 2)):
+        wanted = run.library.load("dodge", version).playing["q_network.0.bias"]
+        np.testing.assert_array_equal(watched.agent.networks["dodge"].weights["q_network.0.bias"], wanted)
+    fights = [play_fight(watched, SEEDS, 40) for watched in (first, newest)]
+    minds = [next(mind for mind in fight.minds if mind.skill.name == "dodge") for fight in fights]
+    assert fights[0].seed == fights[1].seed
+    values = [mind.values[mind.actions >= 0][0] for mind in minds if mind.values is not None]
+    assert not np.allclose(*values)
+
+
+def test_a_version_that_the_run_has_not_is_refused(run: RunFolder) -> None:
+    with pytest.raises(UnknownNameError, match=r"skill of run: expected one of .*found 'doge'. Did you mean 'dodge'"):
+        Source(run, versions={"doge": 1})
+    with pytest.raises(LibraryError, match="version of dodge: expected one of v1, found v3; choose"):
+        Source(run, versions={"dodge": 3})
+    with pytest.raises(SoulsGraphError, match="dodge: expected v1 or random actions, found both"):
+        Source(run, randomize=("dodge",), versions={"dodge": 1})
 
 
 def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
