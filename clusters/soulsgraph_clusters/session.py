@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,6 +28,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from soulsgraph_clusters import packages
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.local_ray import SessionError, local_ray
+from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_policies.projects import carried_by_value
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.
@@ -202,7 +204,7 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
     game_pc = {GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {}
     one = _PROCESSOR | game_pc
     most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
-    count = next((count for count in range(most, 0, -1) if _answer(one, count)), 0)
+    count = next((count for count in range(most, 0, -1) if _answer([one] * count)), 0)
     if not count:
         raise ClusterAwayError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
@@ -227,9 +229,52 @@ def place_gateway(session: Session) -> dict[str, Any]:
     }
 
 
-def _answer(one: Mapping[str, float], count: int) -> bool:
-    """Return whether `count` places are free now: RLlib would wait for a missing one forever."""
-    reservation = placement_group([dict(one)] * count)
+def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[str, float]]:
+    """Return what of Ray's resources each further gateway takes, by the address where it listens.
+
+    It is the node of that address, and a game PC if the cluster has any. Where that is taken, or was lost, the gateway
+    waits for it, and the stage goes on without. In a private session all addresses are this machine's.
+
+    Raises:
+        ClusterError: if the cluster never had a node of an address that offers this, or as `check_nodes`.
+    """
+    if session.local or not addresses:
+        return {address: {} for address in addresses}
+    check_nodes(session)
+    game_pc = {GAME_PC: 1.0} if session.resources.get(GAME_PC, 0.0) else {}
+    nodes = {
+        str(node["NodeManagerAddress"])
+        for node in ray.nodes()
+        if node["Alive"] and all(node["Resources"].get(name, 0.0) >= amount for name, amount in game_pc.items())
+    }
+    lost = {str(node["NodeManagerAddress"]) for node in ray.nodes() if not node["Alive"]} - nodes
+    places = {}
+    for address in addresses:
+        known = _addresses_of(address.rpartition(":")[0])
+        if not (found := sorted(known & nodes) or sorted(known & lost)):
+            offering = f" that offers {GAME_PC}" if game_pc else ""
+            raise ClusterAwayError(
+                f"gateway: expected a node of the cluster{offering} at {address}, found those at "
+                f"{', '.join(sorted(nodes)) or 'none'}; join that machine and go on with the run, or correct `relays`."
+            )
+        places[address] = {f"node:{found[0]}": 0.001, **game_pc}
+    if not _answer([*places.values()]):
+        _logger.warning("gateways: not all of %s have a place now; the stage goes on with the others", [*places])
+    return places
+
+
+def _addresses_of(host: str) -> set[str]:
+    """Return a host's addresses, as Ray may know its node; the loopback's is this machine's."""
+    if is_loopback(host):
+        return {host, ray.util.get_node_ip_address()}
+    with suppress(OSError):
+        return {str(found[4][0]) for found in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)}
+    return set()
+
+
+def _answer(bundles: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether these places are free now: RLlib would wait for a missing one forever."""
+    reservation = placement_group([dict(one) for one in bundles])
     try:
         return bool(reservation.wait(RESERVATION_TIMEOUT_S))
     finally:

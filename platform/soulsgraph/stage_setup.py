@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.head import ClusterAwayError
-from soulsgraph_clusters.session import Session, place_env_runners, place_gateway
+from soulsgraph_clusters.session import Session, place_env_runners, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
@@ -145,7 +146,7 @@ class StageSetup:
         stage = self._fleet_stage(fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
         config.env_runners(env_runner_cls=GatewayRunner, **place_gateway(session))
-        config.environment(env_config={FLEET: stage})
+        config.environment(env_config={FLEET: replace(stage, relays=place_relays(fleet.relays, session))})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:

@@ -4,7 +4,7 @@ import pytest
 import ray
 
 from soulsgraph_clusters import session as placement
-from soulsgraph_clusters.session import ClusterError, Session, connect, place_env_runners
+from soulsgraph_clusters.session import ClusterError, Session, connect, place_env_runners, place_relays
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +46,41 @@ def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
         place_env_runners(2, game_pcs)
     ray.kill(first)
     ray.kill(second)
+
+
+def test_further_gateways_are_on_the_game_pc_of_their_address(game_pcs):
+    in_cluster = Session(local=False)
+    assert place_relays([], in_cluster) == {}
+    assert place_relays(["127.0.0.1:7444", "localhost:7445"], in_cluster) == {
+        address: {"node:127.0.0.1": 0.001, "game_pc": 1.0} for address in ("127.0.0.1:7444", "localhost:7445")
+    }
+
+
+def test_a_session_of_ones_own_has_all_gateways_here(game_pcs):
+    assert place_relays(["127.0.0.1:7444"], game_pcs) == {"127.0.0.1:7444": {}}
+
+
+def test_a_gateway_at_an_address_of_no_game_pc_is_refused(game_pcs):
+    expected = r"gateway: expected a node of the cluster that offers game_pc at 10\.9\.8\.7:7443.*correct `relays`"
+    with pytest.raises(ClusterError, match=expected):
+        place_relays(["10.9.8.7:7443"], Session(local=False))
+
+
+def test_gateways_without_a_free_place_are_reported_and_waited_for(game_pcs, caplog, monkeypatch):
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
+    addresses = [f"127.0.0.1:{port}" for port in (7444, 7445, 7446)]
+    with caplog.at_level(logging.WARNING, logger="soulsgraph"):
+        assert [*place_relays(addresses, Session(local=False))] == addresses
+    assert "not all of" in caplog.text
+
+
+def test_a_game_pc_that_was_lost_is_waited_for_and_refuses_no_stage(game_pcs, caplog, monkeypatch):
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
+    there = ray.nodes()
+    gone = {**there[0], "Alive": False, "NodeManagerAddress": "10.9.8.7", "Resources": {}}
+    monkeypatch.setattr(ray, "nodes", lambda: [*there, gone])
+    with caplog.at_level(logging.WARNING, logger="soulsgraph"):
+        assert place_relays(["10.9.8.7:7443"], Session(local=False)) == {
+            "10.9.8.7:7443": {"node:10.9.8.7": 0.001, "game_pc": 1.0}
+        }
+    assert "the stage goes on with the others" in caplog.text

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import ray
-from ray.exceptions import RayError
 
 from soulsgraph_clusters.fleet.certificates import make_certificates
+from soulsgraph_clusters.fleet.keeper import Keeper
 from soulsgraph_clusters.fleet.pc.host import END_WITHIN_S, HostOptions, playing
 from soulsgraph_clusters.fleet.security import Tokens, write_file, write_token_file
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.session import Session, find_places
 from soulsgraph_envs.core.access import PRIVATE, is_loopback
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_policies.projects import loaded_projects
@@ -87,38 +86,8 @@ def _play_on_game_pcs(games: Sequence[GameSettings], session: Session, folder: P
     with ExitStack() as stack:
         for name, game in zip(names, games, strict=True):
             own = actor.remote(settings.listen, tokens.issue(name), ca, game)
-            stack.callback(_Keeper(name, own).end)
+            stack.callback(Keeper(name, own, _TRY_EVERY_S, _END_WITHIN_S).end)
         yield Fleet(settings, folder)
-
-
-class _Keeper:
-    """Keep an actor playing; why it cannot is reported, and it is tried again."""
-
-    def __init__(self, name: str, actor: ray.actor.ActorHandle) -> None:
-        self._name, self._actor, self._over = name, actor, threading.Event()
-        self._placed = actor.is_placed.remote()
-        self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
-        self._thread.start()
-
-    def _keep(self) -> None:
-        while not self._over.is_set():
-            try:
-                ray.get(self._actor.play.remote())
-            except (RayError, SoulsGraphError) as error:
-                if not self._over.is_set():
-                    # Of an error of ours Ray's own has the trace beside it.
-                    reason = str(getattr(error, "cause", error)).partition("\n")[0]
-                    _logger.warning("%s: %s; it is tried again every %g s", self._name, reason, _TRY_EVERY_S)
-                self._over.wait(_TRY_EVERY_S)
-
-    def end(self) -> None:
-        """End the game and its actor; one that still waits for a place has no game."""
-        self._over.set()
-        with suppress(RayError):
-            if ray.wait([self._placed], timeout=0.0)[0]:
-                ray.get(self._actor.stop.remote(), timeout=_END_WITHIN_S)
-                self._thread.join(_END_WITHIN_S)
-        ray.kill(self._actor)
 
 
 class GameHost:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings, check_name
+from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings, check_name, split_address
 from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, read_private, read_token
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -32,6 +32,8 @@ from soulsgraph_policies.atomic import whole_file, writing
 
 _VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
+#: What a gateway proves by that it is the head's: a private key and its certificates, as PEM.
+Identity = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,16 @@ class Tokens:
         """Return those of the tokens that are valid now; the file is read once for all of them."""
         digests = set(self._read().values())
         return {token for token in tokens if _hash(token) in digests}
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of each PC's token."""
+        return self._read()
+
+    def replace(self, hashes: Mapping[str, str]) -> None:
+        """Let these tokens hold, and no others; raises WriteError if the file cannot be written."""
+        with locked(self.path.parent):
+            self._write(hashes)
 
     def name_of(self, token: str) -> str | None:
         """Return the PC whose token this is, if any; no hash can be guessed from how long it takes."""
@@ -205,17 +217,43 @@ def key_pem(key: Any) -> bytes:
 
 
 def server_credentials(settings: FleetSettings, folder: Path) -> Any | None:
-    """Return the head's gRPC credentials, from paths relative to a folder; None without a certificate.
+    """Return the head's gRPC credentials; None without a certificate. Raises as `read_identity`."""
+    return credentials_of(read_identity(settings, folder))
+
+
+def credentials_of(identity: Identity | None) -> Any | None:
+    """Return gRPC credentials of a key and its certificates; None without them."""
+    return None if identity is None else grpc.ssl_server_credentials([identity])
+
+
+def read_identity(settings: FleetSettings, folder: Path, addresses: Iterable[str] = ()) -> Identity | None:
+    """Read the head's key and certificates, from paths relative to a folder; None without a certificate.
 
     Raises:
         FleetError: if the certificate or its key cannot be read, they do not belong together, others may read the
-            key, or the certificate is not valid today.
+            key, the certificate is not valid today, or does not hold for the host of one of the `addresses`.
     """
     if not settings.certificate:
         return None
     remedy = "make the head's certificate and key anew"
     chain, key = read_pair(folder / settings.certificate, folder / settings.key, remedy)
-    return grpc.ssl_server_credentials([(key_pem(key), _certificates_pem(chain))])
+    known = certified_hosts(chain[0])
+    for host in (split_address(address)[0].strip("[]") for address in addresses):
+        if host not in known:
+            raise FleetError(
+                f"{folder / settings.certificate}: expected a certificate that holds for {host}, where a gateway "
+                f"listens, found one of {', '.join(known) or 'no host'}; {remedy}, for every address of the file."
+            )
+    return key_pem(key), _certificates_pem(chain)
+
+
+def certified_hosts(certificate: x509.Certificate) -> list[str]:
+    """Return the names and addresses by which PCs may dial the certificate's owner."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
 
 
 def channel_credentials(ca: Path | None) -> Any | None:

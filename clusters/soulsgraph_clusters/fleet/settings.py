@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -97,6 +97,8 @@ class FleetSettings:
 
     #: Host and port that PCs dial; a port of 0 is any free one.
     listen: str = "127.0.0.1:7443"
+    #: Hosts and ports of further gateways, each an address of a machine of the Ray cluster; PCs may dial any of them.
+    relays: Sequence[str] = ()
     #: Hashes of the PCs' tokens.
     tokens: str = "tokens.json"
     #: PEM files of the head's certificate and its key; without them the head listens on the loopback only.
@@ -121,13 +123,16 @@ class FleetSettings:
             )
         if bool(self.certificate) != bool(self.key):
             raise FleetError("fleet: expected `certificate` and `key` together, found one of them; name both or none.")
-        for name, address in (("listen", self.listen), ("metrics", self.metrics or "127.0.0.1:0")):
+        relays = [("relays", relay) for relay in self.relays]
+        for name, address in (("listen", self.listen), *relays, ("metrics", self.metrics or "127.0.0.1:0")):
             host, _ = split_address(address, name)
             if not self.certificate and not is_loopback(host):
                 raise FleetError(
                     f"fleet: expected a certificate and its key to listen on {host}, found none; make them, or listen "
                     "on 127.0.0.1."
                 )
+        if len({self.listen, *self.relays}) <= len(self.relays):
+            raise FleetError("fleet: expected each address of `listen` and `relays` once, found one twice; correct it.")
 
         self._check_batch_shares()
 
@@ -157,20 +162,38 @@ class FleetSettings:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet's settings and the folder of its file, where its tokens and certificates are."""
+    """A fleet's settings, the folder of its file, where its tokens and certificates are, and its number of gateways.
+
+    Raises:
+        FleetError: for more gateways than the settings have addresses.
+    """
 
     settings: FleetSettings
     folder: Path
+    gateways: int = 1
+
+    def __post_init__(self) -> None:
+        most = 1 + len(self.settings.relays)
+        if not 1 <= self.gateways <= most:
+            raise FleetError(
+                f"gateways: expected 1 to {most}, as the fleet's file has addresses, found {self.gateways}; add the "
+                "address of each further one to `relays`."
+            )
+
+    @property
+    def relays(self) -> tuple[str, ...]:
+        """Where the gateways beside the first one listen."""
+        return tuple(self.settings.relays[: self.gateways - 1])
 
 
-def load_fleet(path: Path) -> Fleet:
+def load_fleet(path: Path, gateways: int = 1) -> Fleet:
     """Read a fleet's file.
 
     Raises:
         DataError: for a missing, misspelt or mistyped value.
-        FleetError: as `FleetSettings`.
+        FleetError: as `FleetSettings` and `Fleet`.
     """
-    return Fleet(load(FleetSettings, Where(path)), path.absolute().parent)
+    return Fleet(load(FleetSettings, Where(path)), path.absolute().parent, gateways)
 
 
 @cache

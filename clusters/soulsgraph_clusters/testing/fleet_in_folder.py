@@ -89,9 +89,11 @@ class FleetInFolder:
         named = [word for folder in projects for word in ("--project", folder)]
         return self.start(f"host-{pc}", *words, *(("--ca", ca) if ca else ()), *named, before=before)
 
-    def train(self, scale: float, preset: str = "best", supervised: bool = False) -> Program:
-        """Start training, or go on with it; a supervisor starts it again whatever ends it."""
-        words = ("--run", self.run, "--fleet", self.file, "--scale", scale, "--preset", preset)
+    def train(
+        self, scale: float, preset: str = "best", supervised: bool = False, more: Sequence[object] = ()
+    ) -> Program:
+        """Start training, or go on with it; a supervisor starts it again whatever ends it. `more` are further words."""
+        words = ("--run", self.run, "--fleet", self.file, "--scale", scale, "--preset", preset, *more)
         before = ("supervise", "--") if supervised else ()
         return self.start("train", *before, "train", SKILL, *words)
 

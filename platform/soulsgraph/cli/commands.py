@@ -295,8 +295,9 @@ def reproduce(
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
-    if session.games or session.fleet:
-        raise SoulsGraphError("reproduce: expected the simulator alone, found --games or --fleet; leave them out.")
+    if session.games or session.fleet or session.gateways != 1:
+        found = "found --games, --fleet or --gateways"
+        raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
     if resume:
         folder = ReproductionFolder.open(out)
         check_given(out, folder.plan, study_values(protocol, folder.plan.seeds), "begin another folder with --out")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
-from cryptography import x509
 
 from soulsgraph.cli.remedies import command_line
 from soulsgraph_clusters.fleet.head.drain import read_drained
 from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, bind
-from soulsgraph_clusters.fleet.security import Tokens, read_pair, read_token_file
+from soulsgraph_clusters.fleet.security import Tokens, certified_hosts, read_identity, read_pair, read_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, load_fleet, split_address
 from soulsgraph_envs.core.access import read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -64,17 +62,10 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
     remedy = f"make it anew: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
     with checks.failing(name, remedy):
         chain, _ = read_pair(fleet.folder / settings.certificate, fleet.folder / settings.key, remedy)
-        ends, hosts = chain[0].not_valid_after_utc, ", ".join(_hosts(chain[0])) or "no host"
+        read_identity(settings, fleet.folder, settings.relays)
+        ends, hosts = chain[0].not_valid_after_utc, ", ".join(certified_hosts(chain[0])) or "no host"
         lasts = ends - datetime.now(UTC) >= ENDS_SOON
         checks.judge(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
-
-
-def _hosts(certificate: x509.Certificate) -> list[str]:
-    """Return the names and addresses by which PCs may dial the certificate's owner."""
-    with suppress(x509.ExtensionNotFound):
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
-    return []
 
 
 def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:

@@ -98,8 +98,9 @@ def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]
         # Windows has no modes, and its lists of access are not read.
         found = "is private" if os.name == "posix" else "can be read; let nobody but this user read it"
         head.ok("token", f"{options.token_file} {found}")
-        with head.failing("way", "start training there"):
-            head.ok("way", f"{options.head} would let this PC play: {ask(options)}")
+        for address in options.addresses:
+            with head.failing("way", "start training there"):
+                head.ok("way", f"{address} would let this PC play: {ask(options, address)}")
     checks = own.made + head.made + examine(load_games(options.games))
     passed = all(one.passed for one in checks)
     show(checks, output.console)

@@ -122,6 +122,9 @@ class SessionOptions(RunOptions):
     """TOML file of real-time games to train in, a process each; the simulator if not given."""
     fleet: Path | None = None
     """TOML file of a fleet: its game PCs play, each with `soulsgraph host`, in the place of env runners."""
+    gateways: int = 1
+    """Gateways that the fleet's games can dial: one beside the driver, each further one at the next address of the
+    fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
 
 
 @dataclass(frozen=True)
@@ -234,9 +237,16 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     from soulsgraph_clusters.session import LOCAL, chosen_address
 
     games = () if session.games is None else load_games(session.games)
-    fleet = None if session.fleet is None else load_fleet(session.fleet)
+    if session.gateways != 1 and session.fleet is None:
+        raise SoulsGraphError("--gateways: expected a fleet that it is for, found none; name its file with --fleet.")
+    fleet = None if session.fleet is None else load_fleet(session.fleet, session.gateways)
     if games and fleet:
         raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
+    if fleet:
+        # Imported here: gRPC takes a moment that a run in the simulator need not wait.
+        from soulsgraph_clusters.fleet.security import read_identity
+
+        read_identity(fleet.settings, fleet.folder, fleet.relays)
     if chosen_address(session.address) == LOCAL:
         check_games(games)
     sole = nullcontext() if fleet is None else _sole_head(fleet)

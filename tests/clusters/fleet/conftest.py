@@ -96,9 +96,9 @@ class Door(GatewayHere):
         self._columns, self._clients, self._notes = columns, [], []
         self.token = self.head().token
 
-    def client(self, *messages, token="", **options):
-        """Connect with attic's token, another one or None, and send messages."""
-        client = Client(self.address, self.token if token == "" else token, **options)
+    def client(self, *messages, token="", address="", **options):
+        """Connect with attic's token, another one or None, here or to another gateway, and send messages."""
+        client = Client(address or self.address, self.token if token == "" else token, **options)
         self._clients.append(client)
         return client.send(*messages)
 
@@ -114,9 +114,9 @@ class Door(GatewayHere):
         values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence}
         return wire.FromGame(chunk=wire.Chunk(**values | changes))
 
-    def joined(self, **changes):
-        """Return a client whose hello was taken."""
-        client = self.client(self.hello(**changes))
+    def joined(self, address="", **changes):
+        """Return a client whose hello was taken, here or by another gateway."""
+        client = self.client(self.hello(**changes), address=address)
         client.wait("task")
         return client
 
@@ -130,6 +130,16 @@ class Door(GatewayHere):
     def wait_for_note(self, text):
         until(lambda: any(text in note for note in self.notes()), text)
         return next(note for note in self.notes() if text in note)
+
+    def relays_notes(self):
+        """Return all that other gateways noted so far; `desk` is what they ask."""
+        notes = [*self.desk.notes]
+        assert not any("\n" in note for note in notes)
+        return notes
+
+    def wait_for_relays_note(self, text):
+        until(lambda: any(text in note for note in self.relays_notes()), text)
+        return next(note for note in self.relays_notes() if text in note)
 
     def verdicts(self):
         """Return sequence and verdict of every record of the journal, in order."""

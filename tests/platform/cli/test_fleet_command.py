@@ -13,6 +13,7 @@ import pytest
 from soulsgraph.cli import main
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
+from soulsgraph_clusters.fleet.certificates import make_certificates
 from soulsgraph_clusters.fleet.head.drain import read_drained
 from soulsgraph_clusters.fleet.security import Tokens, channel_credentials, read_token_file, server_credentials
 from soulsgraph_clusters.fleet.settings import load_fleet
@@ -83,6 +84,18 @@ def test_a_token_file_is_never_overwritten_and_an_older_token_stays_then(file, m
     assert "hashes.json" in refuse("fleet", "token", "pc", "--fleet", file, "--out", file.with_name("hashes.json"))
     assert "expected a place to write to" in refuse("fleet", "token", "pc", "--fleet", file, "--out", file / "t")
     assert Tokens(file.with_name("hashes.json")).name_of(token) == "pc"
+
+
+def test_gateways_that_cannot_be_are_refused_before_anything_starts(file, tmp_path, refuse):
+    make_certificates(tmp_path, ["10.0.0.1"])
+    train = ("train", "camera", "--run", tmp_path / "run", "--gateways", "2")
+    assert "--gateways: expected a fleet that it is for, found none" in refuse(*train)
+    assert "gateways: expected 1 to 1, as the fleet's file has addresses, found 2" in refuse(*train, "--fleet", file)
+    file.write_text('relays = ["10.0.0.3:7443"]\ncertificate = "head.pem"\nkey = "head.key"\n')
+    assert "expected a certificate that holds for 10.0.0.3" in refuse(*train, "--fleet", file)
+    reproduced = refuse("reproduce", "--out", tmp_path / "paper", "--gateways", "2")
+    assert "reproduce: expected the simulator alone, found --games, --fleet or --gateways" in reproduced
+    assert not (tmp_path / "run").exists()
 
 
 def test_bad_input_is_one_line(file, refuse):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.intake import Takes
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -32,7 +32,7 @@ class ChunkQueue:
     `note` is called with why the journal cannot be written, and when it can be again.
     """
 
-    def __init__(self, intake: Intake, note: Callable[[str], None]) -> None:
+    def __init__(self, intake: Takes, note: Callable[[str], None]) -> None:
         self._intake, self._note = intake, note
         self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
         self._bytes, self._closed = 0, False
@@ -67,7 +67,11 @@ class ChunkQueue:
             self.ages_s.extend(now_s - received_s for _, _, received_s in group)
             for session, answer in answers:
                 session.send(wire.ToGame(acknowledgement=answer))
-            for _, chunk, _ in group:
+            for session, chunk, _ in group:
+                if session.refused:
+                    session.send(wire.ToGame(stop=wire.Stop(reason=session.refused, refused=True)))
+                    session.reason = session.refused
+                    session.finish()
                 self._bytes -= chunk.ByteSize()
                 self._waiting.task_done()
 

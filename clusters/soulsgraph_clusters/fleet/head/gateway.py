@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.chunk_queue import ChunkQueue
 from soulsgraph_clusters.fleet.head.drain import TOLD, read_drained
-from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.intake import Offer, Takes
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,
     SERVER_OPTIONS,
@@ -34,7 +34,7 @@ from soulsgraph_clusters.fleet.head.serving import (
     to_bytes,
 )
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.security import Tokens, sent_token, server_credentials
+from soulsgraph_clusters.fleet.security import Identity, Tokens, credentials_of, read_identity, sent_token
 from soulsgraph_clusters.fleet.settings import (
     OUT_OF_PLAY,
     PLAYING,
@@ -54,17 +54,17 @@ _START_TIMEOUT_S = 30.0
 
 
 class Gateway:
-    """Serve the games of a fleet in one stage.
+    """Serve the games of a fleet in one stage; without an `identity` it is read as the settings say.
 
     Raises:
         FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
     """
 
-    def __init__(self, fleet: Fleet, intake: Intake) -> None:
+    def __init__(self, fleet: Fleet, intake: Takes, identity: Identity | None = None) -> None:
         self._settings, self._intake = fleet.settings, intake
         self._folder, self._drained = fleet.folder, frozenset[str]()
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
-        self._credentials = server_credentials(fleet.settings, fleet.folder)
+        self._credentials = credentials_of(identity or read_identity(fleet.settings, fleet.folder))
         self.sessions = Sessions()
         #: What happened to games since it was last asked for.
         self.notes: deque[str] = deque(maxlen=_MOST_NOTES)
@@ -72,7 +72,7 @@ class Gateway:
         self._stamp = self._tokens.stamp
         self.chunks = ChunkQueue(intake, self._note)
         self._failure: BaseException | None = None
-        self._offer: tuple[int, dict[str, Weights], dict[str, int]] | None = None
+        self._offer: Offer | None = None
         self._loop = asyncio.new_event_loop()
         self._ready: asyncio.Future[int] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="fleet gateway", daemon=True)
@@ -96,9 +96,26 @@ class Gateway:
         self._loop.call_soon_threadsafe(self._take_offer, version, kept, dict(decisions))
 
     def _take_offer(self, version: int, weights: dict[str, Weights], decisions: dict[str, int]) -> None:
-        changed = weights if self._offer is None else self._offer[1] | weights
-        self._offer = version, changed, decisions
+        self._offer = version, {**(self._offer[1] if self._offer else {}), **weights}, decisions
         self._offered.set()
+
+    def offered(self, known: int) -> wire.Weights | None:
+        """Return the newest weights for one who has those of the version `known`, or none and -1; None if it has them.
+
+        Any thread may ask.
+        """
+        offer = self._offer
+        return None if offer is None or offer[0] == known else self._intake.weights_message(offer, first=known < 0)
+
+    def end(self, names: Collection[str], reason: str) -> None:
+        """End the streams of these games."""
+        self._loop.call_soon_threadsafe(self._end_named, names, reason)
+
+    def _end_named(self, names: Collection[str], reason: str) -> None:
+        for session in self.sessions.live:
+            if session.name in names:
+                session.reason = reason
+                session.close()
 
     def stop(self, reason: str) -> None:
         """Write what has come, end the stage for every game, and stop serving."""
@@ -171,9 +188,12 @@ class Gateway:
             own_projects.require(self._intake.task.projects, own_projects.of_hello(session.hello), name)
             session.hello.pc = name
             if session.hello.only_asks:
-                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.journal.stage))))
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.stage))))
                 return
-            self._intake.admit(session)
+            # It may have to ask another machine.
+            await self._loop.run_in_executor(None, self._intake.admit, session)
+            # What it waited is not its game's silence.
+            session.heard_s = self._loop.time()
             replaced = self.sessions.begin(session)
         except (TimeoutError, SoulsGraphError) as refusal:
             reason = str(refusal) or f"fleet: expected a hello within {HELLO_WITHIN_S:g} s, found none; try again."

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from soulsgraph_clusters.fleet.arrays import decode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.head.desk import Desk
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.journal import Journal, JournalError
@@ -39,7 +40,10 @@ FLEET = "fleet"
 
 @dataclass(frozen=True)
 class FleetStage:
-    """Where a stage meets its fleet: its journal, and what the games play."""
+    """Where a stage meets its fleet: its journal, and what the games play.
+
+    `relays` maps the address of each further gateway to what of Ray's resources it takes.
+    """
 
     fleet: Fleet
     journal: Path
@@ -48,6 +52,7 @@ class FleetStage:
     options: SkillOptions
     #: Whose skills take part; the gateway's process has not imported their code.
     projects: tuple[Loaded, ...] = ()
+    relays: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def task(self, config: SkillDQNConfig) -> StageTask:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
@@ -101,7 +106,8 @@ class GatewayRunner(ChunkRunner):
         intake = Intake(self._journal, self._task, self.config.stage_seed or 0, settings)
         try:
             self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
-            self._status = StatusWriter(intake, self._gateway.sessions)
+            self._desk = Desk(stage.fleet, intake, self._gateway)
+            self._status = StatusWriter(intake, self._gateway.sessions, self._desk.games)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
             self.stop()
@@ -147,11 +153,17 @@ class GatewayRunner(ChunkRunner):
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        notes = tuple(self._gateway.notes.popleft() for _ in range(len(self._gateway.notes)))
-        playing, decisions = len(list(self._gateway.sessions.live)), dict(self._journal.decisions)
+        own, others = self._gateway.notes, self._desk.notes
+        notes = tuple(kept.popleft() for kept in (own, others) for _ in range(len(kept)))
+        playing = len(list(self._gateway.sessions.live)) + self._desk.playing
+        decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
         shares = self._journal.batch_shares
         return Fetched(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
+
+    def answer(self, question: str, *words: Any) -> Any:
+        """Answer another gateway by the `Desk` method of this name."""
+        return getattr(self._desk, question)(*words)
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""

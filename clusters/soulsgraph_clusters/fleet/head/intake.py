@@ -1,17 +1,23 @@
-"""What a gateway decides: who may play and what, which chunks are learned from, and why the others are refused."""
+"""What a gateway decides: who may play and what, which chunks are learned from, and why the others are refused.
+
+Only the gateway beside the journal decides; others ask it (`relay`).
+"""
 
 from __future__ import annotations
 
 import json
+import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights
+from soulsgraph_clusters.fleet.head.elsewhere import Elsewhere
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
 from soulsgraph_clusters.fleet.head.sessions import Session
@@ -35,27 +41,99 @@ _PLAYS_S = 10.0
 _TICK_S = 0.1
 
 
-class Intake:
-    """Take chunks of one stage into its journal; `seed` is the stage's."""
+#: An offer of weights: its version, the modules' weights, and the decisions received of each that learns.
+Offer = tuple[int, Mapping[str, Weights], Mapping[str, int]]
 
-    def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
-        self.journal, self.task, self._seed, self._settings = journal, task, seed, settings
-        self._description = task.to_json()
-        self._lanes = _LaneTable(journal.folder / "lanes.json")
-        #: When each PC's latest chunk came.
-        self._heard_s: dict[str, float] = {}
+
+class Offers:
+    """The weights that one gateway has offered to games of a task, and for how long."""
+
+    def __init__(self, task: StageTask) -> None:
+        self.task = task
         self._versions: list[int] = []
         self._published_s: list[float] = []
         self._messages: dict[tuple[int, bool], wire.Weights] = {}
 
+    def published(self, version: int, now_s: float) -> None:
+        """Note when a version of the weights went out."""
+        if not self._versions or version > self._versions[-1]:
+            self._versions.append(version)
+            self._published_s.append(now_s)
+            del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
+        self._messages = {}
+
+    def weights_message(self, offer: Offer, first: bool) -> wire.Weights:
+        """Return the message of offered weights: all modules at first, then those that learn; any thread may ask."""
+        version, weights, decisions = offer
+        kept, key = self._messages, (version, first)
+        if key not in kept:
+            sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
+            kept[key] = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
+        return kept[key]
+
+    def stale_ticks(self, version: int, now_s: float) -> float:
+        """Return for how many control ticks of a game at speed 1 newer weights than these have been out."""
+        # Versions from before this gateway began are as old as the first that it published.
+        newer = bisect_right(self._versions, version)
+        return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
+
+
+class Takes(Protocol):
+    """What a gateway needs of whoever takes its chunks; `admit` and `write` may block, and are called in any thread."""
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+
     def admit(self, session: Session) -> None:
-        """Number a game's lanes.
+        """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
+
+    def task_for(self, session: Session) -> wire.Task:
+        """Return what a game that was admitted is to play."""
+
+    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
+
+    def published(self, version: int, now_s: float) -> None:
+        """Note when a version of the weights went out."""
+
+    def weights_message(self, offer: Offer, first: bool) -> wire.Weights:
+        """Return the message of offered weights."""
+
+    def write(
+        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
+    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
+
+
+class Intake(Offers):
+    """Take chunks of one stage into its journal; `seed` is the stage's. Its methods may be called in any thread."""
+
+    def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
+        super().__init__(task)
+        self.journal, self._seed, self._settings = journal, seed, settings
+        self._description = task.to_json()
+        self._lanes = _LaneTable(journal.folder / "lanes.json")
+        #: When each PC's latest chunk came.
+        self._heard_s: dict[str, float] = {}
+        self._writing = threading.Lock()
+        #: Games that play through other gateways.
+        self.elsewhere = Elsewhere()
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+        return self.journal.stage
+
+    def admit(self, session: Session, gateway: int = 0) -> None:
+        """Number a game's lanes; `gateway` is the relay that it dialled, 0 for the gateway beside the journal.
 
         Raises:
-            FleetError: if its PC has had too many games or processes.
+            FleetError: if its PC has had too many games or processes, or another process plays as it elsewhere.
             WriteError: if the lanes cannot be written down.
         """
         self._require_room(session, session.hello.boot, 1)
+        self.elsewhere.claim(session.name, session.hello.boot, gateway)
         self._lanes.first(session.name, session.hello.lanes)
 
     def require_room(self, session: Session, chunk: wire.Chunk) -> None:
@@ -87,23 +165,6 @@ class Intake:
             speed=allowed.most_speed,
         )
 
-    def published(self, version: int, now_s: float) -> None:
-        """Note when a version of the weights went out."""
-        if not self._versions or version > self._versions[-1]:
-            self._versions.append(version)
-            self._published_s.append(now_s)
-            del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
-        self._messages = {}
-
-    def weights_message(self, offer: tuple[int, Mapping[str, Weights], Mapping[str, int]], first: bool) -> wire.Weights:
-        """Return the message of offered weights: all modules at first, then those that learn."""
-        version, weights, decisions = offer
-        key = version, first
-        if key not in self._messages:
-            sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
-            self._messages[key] = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
-        return self._messages[key]
-
     def write(
         self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
     ) -> list[tuple[Session, wire.Acknowledgement]]:
@@ -114,8 +175,9 @@ class Intake:
         """
         taken: Counter[str] = Counter()
         there: set[tuple[str, str, int]] = set()
-        records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
-        self.journal.append(records)
+        with self._writing:
+            records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
+            self.journal.append(records)
         answers: dict[tuple[Session, str], wire.Acknowledgement] = {}
         for (session, chunk), record in zip(group, records, strict=True):
             answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
@@ -181,18 +243,12 @@ class Intake:
         total = sum(journaled.values()) + sum(taken.values()) + decisions
         return SHARE if own > share * total + SHARE_SLACK else ""
 
-    def stale_ticks(self, version: int, now_s: float) -> float:
-        """Return for how many control ticks of a game at speed 1 newer weights than these have been out."""
-        # Versions from before this gateway began are as old as the first that it published.
-        newer = bisect_right(self._versions, version)
-        return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
-
 
 class _LaneTable:
     """Numbers the lanes of every game that ever joined the stage; kept beside the journal."""
 
     def __init__(self, path: Path) -> None:
-        self._path, where = path, Where(path)
+        self._path, self._access, where = path, threading.Lock(), Where(path)
         kept = read_value(Mapping[str, tuple[int, int]], read_file(where), where) if path.exists() else {}
         self._blocks: dict[str, tuple[int, int]] = dict(kept)
 
@@ -203,7 +259,10 @@ class _LaneTable:
             FleetError: if they are new, and its PC has too many games.
             WriteError: if they are new, and cannot be written down.
         """
-        key = f"{name} {lanes}"
+        with self._access:
+            return self._first(name, f"{name} {lanes}", lanes)
+
+    def _first(self, name: str, key: str, lanes: int) -> int:
         if key not in self._blocks:
             pc = name.partition("/")[0]
             if sum(one.partition("/")[0] == pc for one in self._blocks) >= MOST_GAMES:

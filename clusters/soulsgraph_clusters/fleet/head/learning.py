@@ -21,6 +21,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
+from soulsgraph_clusters.fleet.head.relay import Relays
 from soulsgraph_clusters.fleet.head.status import FleetStatus
 from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
@@ -65,7 +66,16 @@ class FleetDQN(SkillDQN):
         self._journaled: Mapping[str, int] = {}
         #: The number of each PC that has a share of batches of its own; 0 are all others.
         self._sources: dict[str, int] = {}
-        super().setup(config)
+        relays = config.env_config[FLEET].relays if config.num_env_runners else {}
+        self._relays = Relays(relays)
+        try:
+            super().setup(config)
+        except BaseException:
+            self._relays.end()
+            raise
+        if relays:
+            (writer,) = self.env_runner_group._worker_manager.actors().values()
+            self._relays.serve(writer)
         self._task = self._stage.task(self.config)
 
     def training_step(self) -> None:
@@ -158,6 +168,11 @@ class FleetDQN(SkillDQN):
 
     def _remote_sampling(self) -> None:
         """Return None: a gateway is asked for what comes after a position."""
+
+    def cleanup(self) -> None:
+        """Stop the further gateways before the one that writes the journal."""
+        self._relays.end()
+        super().cleanup()
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask a lost gateway at intervals whether it is back."""

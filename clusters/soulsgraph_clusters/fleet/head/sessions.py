@@ -31,6 +31,8 @@ class Session:
     drained: bool = False
     #: Boot and sequence of the latest chunk that came.
     latest: tuple[str, int] = ("", 0)
+    #: Why no more of its chunks are taken; set by whoever wrote a group of them.
+    refused: str = ""
     #: What it proved its name by.
     token: str = field(default="", repr=False)
 
@@ -77,6 +79,14 @@ class Session:
         return messages
 
 
+def two_processes(name: str) -> FleetError:
+    """Return the error of a game that another process plays as already."""
+    return FleetError(
+        f"{name}: expected one live game of this name, found another process that plays as it; end one of them, or "
+        "issue a token of its own for the other PC."
+    )
+
+
 class Sessions:
     """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
 
@@ -96,10 +106,7 @@ class Sessions:
         """
         earlier = self._live.get(session.name)
         if earlier is not None and not earlier.closed and earlier.hello.boot != session.hello.boot:
-            raise FleetError(
-                f"{session.name}: expected one live game of this name, found another process that plays as it; end "
-                "one of them, or issue a token of its own for the other PC."
-            )
+            raise two_processes(session.name)
         self._live[session.name] = session
         return earlier
 

@@ -7,13 +7,13 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from soulsgraph_clusters.fleet.head.intake import Intake
+from soulsgraph_clusters.fleet.head.intake import Intake, Offers
 from soulsgraph_clusters.fleet.head.serving import plain
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
 from soulsgraph_clusters.fleet.settings import LOST_EPISODES, RESET_S
@@ -98,13 +98,16 @@ _Said = tuple[float, int, Mapping[str, float]]
 
 
 class StatusWriter:
-    """Describe a gateway's games, and write the description once a second; several threads may ask."""
+    """Describe all gateways' games, and write the description once a second; several threads may ask.
 
-    def __init__(self, intake: Intake, sessions: Sessions) -> None:
-        self._intake, self._sessions = intake, sessions
-        #: What each game's process said in the window, and the last time before it.
-        self._said: dict[tuple[str, str], deque[_Said]] = {}
-        self._access = threading.Lock()
+    `elsewhere` returns how those of other gateways do.
+    """
+
+    def __init__(
+        self, intake: Intake, sessions: Sessions, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
+    ) -> None:
+        self._intake, self._described = intake, Describer(intake, sessions)
+        self._elsewhere = elsewhere
         self._written_s = 0.0
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
@@ -120,12 +123,26 @@ class StatusWriter:
 
     def describe(self, version: int) -> FleetStatus:
         """Return how the games do now."""
-        journal, live = self._intake.journal, list(self._sessions.live)
-        with self._access:
-            said, self._said = self._said, {}
-            games = tuple(self._game(session, said, time.monotonic()) for session in live)
+        journal, games = self._intake.journal, (*self._described.games(), *self._elsewhere())
         decisions = dict(journal.decisions)
         return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
+
+
+class Describer:
+    """Describe the games of one gateway; several threads may ask."""
+
+    def __init__(self, offers: Offers, sessions: Sessions) -> None:
+        self._offers, self._sessions = offers, sessions
+        #: What each game's process said in the window, and the last time before it.
+        self._said: dict[tuple[str, str], deque[_Said]] = {}
+        self._access = threading.Lock()
+
+    def games(self) -> tuple[GameStatus, ...]:
+        """Return how the connected games do now."""
+        live = list(self._sessions.live)
+        with self._access:
+            said, self._said = self._said, {}
+            return tuple(self._game(session, said, time.monotonic()) for session in live)
 
     def _game(self, session: Session, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
         hello, health = session.hello, session.health
@@ -149,7 +166,7 @@ class StatusWriter:
             note=health.note,
             ticks_per_s=max(health.ticks - ticks, 0) / seconds,
             ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
-            stale_ticks=self._intake.stale_ticks(health.weights_version, now),
+            stale_ticks=self._offers.stale_ticks(health.weights_version, now),
             silent_s=now - session.heard_s,
             waiting_chunks=health.waiting_chunks,
             finished=health.finished_decisions,

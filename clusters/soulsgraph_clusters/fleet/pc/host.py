@@ -61,7 +61,7 @@ class HostOptions:
     """
 
     head: str
-    """Where the head listens, as HOST:PORT."""
+    """Where the head listens, as HOST:PORT; several, by commas, of its gateways: the first that answers is taken."""
     token_file: Path
     """File (mode 600) with this PC's token."""
     games: Path
@@ -75,14 +75,20 @@ class HostOptions:
 
     def __post_init__(self) -> None:
         read_value(Annotated[int, _SPOOL_MB], self.spool_mb, Where(None, "spool_mb", "correct the value"))
-        host, _, port = self.head.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise FleetError(f"head: expected HOST:PORT, found {self.head!r}; correct it.")
-        if self.ca is None and not is_loopback(host):
-            raise FleetError(
-                f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this machine "
-                "alone; copy the head's ca.pem here and name it."
-            )
+        for address in self.addresses:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+                raise FleetError(f"head: expected HOST:PORT, found {address!r}; correct it.")
+            if self.ca is None and not is_loopback(host):
+                raise FleetError(
+                    f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
+                    "machine alone; copy the head's ca.pem here and name it."
+                )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where each of the head's gateways listens."""
+        return tuple(self.head.split(","))
 
     def connection(self) -> Head:
         """Return the head with this PC's token and the CA; raises FleetError where a file cannot be used."""
@@ -113,8 +119,8 @@ class _Order:
         return HostOptions(self.head, Path(self.token_file), Path(self.games), ca, Path(self.spool), self.spool_mb)
 
 
-def ask(options: HostOptions, game: str = "1") -> str:
-    """Ask the head whether this PC may play, and return the stage that it would play.
+def ask(options: HostOptions, address: str = "", game: str = "1") -> str:
+    """Ask the head, by default at its first address, whether this PC may play; return the stage that it would play.
 
     Raises:
         FleetError: if it may not, or nothing answers.
@@ -123,7 +129,8 @@ def ask(options: HostOptions, game: str = "1") -> str:
     from soulsgraph_clusters.fleet.own_projects import in_hello
 
     head = options.connection()
-    channel = head.channel()
+    address = address or options.addresses[0]
+    channel = head.channel(address)
     said = digests() | in_hello()
     hello = wire.Hello(protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=said, only_asks=True)
     try:
@@ -132,12 +139,12 @@ def ask(options: HostOptions, game: str = "1") -> str:
         first = next(asked, None)
     except grpc.RpcError as error:
         raise FleetError(
-            f"{options.head}: expected a head that takes this PC, found: {describe(error)}; {_remedy(error)}."
+            f"{address}: expected a head that takes this PC, found: {describe(error)}; {_remedy(error)}."
         ) from error
     finally:
         channel.close()
     if first is None:
-        raise FleetError(f"{options.head}: expected a head's answer, found a stream that ended without one; try again.")
+        raise FleetError(f"{address}: expected a head's answer, found a stream that ended without one; try again.")
     answer = first.stop
     if answer.refused:
         raise FleetError(answer.reason)

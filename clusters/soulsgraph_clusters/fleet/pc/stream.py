@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ HEALTH_EVERY_S = 1.0
 BACK_OFF_S = 0.1, 2.0
 #: A head that does not answer by then is not there.
 CONNECT_WITHIN_S = 5.0
+#: A gateway that answers is dialled if none that is named before it has answered for so long: it may still start.
+PREFER_S = 10.0
+_LOOK_EVERY_S = 0.1
 _OPTIONS = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
@@ -40,7 +45,7 @@ _OPTIONS = [
 
 @dataclass(frozen=True)
 class Head:
-    """Where a fleet's head is, and how a PC proves itself there."""
+    """Where a fleet's head is, and how a PC proves itself there; `address` has those of all its gateways, by commas."""
 
     address: str
     token_file: Path
@@ -51,11 +56,17 @@ class Head:
         """The PC's token as its file has it now; raises FleetError if it cannot be used."""
         return read_token_file(self.token_file)
 
-    def channel(self) -> Any:
-        """Open a channel, with TLS where there are credentials."""
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Each gateway's address."""
+        return tuple(self.address.split(","))
+
+    def channel(self, address: str = "") -> Any:
+        """Open a channel to an address, by default the first, with TLS where there are credentials."""
+        address = address or self.addresses[0]
         if self.credentials is None:
-            return grpc.insecure_channel(self.address, _OPTIONS)
-        return grpc.secure_channel(self.address, self.credentials, _OPTIONS)
+            return grpc.insecure_channel(address, _OPTIONS)
+        return grpc.secure_channel(address, self.credentials, _OPTIONS)
 
 
 def describe(error: Any) -> str:
@@ -66,8 +77,8 @@ def describe(error: Any) -> str:
 class Stream:
     """Keep one game connected in a thread of its own; `take` gets every message, `report` what people should know.
 
-    `health` is asked once a second. Chunks wait in the spool until the head has acknowledged them: after each
-    connection all of them are sent again.
+    Of the head's addresses the first that answers is taken, in their order. `health` is asked once a second. Chunks
+    wait in the spool until the head has acknowledged them: after each connection all of them are sent again.
     """
 
     def __init__(
@@ -126,9 +137,12 @@ class Stream:
 
     def _connect(self) -> str:
         """Connect and serve the stream to its end; return why it ended."""
-        channel = self._head.channel()
+        channels = [self._head.channel(address) for address in self._head.addresses]
         try:
-            grpc.channel_ready_future(channel).result(CONNECT_WITHIN_S)
+            channel = self._first_ready(channels)
+            for other in channels:
+                if other is not channel:
+                    other.close()
             play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
             over = threading.Event()
             call = self._call = play(self._messages(over), metadata=token_metadata(self._head.token))
@@ -141,11 +155,37 @@ class Stream:
             return str(error)
         except grpc.FutureTimeoutError:
             proof = "" if self._head.credentials is None else " by a certificate of this address and the fleet's CA"
-            return f"no head answers at {self._head.address}{proof}; it listens while a stage is trained"
+            return f"no head answers at {' or '.join(self._head.addresses)}{proof}; it listens while a stage is trained"
         except grpc.RpcError as error:
             return describe(error)
         finally:
-            channel.close()
+            for each in channels:
+                each.close()
+
+    def _first_ready(self, channels: Sequence[Any]) -> Any:
+        """Wait for the first channel that leads to a head, and return it; a later one has to wait for those before.
+
+        Raises:
+            grpc.FutureTimeoutError: if none of them does.
+        """
+        ready = [grpc.channel_ready_future(channel) for channel in channels]
+        until_s = time.monotonic() + CONNECT_WITHIN_S
+        waits_s = 0.0
+        try:
+            while True:
+                with suppress(grpc.FutureTimeoutError):
+                    ready[0].result(_LOOK_EVERY_S)
+                    return channels[0]
+                now_s = time.monotonic()
+                found = [channel for channel, one in zip(channels, ready, strict=True) if one.done()]
+                waits_s = (waits_s or now_s) if found else 0.0
+                if found and now_s - waits_s > PREFER_S:
+                    return found[0]
+                if self._stopping.is_set() or (not found and now_s >= until_s):
+                    raise grpc.FutureTimeoutError
+        finally:
+            for one in ready:
+                one.cancel()
 
     def _receive(self, call: Any) -> str:
         stopped = False

@@ -1,0 +1,67 @@
+"""Which of its head's gateways a game dials, and where it goes when that one is lost."""
+
+import time
+
+import pytest
+
+from soulsgraph_clusters.fleet.pc import stream
+from soulsgraph_clusters.fleet.pc.host import HostOptions
+from soulsgraph_clusters.fleet.pc.stream import Head
+from soulsgraph_clusters.fleet.settings import FleetError
+from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.testing import until
+
+FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
+
+
+@pytest.fixture
+def here(tmp_path, lock_on_task):
+    """A head on the loopback, with weights."""
+    with GatewayHere(tmp_path / "head", lock_on_task) as here:
+        here.publish()
+        yield here
+
+
+def _live(here):
+    return [session.name for session in here.gateway.sessions.live]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_one_that_answers_is_dialled_wherever_it_is_named(here, tmp_path, monkeypatch, first):
+    monkeypatch.setattr(stream, "PREFER_S", 0.5)
+    nobody = f"127.0.0.1:{free_port()}"
+    address = f"{here.address},{nobody}" if first else f"{nobody},{here.address}"
+    with playing(Head(address, here.token_file()), tmp_path / "spool", FAST):
+        until(lambda: _live(here) == ["attic/1"], "a stream")
+        until(here.records, "a chunk")
+
+
+def test_one_that_is_named_before_is_waited_for_as_long_as_it_may_start(here, tmp_path, lock_on_task):
+    began_s, address = time.monotonic(), f"127.0.0.1:{free_port()}"
+    with playing(Head(f"{address},{here.address}", here.token_file()), tmp_path / "spool", FAST):
+        time.sleep(3.0)
+        assert _live(here) == []
+        until(lambda: _live(here), "a stream")
+    assert time.monotonic() - began_s > stream.PREFER_S - 1.0
+
+
+def test_where_none_answers_one_line_names_them_all(tmp_path, here):
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    lines = []
+    with playing(Head(",".join(addresses), here.token_file()), tmp_path / "spool", FAST, report=lines.append):
+        until(lambda: lines, "a line")
+        time.sleep(8.0)
+    assert lines == [f"no head answers at {addresses[0]} or {addresses[1]}; it listens while a stage is trained"]
+
+
+@pytest.mark.parametrize("head", ["127.0.0.1:7443,", "127.0.0.1:7443,head", "127.0.0.1:1,127.0.0.1:70000"])
+def test_every_address_has_a_host_and_a_port(tmp_path, head):
+    with pytest.raises(FleetError, match="head: expected HOST:PORT"):
+        HostOptions(head, tmp_path / "token", tmp_path / "games.toml")
+
+
+def test_no_address_of_another_machine_gets_a_token_without_the_ca(tmp_path):
+    with pytest.raises(FleetError, match=r"expected the fleet's CA for 10\.0\.0\.3"):
+        HostOptions("127.0.0.1:7443,10.0.0.3:7443", tmp_path / "token", tmp_path / "games.toml")

@@ -1,0 +1,91 @@
+"""A fleet with two gateways by its commands: games at each, one killed, and a cluster whose game PC has the second."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing import LocalCluster
+from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, grows, require_once, require_replay, settle
+from soulsgraph_envs.testing import until
+
+pytestmark = pytest.mark.slow
+
+ONE_GAME = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 2\n'
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Two PCs; the cellar dials the further gateway first, where `relay` says."""
+    relay = f"127.0.0.1:{free_port()}"
+    fleet = FleetInFolder(tmp_path, {"attic": ONE_GAME, "cellar": ONE_GAME}, f'relays = ["{relay}"]\n')
+    fleet.relay = relay
+    yield fleet
+    fleet.close()
+
+
+def _train(fleet, scale, *words):
+    """Start training, and the PCs once both gateways listen: on a busy machine the second may need long."""
+    training = fleet.train(scale, more=("--gateways", 2, *words))
+    until(lambda: "gateway 2: listens" in training.logs() or not training.running, "the second gateway")
+    assert training.running, training.logs()
+    fleet.host("attic")
+    fleet.host("cellar", head=f"{fleet.relay},127.0.0.1:{fleet.port}")
+    return training
+
+
+def _relay_pids(pids):
+    """Return which of these processes are further gateways."""
+    found = []
+    for pid in pids:
+        if psutil.pid_exists(pid) and Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::Relay"):
+            found.append(pid)
+    return found
+
+
+def test_a_killed_gateway_loses_nothing_and_its_games_go_on_at_the_other(fleet):
+    training = _train(fleet, 2.5)
+
+    def until_logged(text, count=1):
+        until(lambda: len(re.findall(text, training.logs())) >= count or not training.running, text)
+        assert training.running, training.logs()
+
+    until_logged("gateway 2: cellar/1 joined")
+    grows(fleet, "attic")
+    grows(fleet, "cellar")
+    (pid,) = _relay_pids(training.pids)
+    os.kill(pid, signal.SIGKILL)
+    until_logged("gateway 2: The actor ")
+    until_logged("gateway 2: listens", count=2)
+    grows(fleet, "cellar")
+    # One that is frozen is as good as lost, and says so to nobody.
+    (frozen,) = _relay_pids(training.pids)
+    assert frozen != pid
+    os.kill(frozen, signal.SIGSTOP)
+    until_logged("camera: cellar/1 joined")
+    grows(fleet, "attic")
+    grows(fleet, "cellar")
+    os.kill(frozen, signal.SIGCONT)
+    assert training.wait() == 0, training.logs()
+    # The games' own counters agree with the journal, whichever way their chunks came.
+    settle(fleet, ["attic/1", "cellar/1"]).require()
+    require_once(fleet.records())
+    require_replay(fleet)
+
+
+def test_a_second_gateway_runs_on_a_game_pc_of_the_cluster(fleet, monkeypatch):
+    with LocalCluster(workers=1) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        training = _train(fleet, 0.5, "--address", cluster.address)
+        assert len(_relay_pids(cluster.workers[0].pids)) == 1
+        assert training.wait() == 0, training.logs()
+        assert "gateway 2: cellar/1 joined" in training.logs()
+        until(lambda: not _relay_pids(cluster.workers[0].pids), "the gateway's end")
+    require_once(fleet.records())
+    assert {record.pc for record in fleet.records()} == {"attic", "cellar"}
+    require_replay(fleet)
