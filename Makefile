@@ -12,7 +12,8 @@ MERMAID := 11.9.0
 # Which fight the pictures of the pages show.
 PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
-# The pictures of README and docs: a fight of an agent of the zoo, a person's window, and pages, for which it needs Chromium.
+# The pictures of README and docs: fights of agents of the zoo, a person's window, an own skill, and pages. It needs
+# Chromium, and trains three agents: a few minutes.
 .PHONY: pictures
 pictures: .venv/ready
 	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --gif docs/fight.gif

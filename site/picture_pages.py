@@ -1,4 +1,7 @@
-"""Make the pictures of pages and of a person's window: `make pictures` runs it; it needs Chromium and pygame."""
+"""Make the pictures of pages, of own skills and of a person's window: `make pictures` runs it.
+
+It needs Chromium and pygame, and trains three agents first: two for a report, and one with a skill of its own.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,23 @@ def of_play(picture: Path) -> None:
     smaller(picture)
 
 
+def of_own_skill(folder: Path, picture: Path) -> None:
+    """Write a riposte of the project that `init` writes, after training its six skills."""
+    project, run = folder / "duel", folder / "duel-forked"
+    soulsgraph("init", str(project))
+    scenario = project / "duel" / "data" / "scenarios" / "duel.toml"
+    planned = ["--graph", "duel/forked", "--scenario", str(scenario), "--preset", "best"]
+    soulsgraph("curriculum", "--run", str(run), "--project", str(project), *planned)
+    shown = ["--seed", "1000003", "--seconds", "4.5", "--png", str(picture)]
+    soulsgraph("watch", str(run), "--project", str(project), *shown)
+
+
 def main() -> None:
     """Make the pictures."""
     of_play(DOCS / "play.png")
     with TemporaryDirectory() as name:
         folder = Path(name)
+        of_own_skill(folder, DOCS / "own_skills.png")
         fights = ["--scenario", SCENARIO, "--seed", str(SEED), "--episodes", "8"]
         soulsgraph("data", "record", AGENT, "--out", str(folder), *fights)
         from soulsgraph.recordings.files import read_header, recording_files

@@ -67,7 +67,8 @@ _LEGEND = (
     ("lock", "locked on"),
     ("view", "the camera's view"),
     ("bars", "HP, stamina, flasks"),
-    ("numbers", "HP lost (+ healed)"),
+    ("lost", "HP you lost (+ healed)"),
+    ("landed", "HP the boss lost"),
     ("course", "blow, safe, effect"),
 )
 
@@ -109,9 +110,10 @@ def _draw_icon(canvas: Canvas, kind: str, centre: Point, radius: float) -> None:
         for number, colour in enumerate((palette.HP, palette.STAMINA, palette.FLASK)):
             top = y + (number - 1.5) * 0.7 * radius
             canvas.rectangle((x - 1.2 * radius, top, x + 1.2 * radius, top + 0.5 * radius), colour)
-    elif kind == "numbers":
-        font = max(round(1.6 * radius), 7)
-        canvas.text((x, y - 0.7 * font), "-9", font, palette.LOST, "middle")
+    elif kind in ("lost", "landed"):
+        font = max(round(1.8 * radius), 7)
+        colour = palette.LOST if kind == "lost" else palette.LANDED
+        canvas.text((x, y - 0.7 * font), "-9", font, colour, "middle")
     else:
         for number, colour in enumerate((palette.STRIKE, palette.SAFE, palette.FLASK)):
             start = x + (number - 1.5) * 0.85 * radius

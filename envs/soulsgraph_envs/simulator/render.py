@@ -190,7 +190,7 @@ def _draw_fighter(canvas: Canvas, view: View, fighter: Fighter, doing: Doing, an
 
 def _draw_bars(canvas: Canvas, scene: Scene) -> None:
     """Draw HP, stamina, build-up and flasks above, and the boss's HP below with a mark where the fight ends."""
-    raw, unit, width = scene.raw, max(canvas.height // 40, 1), canvas.width
+    raw, unit, width = scene.raw, _unit(canvas), canvas.width
     left, right = _bar_ends(canvas)
     for number, (value, colour) in enumerate(_BARS):
         top = (2 * number + 1) * unit
@@ -212,15 +212,25 @@ def _draw_bars(canvas: Canvas, scene: Scene) -> None:
             canvas.rectangle((start, low - 2 * unit, start + unit, low - unit), palette.NOSE)
 
 
+def _unit(canvas: Canvas) -> int:
+    """Return the height of a bar in pixels."""
+    return max(int(canvas.height) // 40, 1)
+
+
+def _small(canvas: Canvas) -> int:
+    """Return the height of letters beside a bar in pixels."""
+    return max(int(canvas.height) // 32, 9)
+
+
 def _bar_ends(canvas: Canvas) -> tuple[int, int]:
     """Return where the player's bars begin and end, in pixels from the left."""
-    unit = max(canvas.height // 40, 1)
+    unit = _unit(canvas)
     return unit, unit + round(0.38 * canvas.width)
 
 
 def _draw_numbers(canvas: Canvas, scene: Scene) -> None:
     """Write the values of the bars beside them, and who the boss is."""
-    raw, unit, width, font = scene.raw, max(canvas.height // 40, 1), canvas.width, max(canvas.height // 32, 9)
+    raw, unit, width, font = scene.raw, _unit(canvas), canvas.width, _small(canvas)
     left, right = _bar_ends(canvas)
     flasks, low = int(raw[Raw.FLASKS]), canvas.height - 2 * unit
     lines = [
@@ -245,9 +255,13 @@ def _draw_words(canvas: Canvas, view: View, scene: Scene) -> None:
     """Write what the boss does beside it, changes of HP above both, the way to go, and how the fight ended."""
     raw, font = scene.raw, max(canvas.height // 24, 10)
     boss = view.pixel(raw[Raw.BOSS_X], raw[Raw.BOSS_Y])
-    above = (scene.radii_m[1] + 2.2 * _RING_M) / view.pixel_m + 1.2 * font
+    away = (scene.radii_m[1] + 2.2 * _RING_M) / view.pixel_m
     words, colour = boss_words(scene)
-    canvas.text((boss[0], boss[1] - above), words, font, colour, "middle", shadow=True)
+    top = boss[1] - away - 1.2 * font
+    # Below the boss where it would lie over the values of the player's bars.
+    values = (5 if scene.build_up > 0.0 else 3) * _unit(canvas) + 1.2 * _small(canvas)
+    top = boss[1] + away if top < values else top
+    canvas.text((boss[0], top), words, font, colour, "middle", shadow=True)
     changes = (("PLAYER", scene.player_change), ("BOSS", scene.boss_change))
     for (who, change), radius_m in zip(changes, scene.radii_m, strict=True):
         if change.recent:
@@ -257,7 +271,7 @@ def _draw_words(canvas: Canvas, view: View, scene: Scene) -> None:
     if scene.goal is not None:
         _draw_goal(canvas, view, scene)
     if scene.banner:
-        _draw_banner(canvas, scene)
+        _draw_banner(canvas, view, scene)
     elif scene.hint:
         canvas.text((0.5 * canvas.width, 0.68 * canvas.height), scene.hint, font, palette.TEXT, "middle", shadow=True)
 
@@ -303,11 +317,18 @@ def _draw_goal(canvas: Canvas, view: View, scene: Scene) -> None:
     canvas.text(place, words, font, palette.LOCK, "middle", shadow=True)
 
 
-def _draw_banner(canvas: Canvas, scene: Scene) -> None:
-    height, font = canvas.height, max(canvas.height // 9, 12)
-    top = 0.5 * height - 0.8 * font
-    bottom = top + 1.6 * font + (0.6 * font if scene.hint else 0.0)
-    canvas.rectangle((0, top, canvas.width, bottom), palette.ABYSS, 200)
+def _draw_banner(canvas: Canvas, view: View, scene: Scene) -> None:
+    """Write how the fight ended across the picture: below the fighters, above or between them, where neither stands."""
+    height, font, raw, unit = canvas.height, max(canvas.height // 9, 12), scene.raw, _unit(canvas)
+    high = 1.6 * font + (0.6 * font if scene.hint else 0.0)
+    places = (height - 3.0 * unit - _small(canvas) - high, 9.0 * unit, 0.5 * (height - high))
+    bands = []
+    for who, radius_m in zip(("PLAYER", "BOSS"), scene.radii_m, strict=True):
+        middle, half = view.pixel(raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]])[1], radius_m / view.pixel_m
+        bands.append((middle - half, middle + half))
+    free = (top for top in places if not any(upper < top + high and lower > top for upper, lower in bands))
+    top = next(free, places[0])
+    canvas.rectangle((0, top, canvas.width, top + high), palette.ABYSS, 200)
     colour = palette.WON if scene.banner == "VICTORY" else palette.DIED
     canvas.text((0.5 * canvas.width, top + 0.2 * font), scene.banner, font, colour, "middle")
     if scene.hint:

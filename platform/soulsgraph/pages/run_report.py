@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from soulsgraph.domains import cards_of, own_stages
 from soulsgraph.evaluate import EVALUATION_SEED
@@ -23,7 +24,8 @@ from soulsgraph_policies.library import SkillCard
 
 #: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
 MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000
-_VIDEO_S = 60.0
+#: Seconds of the video, and the moment of it that is seen before it is played.
+_VIDEO_S, _POSTER_S = 60.0, 5.0
 #: Width and height of a skill in the drawn graph, the gaps between columns and rows, and the margin, in pixels.
 _WIDE, _HIGH, _GAP, _ROW, _EDGE = 150, 54, 60, 24, 10
 _RATES = ("setting", "wins", "win rate", "95 % interval", "paper")
@@ -110,8 +112,16 @@ def _words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def write_run_report(path: Path, runs: Sequence[RunFolder], video: tuple[str, bytes] | None = None) -> None:
-    """Write the page of one run or of two beside each other; `video` is the media type and content of a fight.
+class Video(NamedTuple):
+    """A fight's media type and content, and the PNG that is shown until it is played; a GIF has none."""
+
+    kind: str
+    content: bytes
+    poster: bytes = b""
+
+
+def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None = None) -> None:
+    """Write the page of one run or of two beside each other, with a fight of theirs.
 
     Raises:
         SoulsGraphError: if a run's library or results are damaged, or the page would be too large.
@@ -171,11 +181,12 @@ def _curves(runs: Sequence[ReportedRun]) -> Html:
     return section("Learning curves", tag("p", note, class_="faint"), tag("img", src=picture, alt="learning curves"))
 
 
-def _player(video: tuple[str, bytes]) -> Html:
-    kind, content = video
-    if kind.startswith("image/"):
-        return tag("img", src=data_uri(kind, content), alt="a fight")
-    return tag("video", src=data_uri(kind, content), controls=True, loop=True, muted=True, playsinline=True)
+def _player(video: Video) -> Html:
+    source = data_uri(video.kind, video.content)
+    if video.kind.startswith("image/"):
+        return tag("img", src=source, alt="a fight")
+    poster = data_uri("image/png", video.poster)
+    return tag("video", src=source, poster=poster, controls=True, loop=True, muted=True, playsinline=True)
 
 
 def _graphs(runs: Sequence[ReportedRun]) -> Html:
@@ -217,10 +228,11 @@ def _settings(runs: Sequence[ReportedRun]) -> Html:
     return section("Hyperparameters", *([note] if several else []), table(headings, rows, differing))
 
 
-def fight_video(runs: Sequence[RunFolder]) -> tuple[str, bytes]:
-    """Play the first evaluation fight of runs beside each other; return its media type and content.
+def fight_video(runs: Sequence[RunFolder]) -> Video:
+    """Play the first evaluation fight of runs beside each other and film it.
 
-    It is an MP4 where imageio-ffmpeg is installed, else a GIF, and shorter where it would be too large.
+    It is an MP4 where imageio-ffmpeg is installed, else a GIF, and shorter where it would be too large. Until it is
+    played a moment of it is seen in which something happens.
 
     Raises:
         SoulsGraphError: if an agent cannot play.
@@ -228,7 +240,7 @@ def fight_video(runs: Sequence[RunFolder]) -> tuple[str, bytes]:
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
     from soulsgraph.watch.fights import Source, play_fights
-    from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg
+    from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg, write_png
 
     sources, seconds = [Source(run) for run in runs], _VIDEO_S
     try:
@@ -242,7 +254,9 @@ def fight_video(runs: Sequence[RunFolder]) -> tuple[str, bytes]:
             path = Path(folder) / f"fight.{ending}"
             WRITERS[ending](path, frames(fights), fights[0].tick_s)
             if path.stat().st_size <= _MOST_VIDEO_BYTES:
-                return kind, path.read_bytes()
+                poster, tick_s = Path(folder) / "poster.png", fights[0].tick_s
+                write_png(poster, islice(frames(fights), round(_POSTER_S / tick_s)), tick_s)
+                return Video(kind, path.read_bytes(), poster.read_bytes())
             seconds /= 2.0
 
 

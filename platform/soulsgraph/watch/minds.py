@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from soulsgraph.watch.fights import Fight, Mind
-from soulsgraph_envs.core.canvas import Canvas, Colour, fitted
+from soulsgraph_envs.core.canvas import Canvas, Colour, fitted, text_width
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.simulator import palette
 from soulsgraph_envs.simulator.render import render
@@ -21,7 +23,14 @@ SIZE = (_TITLE + FIGHT_SIZE[0] + _MINDS, FIGHT_SIZE[1])
 
 _CHOSEN: Colour = (60, 84, 130)
 _BAR: Colour = (84, 100, 134)
-_BEST_WIDTH, _LINE, _FONT = 126, 12, 10
+_BEST_WIDTH = 126
+#: Heights of a line and of its letters, the best first: the first is taken in which every skill has room.
+LINES = ((16, 12), (14, 11), (12, 10))
+#: What most values take of a line, the gap before one, and where a skill's lines begin below the fight.
+_VALUE, _SPACE, _FIRST = 36, 6, 36
+#: Between two columns of one skill.
+_GAP = 14
+Names = tuple[tuple[str, ...], ...]
 _OUTCOMES = {"won": palette.WON, "died": palette.LOST, "time over": palette.FAINT}
 
 
@@ -44,8 +53,9 @@ def _tile(fight: Fight, tick: int) -> Picture:
     _draw_title(canvas, fight, tick)
     shares = FIGHT_SIZE[1] / len(fight.minds)
     top = _TITLE + FIGHT_SIZE[0]
+    sizes = line_sizes(fight)
     for index, mind in enumerate(fight.minds):
-        _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), shares - 8)
+        _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), (shares - 8, *sizes))
         canvas.rectangle((round((index + 1) * shares) - 1, top, round((index + 1) * shares), SIZE[0]), palette.EMPTY)
     picture = canvas.picture()
     picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = _only(fight, tick)
@@ -61,25 +71,74 @@ def _draw_title(canvas: Canvas, fight: Fight, tick: int) -> None:
     canvas.text((canvas.width - 8, 4), words, 13, colour, "right")
 
 
-def _draw_mind(canvas: Canvas, mind: Mind, tick: int, place: tuple[float, float], width: float) -> None:
-    """Draw one skill: its name, who plays it, its actions, what it observed; in several columns where there is room."""
-    (left, top), random = place, mind.player == "random"
+def line_sizes(fight: Fight) -> tuple[int, int]:
+    """Return the height of a line and of its letters with which every skill of a fight has room."""
+    skills = [mind.skill for mind in fight.minds]
+    actions = tuple(tuple(action.name for action in skill.actions) for skill in skills)
+    observed = tuple(tuple(name for name, _ in observed_lines(skill.observation.names)) for skill in skills)
+    return _line_sizes(actions, observed, FIGHT_SIZE[1] / len(skills) - 8)
+
+
+@lru_cache
+def _line_sizes(actions: Names, observed: Names, width: float) -> tuple[int, int]:
+    columns, wide = _columns(width)
+    for high, font in LINES[:-1]:
+        known = [[text_width(name.replace("_", " "), font) for name in names] for names in actions]
+        seen = [[text_width(name, font) for name in names] for names in observed]
+        # A value of what was observed may have a line of its own, one of an action is beside its name.
+        rows = [
+            len(first) + 1 + len(names) + sum(one > wide - _VALUE for one in names)
+            for first, names in zip(known, seen, strict=True)
+        ]
+        cut = max(chain(*known)) > wide - _VALUE or max(chain(*seen)) > wide
+        if not cut and max(rows) <= columns * ((_MINDS - _FIRST) // high):
+            return high, font
+    return LINES[-1]
+
+
+def _columns(width: float) -> tuple[int, float]:
+    """Return how many columns a skill has, and how wide the lines in each are."""
+    columns = max(int(width // _BEST_WIDTH), 1)
+    return columns, width / columns - (4 if columns == 1 else _GAP)
+
+
+def _needs_two(line: Line, font: int, width: float) -> bool:
+    """Return whether a name leaves its value no room beside it."""
+    return bool(line.words) and text_width(line.name, font) + _SPACE + text_width(line.words, font) > width
+
+
+def _draw_mind(
+    canvas: Canvas, mind: Mind, tick: int, place: tuple[float, float], sizes: tuple[float, int, int]
+) -> None:
+    """Draw one skill: its name, who plays it, its actions, what it observed; in several columns where there is room.
+
+    `sizes` are its width, and the height of a line and of its letters. A name that leaves its value no room has it
+    on a line of its own.
+    """
+    (left, top), (width, high, font), random = place, sizes, mind.player == "random"
     canvas.text((left, top), fitted(mind.skill.name, 13, width), 13, palette.TEXT)
     shade = palette.WIND_UP if random else palette.FAINT
-    canvas.text((left, top + 16), fitted(mind.player, _FONT, width), _FONT, shade)
-    columns = max(int(width // _BEST_WIDTH), 1)
-    wide = width / columns
-    x, y, first = left, top + 32, top + 32
+    canvas.text((left, top + 16), fitted(mind.player, font, width), font, shade)
+    columns, wide = _columns(width)
+    x, first = left, top + _FIRST - 4
+    y: float = first
     for line in (*_action_lines(mind, tick), None, *_observation_lines(mind, tick)):
-        if y + _LINE > canvas.height and x + wide < left + width - 1:
-            x, y = x + wide, first
-        if line is not None and y + _LINE <= canvas.height:
-            _draw_line(canvas, line, (x, y), wide - 4)
-        y += _LINE if line is not None else _LINE / 2
+        parts = 1 if line is None else 1 + _needs_two(line, font, wide)
+        tall = high / 2 if line is None else parts * high
+        if y + tall > canvas.height and x + 2 * wide < left + width:
+            x, y = x + width / columns, first
+        if line is not None and y + tall <= canvas.height:
+            _draw_line(canvas, line, (x, y, x + wide, y + tall), (high, font))
+        y += tall
 
 
-#: A name, a value in words, the share of a bar behind it (below 0 for none), and whether it is the action chosen.
-Line = tuple[str, str, float, bool]
+class Line(NamedTuple):
+    """A name, a value in words, the share of a bar behind it (below 0 for none), whether it is the chosen action."""
+
+    name: str
+    words: str
+    share: float = -1.0
+    chosen: bool = False
 
 
 def _action_lines(mind: Mind, tick: int) -> Iterator[Line]:
@@ -89,12 +148,12 @@ def _action_lines(mind: Mind, tick: int) -> Iterator[Line]:
     for index, action in enumerate(mind.skill.actions):
         words = "" if values is None else f"{values[index]:.2f}"
         share = -1.0 if values is None else (float(values[index]) - low) / spread
-        yield action.name.replace("_", " "), words, share, index == chosen
+        yield Line(action.name.replace("_", " "), words, share, bool(index == chosen))
 
 
 def _observation_lines(mind: Mind, tick: int) -> Iterator[Line]:
     if mind.actions[tick] < 0:
-        yield "has not decided yet", "", -1.0, False
+        yield Line("has not decided yet", "")
         return
     observed = mind.observations[tick]
     for name, places in observed_lines(mind.skill.observation.names):
@@ -103,7 +162,7 @@ def _observation_lines(mind: Mind, tick: int) -> Iterator[Line]:
         else:  # Indicators of one column: the id that is set.
             found = [number for number, place in enumerate(places) if observed[place] > 0.0]
             words = str(found[0]) if found else "other"
-        yield name, words, -1.0, False
+        yield Line(name, words)
 
 
 @cache
@@ -116,12 +175,13 @@ def observed_lines(names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]],
     return tuple((name, tuple(found)) for name, found in places.items())
 
 
-def _draw_line(canvas: Canvas, line: Line, place: tuple[float, float], width: float) -> None:
-    (name, words, share, chosen), (x, y) = line, place
-    if chosen:
-        canvas.rectangle((x - 2, y, x + width + 2, y + _LINE), _CHOSEN)
-    if share >= 0.0:
-        canvas.rectangle((x, y + _LINE - 2, x + share * width, y + _LINE - 1), palette.LANDED if chosen else _BAR)
-    colour = palette.TEXT if chosen or share < 0.0 else palette.FAINT
-    canvas.text((x, y - 1), fitted(name, _FONT, width - 34), _FONT, colour)
-    canvas.text((x + width, y - 1), words, _FONT, colour, "right")
+def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float], sizes: tuple[int, int]) -> None:
+    (left, top, right, bottom), (high, font) = box, sizes
+    if line.chosen:
+        canvas.rectangle((left - 2, top, right + 2, bottom), _CHOSEN)
+    if line.share >= 0.0:
+        end = left + line.share * (right - left)
+        canvas.rectangle((left, bottom - 2, end, bottom - 1), palette.LANDED if line.chosen else _BAR)
+    colour = palette.TEXT if line.chosen or line.share < 0.0 else palette.FAINT
+    canvas.text((left, top - 1), fitted(line.name, font, right - left), font, colour)
+    canvas.text((right, bottom - high - 1), line.words, font, colour, "right")

@@ -17,7 +17,7 @@ from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import Simulator, palette
 from soulsgraph_envs.simulator.layout import Pose, frames
 from soulsgraph_envs.simulator.render import panel_width, render, view_of
-from soulsgraph_envs.simulator.scene import Goal
+from soulsgraph_envs.simulator.scene import Change, Goal
 from soulsgraph_envs.testing import open_fight, press
 
 SCENARIO, BOSS = load_scenario("iudex-full"), load_boss("iudex-phase1")
@@ -164,6 +164,83 @@ def test_the_ends_of_a_fight_are_written_across_it_but_not_on_a_practice_ground(
     ground.reset(np.zeros(1, np.int64), replace(SCENARIO, refill=True), np.zeros(1, np.uint64))
     ground.override(0, player_hp=0.0)
     assert ground.scene().banner == ""
+
+
+@pytest.mark.parametrize("size", [(180, 320), SIZE, (720, 1280)])
+@pytest.mark.parametrize("boss_y", [Y - 1.5, Y - 4.0, Y - 12.0])
+def test_how_a_fight_ended_covers_neither_fighter(size: tuple[int, int], boss_y: float) -> None:
+    scene = replace(fight(boss_y=boss_y, boss_hp=0.0).scene(), banner="VICTORY")
+    view, picture = view_of(scene, size), render(scene, size)
+    without = render(replace(scene, banner=""), size)
+    for who, radius_m in zip(("PLAYER", "BOSS"), scene.radii_m, strict=True):
+        (x, y), radius = view.pixel(scene.raw[Raw[f"{who}_X"]], scene.raw[Raw[f"{who}_Y"]]), radius_m / view.pixel_m
+        around = np.s_[int(y - radius) : int(y + radius) + 1, int(x - radius) : int(x + radius) + 1]
+        np.testing.assert_array_equal(picture[around], without[around])
+    assert (picture[:, : view.width] == palette.WON).all(-1).sum() > 50
+
+
+@pytest.mark.parametrize("size", [(180, 320), SIZE])
+def test_what_the_boss_does_is_not_written_over_the_values_of_the_bars(size: tuple[int, int]) -> None:
+    values = []
+    for away_m in (3.0, 18.0):
+        sim, _, _ = at_window("fast sweep", -5, boss_y=Y + away_m)
+        scene = sim.scene()
+        assert scene.until_hit_s > 0.0
+        unnamed = replace(scene, boss=replace(scene.boss, name=""))
+        differs = (render(scene, size) != render(unnamed, size))[:, : view_of(scene, size).width]
+        values.append(np.nonzero(differs)[0].min())
+    unit, font = size[0] // 40, max(size[0] // 32, 9)
+    assert min(values) > 3 * unit + font
+
+
+def test_a_loss_is_written_beside_the_one_who_lost_in_a_colour_of_his_own() -> None:
+    colours = {}
+    for who in ("player", "boss"):
+        scene = fight().scene()
+        changed = replace(scene, **{f"{who}_change": Change(-92.0, 0.3)})
+        differs = (render(changed, SIZE) != render(scene, SIZE)).any(-1)
+        rows, columns = np.nonzero(differs)
+        x, y = view_of(scene, SIZE).pixel(scene.raw[Raw[f"{who.upper()}_X"]], scene.raw[Raw[f"{who.upper()}_Y"]])
+        # To the right of the fighter, at his height or a little above it.
+        assert x < columns.min() < x + 60
+        assert y - 60 < rows.min() < rows.max() < y + 20
+        written = render(changed, SIZE)[differs]
+        colours[who] = {tuple(map(int, pixel)) for pixel in written} & {palette.LOST, palette.LANDED}
+    assert colours == {"player": {palette.LOST}, "boss": {palette.LANDED}}
+
+
+def test_the_cameras_view_is_lighter_within_its_angle_and_up_to_where_the_lock_takes_hold() -> None:
+    scene = fight(locked=0, boss_y=Y - 6.0).scene()
+    scene = replace(scene, lock_range_m=4.0)
+    raw, view = scene.raw, view_of(scene, SIZE)
+    seen, unseen = render(scene, SIZE).astype(int), render(replace(scene, view_rad=0.0), SIZE).astype(int)
+
+    def lighter(metres: float, aside_rad: float) -> bool:
+        ahead = np.arctan2(raw[Raw.CAMERA_Y], raw[Raw.CAMERA_X]) + aside_rad
+        place = raw[Raw.PLAYER_X] + metres * cos(ahead), raw[Raw.PLAYER_Y] + metres * sin(ahead)
+        x, y = view.pixel(*place)
+        return bool((seen[int(y), int(x)] > unseen[int(y), int(x)]).all())
+
+    half = scene.view_rad
+    assert all(lighter(metres, aside) for metres in (1.5, 3.7) for aside in (-0.85 * half, 0.85 * half))
+    assert not any(lighter(3.0, aside) for aside in (-1.2 * half, 1.2 * half, pi))
+    assert not lighter(4.4, 0.5 * half)
+
+
+def test_a_lock_is_a_dashed_line_between_both_with_a_dot_on_the_boss() -> None:
+    shares, dots = [], []
+    for locked in (0, 1):
+        scene = fight(locked=locked, boss_y=Y - 6.0).scene()
+        raw, view, picture = scene.raw, view_of(scene, SIZE), render(scene, SIZE)
+        ends = [np.array([raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]]]) for who in ("PLAYER", "BOSS")]
+        between = [view.pixel(*(ends[0] + part * (ends[1] - ends[0]))) for part in np.linspace(0.25, 0.7, 200)]
+        found = [(picture[int(y), int(x) - 1 : int(x) + 2] == palette.LOCK).all(-1).any() for x, y in between]
+        shares.append(float(np.mean(found)))
+        x, y = view.pixel(*ends[1])
+        dots.append(tuple(map(int, picture[int(y), int(x)])) == palette.LOCK)
+    assert dots == [False, True]
+    assert shares[0] == 0.0
+    assert 0.3 < shares[1] < 0.8
 
 
 def test_who_does_what_is_named() -> None:

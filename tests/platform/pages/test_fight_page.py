@@ -160,20 +160,30 @@ def test_the_largest_fall_is_measured_in_the_skills_own_spread(fight: Recording)
         assert fall.spreads == pytest.approx((fall.before - fall.after) / best[rows].astype(float).std())
 
 
-class _Other:
-    """Take another action at one decision."""
+class _Others:
+    """Take in every lane another action at one decision: (row, skill, action)."""
 
-    def __init__(self, row: int, skill: int, action: int) -> None:
-        self._row, self._skill, self._action = row, skill, action
+    def __init__(self, others: Sequence[tuple[int, int, int]]) -> None:
+        self._others = others
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         pass
 
     def act(self, combat: Combat, actions: Actions) -> None:
-        if combat.ticks[0] == self._row:
-            assert combat.due[0, self._skill]
-            assert actions[0, self._skill] != self._action
-            actions[0, self._skill] = self._action
+        for lane, (row, skill, action) in enumerate(self._others):
+            if combat.ticks[lane] == row:
+                assert combat.due[lane, skill]
+                assert actions[lane, skill] != action
+                actions[lane, skill] = action
+
+
+def _live_longer(run: RunFolder, fight: Recording, others: Sequence[tuple[int, int, int]]) -> list[bool]:
+    """Play the fight again with each of some other actions; return which of them win or live longer."""
+    agent = Fighter.of_run(run, Setting(run.plan.scenario, run.plan.scenario)).agent
+    seeds = np.full(len(others), int(fight.header.seed), np.uint64)
+    played = agent.rollout(make_game(len(others)), _Others(others)).play(seeds)
+    longer = played.won | (played.seconds >= fight.header.result.seconds + LONGER_S - 1e-6)
+    return [bool(one) for one in longer]
 
 
 def _found(run: RunFolder, folder: Path) -> tuple[Recording, Search]:
@@ -192,11 +202,28 @@ def test_another_action_at_the_decision_that_mattered_lives_longer(run: RunFolde
     names = [skill.name for skill in fight.header.skills]
     skill = fight.header.skills[names.index(found.skill)]
     assert skill.actions[fight.column(f"{skill.name}/action")[found.row]] == found.chosen
-    scenario = run.plan.scenario
-    agent = Fighter.of_run(run, Setting(scenario, scenario)).agent
-    other = _Other(found.row, names.index(found.skill), list(skill.actions).index(found.other))
-    played = agent.rollout(make_game(), other).play(np.array([int(fight.header.seed)], np.uint64))
-    assert played.won[0] or played.seconds[0] >= fight.header.result.seconds + LONGER_S - 1e-6
+    mattered = (found.row, names.index(found.skill), list(skill.actions).index(found.other))
+    assert _live_longer(run, fight, [mattered]) == [True]
+
+
+def test_no_later_decision_would_have_lived_longer(run: RunFolder, tmp_path: Path) -> None:
+    earlier = 0
+    for fight in _record(run, tmp_path, evaluation_seeds(11, 12)):
+        found = last_decision(fight, run).found
+        if found is None:
+            continue
+        others = [
+            (row, number, action)
+            for number, skill in enumerate(fight.header.skills)
+            for row in np.flatnonzero(fight.column(f"{skill.name}/decides")[: len(fight)]).tolist()
+            for action in range(len(skill.actions))
+            if action != fight.column(f"{skill.name}/action")[row] and row >= found.row - 39
+        ]
+        rows = [other[0] for other, longer in zip(others, _live_longer(run, fight, others), strict=True) if longer]
+        assert max(rows) == found.row
+        earlier += min(rows) < found.row
+    # There were earlier ones to take by mistake.
+    assert earlier > 0
 
 
 def test_what_cannot_be_tried_again_says_why(run: RunFolder, fight: Recording, tmp_path: Path) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from soulsgraph.domains import cards_of
+from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import write_text
 from soulsgraph.pages import run_report
-from soulsgraph.pages.run_report import ReportedRun, fight_video, write_run_report
+from soulsgraph.pages.run_report import ReportedRun, Video, fight_video, write_run_report
 from soulsgraph.paper.testing import pretend_run
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, write_rows
 from soulsgraph.watch import showing
+from soulsgraph.watch.fights import Source, play_fights
+from soulsgraph.watch.minds import draw
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import until
@@ -69,6 +76,10 @@ def test_a_page_shows_a_run(
     video = "document.querySelector('video')"
     until(lambda: browser.run(f"{video}.readyState") >= 1, "the video to load")
     assert browser.run(f"[{video}.videoWidth, {video}.videoHeight]") == [640, 720]
+    poster = Image.open(BytesIO(base64.b64decode(browser.run(f"{video}.poster").partition(",")[2])))
+    (fight,) = next(play_fights([Source(run)], EVALUATION_SEED, 1, 30))
+    # A fight of 3 s is over before the moment that is shown of a longer one: its end is.
+    np.testing.assert_array_equal(np.asarray(poster), draw((fight,), len(fight) - 1))
     assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
     assert browser.printed == []
 
@@ -112,7 +123,7 @@ def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large
     monkeypatch.setattr(run_report, "_VIDEO_S", 2.0)
     whole = fight_video([runs[0]])
     monkeypatch.setattr(run_report, "_MOST_VIDEO_BYTES", len(whole[1]) - 1)
-    kind, content = fight_video([runs[0]])
+    kind, content, _ = fight_video([runs[0]])
     assert (kind, whole[0]) == ("video/mp4", "video/mp4")
     assert len(content) < len(whole[1])
 
@@ -121,14 +132,14 @@ def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large
 
     monkeypatch.setattr(showing, "import_ffmpeg", missing)
     monkeypatch.setattr(run_report, "_MOST_VIDEO_BYTES", 10**9)
-    kind, content = fight_video([runs[0]])
+    kind, content, _ = fight_video([runs[0]])
     assert kind == "image/gif"
     assert content.startswith(b"GIF89a")
 
 
 def test_a_page_that_would_be_too_large_is_not_written(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
     with pytest.raises(SoulsGraphError, match="at most 10,000,000 bytes"):
-        write_run_report(tmp_path / "page.html", [runs[0]], ("video/mp4", bytes(9_000_000)))
+        write_run_report(tmp_path / "page.html", [runs[0]], Video("video/mp4", bytes(9_000_000)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.watch import showing
 from soulsgraph.watch.fights import Fight, Source, play_fight
-from soulsgraph.watch.minds import FIGHT_SIZE, SIZE, draw
+from soulsgraph.watch.minds import FIGHT_SIZE, SIZE, draw, line_sizes
 from soulsgraph.watch.showing import FightWindow, frames, write_gif, write_mp4
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture, import_pygame
@@ -147,9 +147,9 @@ def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
     picture = draw((fight,), 20)
     assert picture.shape == (*SIZE, 3)
     chosen = (picture == (60, 84, 130)).all(-1)
-    width = SIZE[1] // len(fight.minds)
+    width, (high, _) = SIZE[1] // len(fight.minds), line_sizes(fight)
     for index, mind in enumerate(fight.minds):
-        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + 12 * number for number in range(len(mind.skill.actions))]
+        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number for number in range(len(mind.skill.actions))]
         covered = chosen[lines, index * width + 6 : (index + 1) * width - 8].mean(axis=1)
         assert (covered > 0.9).tolist() == [number == mind.actions[20] for number in range(len(lines))]
 
