@@ -81,6 +81,9 @@ class Offers:
 class Takes(Protocol):
     """What a gateway needs of whoever takes its chunks; `admit` and `write` may block, and are called in any thread."""
 
+    #: What the games play.
+    task: StageTask
+
     @property
     def stage(self) -> str:
         """The stage's name."""

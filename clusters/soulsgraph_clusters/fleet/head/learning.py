@@ -66,8 +66,9 @@ class FleetDQN(SkillDQN):
         self._journaled: Mapping[str, int] = {}
         #: The number of each PC that has a share of batches of its own; 0 are all others.
         self._sources: dict[str, int] = {}
-        relays = config.env_config[FLEET].relays if config.num_env_runners else {}
-        self._relays = Relays(relays)
+        stage: FleetStage = config.env_config[FLEET]
+        relays = stage.relays if config.num_env_runners else {}
+        self._relays = Relays(relays, stage.projects)
         try:
             super().setup(config)
         except BaseException:

@@ -30,6 +30,7 @@ from soulsgraph_clusters.fleet.security import Tokens
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_policies.projects import Loaded, take_over
 
 #: Between two reports to the gateway beside the journal, and between two that say how games do.
 EXCHANGE_EVERY_S, DESCRIBE_EVERY_S = 0.25, 1.0
@@ -198,9 +199,10 @@ class RelayGateway:
 
 
 class Relay:
-    """A Ray actor that is a further gateway, until `stop`."""
+    """A Ray actor that is a further gateway, until `stop`; it gets own skills' `projects` by value."""
 
-    def __init__(self, number: int, address: str) -> None:
+    def __init__(self, number: int, address: str, projects: Sequence[Loaded]) -> None:
+        take_over(projects)
         self._number, self._address = number, address
         self._stopped = threading.Event()
 
@@ -230,13 +232,13 @@ class Relays:
     to prefer one find it then.
     """
 
-    def __init__(self, places: Mapping[str, Mapping[str, float]]) -> None:
+    def __init__(self, places: Mapping[str, Mapping[str, float]], projects: Sequence[Loaded] = ()) -> None:
         self._keepers: list[Keeper] = []
         self._actors = []
         for number, (address, resources) in enumerate(places.items(), 2):
             # One that lost its machine waits for it.
             kept = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=0, resources=dict(resources))(Relay)
-            self._actors.append(kept.remote(number, address))
+            self._actors.append(kept.remote(number, address, projects))
         if placed := [actor.is_placed.remote() for actor in self._actors]:
             ray.wait(placed, num_returns=len(placed), timeout=_PLACED_WITHIN_S)
 
