@@ -181,11 +181,15 @@ def _page(found: FleetStatus) -> Group:
     """Return the games of a fleet as a table, and below it what they lost and what became of their decisions."""
     age_s = time.time() - found.written
     seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
-    title = f"{found.stage}: {len(found.games)} games, {found.records:,} chunks in the journal; seen {seen}"
+    count = sum(game.connected for game in found.games)
+    title = f"{found.stage}: {count} games, {found.records:,} chunks in the journal; seen {seen}"
     table = Table("game", "state", box=None, pad_edge=False)
     for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
         table.add_column(name, justify="right")
     for game in found.games:
+        if not game.connected:
+            table.add_row(game.name, f"{game.state}, {game.silent_s:,.0f} s", *["-"] * 4, f"{game.waiting_chunks}")
+            continue
         table.add_row(
             game.name,
             game.state,
@@ -202,6 +206,8 @@ def _page(found: FleetStatus) -> Group:
 
 def _line(game: GameStatus) -> str:
     """Return what a game's row has no room for."""
+    if not game.driver:
+        return f"{game.name}: {game.note or game.state}"
     driver = f"{game.driver} x {game.lanes}" if game.lanes > 1 else game.driver
     said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished", f"lost: {_lost(game)}"]
     return "; ".join([*said, game.note] if game.note else said)

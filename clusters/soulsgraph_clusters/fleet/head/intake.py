@@ -48,6 +48,11 @@ class Intake:
         self._published_s: list[float] = []
         self._messages: dict[tuple[int, bool], wire.Weights] = {}
 
+    @property
+    def named_pcs(self) -> tuple[str, ...]:
+        """The PCs that the fleet's file names; none where every PC with a token may play."""
+        return tuple(self._settings.pcs)
+
     def admit(self, session: Session) -> None:
         """Number a game's lanes.
 

@@ -194,7 +194,9 @@ class FleetDQN(SkillDQN):
         """Return how every connected game does, and for each PC what became of the decisions that came."""
         if self.status is None:
             return {}
-        figures = {f"fleet/{game.name}": game.figures for game in self.status.games}
+        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
+        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
+        figures = {f"fleet/{game.name}": game.figures for game in named}
         for key, count in self.status.decisions.items():
             pc, _, verdict = key.partition("/")
             figures.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)

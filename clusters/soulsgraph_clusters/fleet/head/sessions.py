@@ -82,6 +82,14 @@ class Sessions:
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
+        self._latest: dict[str, Session] = {}
+        #: Why a PC was refused the latest time, and when; of a PC that plays again it is gone.
+        self.refusals: dict[str, tuple[str, float]] = {}
+
+    @property
+    def latest(self) -> Iterable[Session]:
+        """The latest session of every game that was ever connected, closed or not; other threads may ask too."""
+        return [*self._latest.values()]
 
     @property
     def live(self) -> Iterable[Session]:
@@ -100,7 +108,7 @@ class Sessions:
                 f"{session.name}: expected one live game of this name, found another process that plays as it; end "
                 "one of them, or issue a token of its own for the other PC."
             )
-        self._live[session.name] = session
+        self._live[session.name] = self._latest[session.name] = session
         return earlier
 
     def end(self, session: Session) -> bool:

@@ -287,6 +287,8 @@ def test_figures_of_every_game_and_of_its_pcs_decisions_are_drawn(stage):
     algorithm.stop()
     assert figures["fleet/attic"] == {"decisions/journaled": 90.0, "decisions/other stage": 6.0}
     assert figures["fleet/attic/2"] == {
+        "connected": 1.0,
+        "silent_s": 0.1,
         "ticks_per_s": 15.0,
         "share_of_ideal_ticks": 0.5,
         "lateness_p99_ms": 1.5,
