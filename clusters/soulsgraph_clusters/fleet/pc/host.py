@@ -109,16 +109,23 @@ class _Order:
         return HostOptions(self.head, Path(self.token_file), Path(self.games), ca, Path(self.spool), self.spool_mb)
 
 
-def ask(options: HostOptions, game: str = "1") -> str:
-    """Ask the head whether this PC may play, and return the stage that it would play.
+def ask(options: HostOptions, game: str = "1", settings: GameSettings | None = None) -> str:
+    """Ask the head whether a game of this PC may play, and return the stage that it would play.
 
     Raises:
         FleetError: if it may not, or nothing answers.
     """
     head = options.connection()
     channel = head.channel()
+    driver, lanes = ("", 1) if settings is None else (settings.driver, settings.lanes)
     hello = wire.Hello(
-        protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=digests(), only_asks=True
+        protocol=PROTOCOL,
+        version=installed_version(),
+        game=game,
+        driver=driver,
+        lanes=lanes,
+        digests=digests(),
+        only_asks=True,
     )
     try:
         play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
