@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import grpc
 import pytest
@@ -248,3 +249,39 @@ def test_a_roll_call_names_who_is_there_and_who_is_missing(tmp_path):
         assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
         assert answer.problem == ""
         assert call.missing == {"cellar": "has no token"}
+
+
+def _fail_times(monkeypatch, count):
+    """Let the first attempts to read weights fail; return the moments of all."""
+    tried, decode = [], game_client.decode_weights
+
+    def fails(data):
+        tried.append(time.monotonic())
+        if len(tried) <= count:
+            raise FleetError("weights: expected those of the task, found others; try again.")
+        return decode(data)
+
+    monkeypatch.setattr(game_client, "decode_weights", fails)
+    return tried
+
+
+def test_a_game_that_cannot_use_what_came_asks_for_it_again_and_plays(head, monkeypatch):
+    tried = _fail_times(monkeypatch, 1)
+    lines = head.play(FAST)
+    head.until_further_chunks()
+    assert head.state() == "playing"
+    assert len(tried) > 1
+    assert "cannot play: weights: expected those of the task, found others; try again." in lines
+    # Its own end of a stream is no news.
+    assert not any("ancel" in line for line in lines)
+
+
+def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, monkeypatch):
+    monkeypatch.setattr(game_client, "ASK_AGAIN_EVERY_S", 3.0)
+    tried = _fail_times(monkeypatch, 10**6)
+    head.play(FAST)
+    until(lambda: len(tried) >= 4, "further attempts")
+    # The first follows at once.
+    assert all(later - earlier > 2.0 for earlier, later in pairwise(tried[1:]))
+    until(lambda: any("attic/1 is cannot play: weights: " in note for note in head.gateway.notes), "a note")
+    assert head.journal.end == 0
