@@ -153,8 +153,9 @@ def replay(
     finished = finished_versions(folder, stage)
     setup, saved = StageSetup(folder, stage), folder.library.load(skill, finished[0].version if finished else 1)
     algorithm = setup.replay()
+    began = algorithm.decisions
     try:
-        with stage_progress(stage.name, stage.steps, output.display) as progress:
+        with stage_progress(stage.name, stage.steps, output.display, began) as progress:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
@@ -165,7 +166,12 @@ def replay(
     same = learned.card.normalizer == saved.card.normalizer and learned.weights.keys() == saved.weights.keys()
     same = same and all(np.array_equal(saved.weights[name], values) for name, values in learned.weights.items())
     found = "the same bits as" if same else "other bits than"
-    output.show({"skill": skill, "same": same}, f"{skill}: the journal leads to {found} version 1 of the library")
+    # What lies before it was pruned.
+    since = f", from its checkpoint at {began:,} decisions on," if began else ""
+    output.show(
+        {"skill": skill, "same": same, "from_decision": began},
+        f"{skill}: the journal{since} leads to {found} version 1 of the library",
+    )
     if not same:
         sys.exit(1)
 
@@ -206,7 +212,7 @@ def _page(found: FleetStatus) -> Group:
 
 def _line(game: GameStatus) -> str:
     """Return what a game's row has no room for."""
-    if not game.driver:
+    if not game.is_game:
         return f"{game.name}: {game.note or game.state}"
     driver = f"{game.driver} x {game.lanes}" if game.lanes > 1 else game.driver
     said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished", f"lost: {_lost(game)}"]

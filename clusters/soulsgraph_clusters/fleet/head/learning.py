@@ -258,7 +258,8 @@ class JournalRunner(ChunkRunner):
         if position < self._journal.first:
             raise SoulsGraphError(
                 f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
-                "older ones went when two checkpoints had come after them; so long a stage cannot be replayed."
+                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
+                "replay goes on."
             )
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         if not records:

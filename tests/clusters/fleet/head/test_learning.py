@@ -222,7 +222,7 @@ def test_a_replay_of_a_pruned_journal_says_what_is_missing(stage, tmp_path):
     assert journal.first > 0
     journal.close()
     algorithm = _algorithm(replace(stage, journal=tmp_path / "journal"))
-    with pytest.raises(SoulsGraphError, match="so long a stage cannot be replayed"):
+    with pytest.raises(SoulsGraphError, match="restore the older of these"):
         algorithm.train()
     algorithm.stop()
 
