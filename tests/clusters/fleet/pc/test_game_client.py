@@ -25,9 +25,12 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import open_game
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
+from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.realtime import FakeLink
 from soulsgraph_policies import real_time
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
@@ -285,3 +288,39 @@ def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, 
     assert all(later - earlier > 2.0 for earlier, later in pairwise(tried[1:]))
     until(lambda: any("attic/1 is cannot play: weights: " in note for note in head.gateway.notes), "a note")
     assert head.journal.end == 0
+
+
+class _RealTime:
+    """The machine's own clock, for a fake game that runs without a program."""
+
+    def __init__(self):
+        self.clock = Clock()
+
+    @property
+    def now_s(self):
+        return self.clock.now()
+
+    def pass_by(self, seconds):
+        self.clock.sleep(seconds)
+
+
+def test_a_game_in_real_time_and_simulators_of_another_speed_play_one_stage(head, monkeypatch):
+    def open_either(settings, clock):
+        if settings.driver == "simulator":
+            return open_game(settings, clock)
+        return LiveGame(FakeLink(_RealTime()), settings, clock)
+
+    monkeypatch.setattr(game_client, "open_game", open_either)
+    head.play(GameSettings(driver="memory", speed=3.0))
+    head.play(replace(FAST, lanes=4), "cellar")
+    until(lambda: all(head.journal.decisions[f"{pc}/journaled"] > 20 for pc in ("attic", "cellar")), "both")
+    games = {game.name: game for game in head.status.describe(1).games}
+    assert {name: (game.driver, game.lanes) for name, game in games.items()} == {
+        "attic/1": ("memory", 1),
+        "cellar/1": ("simulator", 4),
+    }
+    records = head.records()
+    assert not any(record.refused for record in records)
+    # Nobody plays another's lanes.
+    lanes = {(record.pc, record.first_lane) for record in records}
+    assert lanes == {("attic", 0), ("cellar", 1)} or lanes == {("attic", 4), ("cellar", 0)}
