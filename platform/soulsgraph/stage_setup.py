@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest, projects_of
 from soulsgraph_policies.replay import ReplayRing
 from soulsgraph_policies.stage_config import SkillDQNConfig
+from soulsgraph_policies.training_state import read_training_state
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
@@ -93,14 +95,35 @@ class StageSetup:
         return self._built(self._sampled_by(fleet, session, config) if fleet else self._sampled(session, config))
 
     def replay(self) -> SkillDQN:
-        """Build the algorithm that learns from what the stage's journal holds, in this process alone."""
+        """Build the algorithm that learns from what the stage's journal holds, in this process alone.
+
+        Where the journal was pruned it goes on from the older of the checkpoints that are kept.
+
+        Raises:
+            SoulsGraphError: if the journal or the checkpoint is damaged.
+        """
         from soulsgraph_clusters.fleet.head.gateway_runner import FLEET
         from soulsgraph_clusters.fleet.head.learning import FleetDQN, JournalRunner
         from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 
         config, fleet = self._config(FleetDQN), Fleet(FleetSettings(journal_mb=_NO_BOUND_MB), self.run.path)
-        config.env_runners(env_runner_cls=JournalRunner).environment(env_config={FLEET: self._fleet_stage(fleet)})
-        return self._built(config)
+        fleet_stage = self._fleet_stage(fleet)
+        config.env_runners(env_runner_cls=JournalRunner).environment(env_config={FLEET: fleet_stage})
+        algorithm = self._built(config)
+        if kept := self._kept_since(fleet_stage):
+            algorithm.load_checkpoint(str(kept))
+        return algorithm
+
+    def _kept_since(self, stage: FleetStage) -> Path | None:
+        """Return the oldest checkpoint from which the journal goes on; None where it begins with the stage."""
+        from soulsgraph_clusters.fleet.head.journal import Journal
+
+        journal = Journal.reading(stage.journal, stage.name)
+        first = journal.first
+        journal.close()
+        kept = sorted(self.run.checkpoints(self.stage.checkpoint_name).glob("step-*")) if first else []
+        states = ((path, read_training_state(path).get("journal", {})) for path in kept)
+        return next((path for path, journal in states if int(journal.get("position", -1)) >= first), None)
 
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
         plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")

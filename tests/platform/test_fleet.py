@@ -8,7 +8,7 @@ import pytest
 
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.fleet.head.status import read_status
-from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, require_once, require_replay
+from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, read_records, require_once, require_replay
 from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
@@ -85,3 +85,27 @@ def test_a_stage_that_nobody_plays_ends_with_one_line(fleet):
     training = fleet.train(scale=0.1)
     assert training.wait() == 2
     assert "expected a game that plays, found none for 3 s" in training.logs().splitlines()[-1]
+
+
+def test_a_curriculum_over_all_stages_by_one_game(tmp_path):
+    game = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 8\n'
+    fleet = FleetInFolder(tmp_path, {"attic": game})
+    try:
+        fleet.host()
+        words = ("--run", fleet.run, "--fleet", fleet.file, "--scale", 0.005, "--preset", "best")
+        training = fleet.start("train", "curriculum", *words)
+        assert training.wait() == 0, training.logs()
+        run, journals = RunFolder.open(fleet.run), fleet.run / "journal"
+        order = run.plan.skill_graph.order
+        assert len(order) == 5
+        for skill in order:
+            assert run.library.load(skill, 1).card.training.steps > 0
+            records = read_records(journals / skill, skill)
+            require_once(records)
+            assert {(record.pc, record.game) for record in records} == {("attic", "1")}
+        # The game came back for every stage.
+        assert training.logs().count("attic/1 joined") == len(order)
+        code, text = fleet.call("fleet", "replay", fleet.run, order[-1])
+        assert code == 0, text
+    finally:
+        fleet.close()

@@ -26,6 +26,8 @@ SILENT_AFTER_S = 5.0
 #: States of a game, as its health says; in those out of play people may be needed.
 WAITING, PLAYING, BROKEN, CANNOT_PLAY, PAUSED = "waiting for a task", "playing", "broken", "cannot play", "paused"
 DRAINED, REFUSED, LAST_FIGHT = "drained", "refused", "playing its last fight"
+#: States of what is not connected, beside `REFUSED`: a game that was, and a PC that never was in the stage.
+LOST, NOT_SEEN = "lost", "not seen"
 OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
 #: How the names of a game's metrics begin that have a phase of its resets, or a reason, behind.
 RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"

@@ -14,7 +14,7 @@ from typing import Any
 
 from soulsgraph.bench.fleet_streams import spread
 from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.fleet.head.status import WINDOW_S, FleetStatus
+from soulsgraph_clusters.fleet.head.status import WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.pc.game_client import GameClient
 from soulsgraph_clusters.fleet.pc.host import installed_version
 from soulsgraph_clusters.fleet.pc.pause import pause_file
@@ -75,6 +75,10 @@ def play_held(address: str, token_file: str, folder: str, hold: str) -> None:
     game.run(threading.Event())
 
 
+def _plays(game: GameStatus) -> bool:
+    return game.connected and game.ticks > 0
+
+
 class _Fleet:
     """A head that trains and the games that play for it, all by the commands of a fleet but for the one disturbed."""
 
@@ -101,7 +105,7 @@ class _Fleet:
 
     def wait_for_all(self) -> None:
         """Wait until every game plays and learning goes on."""
-        until(lambda: (found := self.files.status()) and sum(g.ticks > 0 for g in found.games) == self.games, "games")
+        until(lambda: (found := self.files.status()) and sum(map(_plays, found.games)) == self.games, "games")
         version, ticks = self.status.weights_version, self._ticks()
         until(lambda: self.status.weights_version > version and self._ticks() > ticks, "decisions to learn from")
         time.sleep(_SETTLED_AFTER_S)

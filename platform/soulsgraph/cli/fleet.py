@@ -157,8 +157,9 @@ def replay(
     finished = finished_versions(folder, stage)
     setup, saved = StageSetup(folder, stage), folder.library.load(skill, finished[0].version if finished else 1)
     algorithm = setup.replay()
+    began = algorithm.decisions
     try:
-        with stage_progress(stage.name, stage.steps, output.display) as progress:
+        with stage_progress(stage.name, stage.steps, output.display, began) as progress:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
@@ -169,7 +170,12 @@ def replay(
     same = learned.card.normalizer == saved.card.normalizer and learned.weights.keys() == saved.weights.keys()
     same = same and all(np.array_equal(saved.weights[name], values) for name, values in learned.weights.items())
     found = "the same bits as" if same else "other bits than"
-    output.show({"skill": skill, "same": same}, f"{skill}: the journal leads to {found} version 1 of the library")
+    # What lies before it was pruned.
+    since = f", from its checkpoint at {began:,} decisions on," if began else ""
+    output.show(
+        {"skill": skill, "same": same, "from_decision": began},
+        f"{skill}: the journal{since} leads to {found} version 1 of the library",
+    )
     if not same:
         sys.exit(1)
 
@@ -185,11 +191,15 @@ def _page(found: FleetStatus) -> Group:
     """Return the games of a fleet as a table, and below it what they lost and what became of their decisions."""
     age_s = time.time() - found.written
     seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
-    title = f"{found.stage}: {len(found.games)} games, {found.records:,} chunks in the journal; seen {seen}"
+    count = sum(game.connected for game in found.games)
+    title = f"{found.stage}: {count} games, {found.records:,} chunks in the journal; seen {seen}"
     table = Table("game", "state", box=None, pad_edge=False)
     for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
         table.add_column(name, justify="right")
     for game in found.games:
+        if not game.connected:
+            table.add_row(game.name, f"{game.state}, {game.silent_s:,.0f} s", *["-"] * 4, f"{game.waiting_chunks}")
+            continue
         table.add_row(
             game.name,
             game.state,
@@ -206,6 +216,8 @@ def _page(found: FleetStatus) -> Group:
 
 def _line(game: GameStatus) -> str:
     """Return what a game's row has no room for."""
+    if not game.is_game:
+        return f"{game.name}: {game.note or game.state}"
     driver = f"{game.driver} x {game.lanes}" if game.lanes > 1 else game.driver
     said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished", f"lost: {_lost(game)}"]
     return "; ".join([*said, game.note] if game.note else said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +21,9 @@ from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, l
 from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, AT_ONCE
 from soulsgraph_clusters.fleet.pc.pause import pause as pause_games
 from soulsgraph_clusters.fleet.pc.pause import resume as resume_games
-from soulsgraph_envs.drivers.doctor.machine import Checks
-from soulsgraph_envs.drivers.realtime.link import load_games
+from soulsgraph_clusters.fleet.pc.spool import free_mb, in_use
+from soulsgraph_envs.drivers.doctor.machine import Check, Checks
+from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
 
 #: Where a PC's games spool unless told otherwise.
 DEFAULT_SPOOL = state_folder()
@@ -92,18 +94,42 @@ def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]
         load_projects(projects, lambda line: own.warn("projects", line, "correct the project, or uninstall it"))
     for name, loaded in loaded_projects().items():
         own.ok(name, f"code {loaded.digest[:16]} in {loaded.folder}")
+    games = load_games(options.games)
+    checks = own.made + _check_head(options, games) + _check_spool(options, len(games)) + examine(games)
+    passed = all(one.passed for one in checks)
+    show(checks, output.console)
+    output.show({"passed": passed, "checks": [asdict(one) for one in checks]})
+    if not passed:
+        sys.exit(1)
+
+
+def _check_head(options: HostOptions, games: Sequence[GameSettings]) -> list[Check]:
+    """Check the token, and ask the head for every game, at each of its addresses."""
     head = Checks("Head")
     with head.failing("token", "ask for one at the head"):
         options.connection()
         # Windows has no modes, and its lists of access are not read.
         found = "is private" if os.name == "posix" else "can be read; let nobody but this user read it"
         head.ok("token", f"{options.token_file} {found}")
-        for address in options.addresses:
-            with head.failing("way", "start training there"):
-                head.ok("way", f"{address} would let this PC play: {ask(options, address)}")
-    checks = own.made + head.made + examine(load_games(options.games))
-    passed = all(one.passed for one in checks)
-    show(checks, output.console)
-    output.show({"passed": passed, "checks": [asdict(one) for one in checks]})
-    if not passed:
-        sys.exit(1)
+        asked = [(address, number) for address in options.addresses for number in range(1, len(games) + 1)]
+        # Together: a head that is not there would keep each of them waiting.
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answers = [pool.submit(ask, options, address, str(n), games[n - 1]) for address, n in asked]
+        for (address, number), answer in zip(asked, answers, strict=True):
+            with head.failing(f"way of game {number}", "start training there"):
+                head.ok(f"way of game {number}", f"{address} would let this PC play: {answer.result()}")
+    return head.made
+
+
+def _check_spool(options: HostOptions, games: int) -> list[Check]:
+    """Check that what was played can be kept: a folder to write to, room on its disk, no other host that uses it."""
+    spool, wanted_mb = Checks("Spool"), games * options.spool_mb
+    with spool.failing("folder", "name another folder for the spool"):
+        found_mb = free_mb(options.spool)
+        spool.ok("folder", f"{options.spool} can be written")
+        remedy = "free some, or let games keep less: with a full disk play goes on, and what has no room is lost"
+        spool.judge("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
+        used = [str(game) for game in range(1, games + 1) if in_use(options.spool / f"game-{game}")]
+        found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"
+        spool.judge("use", not used, found, "end that host before another begins, or name a spool of its own for it")
+    return spool.made

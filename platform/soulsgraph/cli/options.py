@@ -242,6 +242,8 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     fleet = None if session.fleet is None else load_fleet(session.fleet, session.gateways)
     if games and fleet:
         raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
+    if games or fleet:
+        _check_real_time(run.plan, fleet is not None)
     if fleet:
         # Imported here: gRPC takes a moment that a run in the simulator need not wait.
         from soulsgraph_clusters.fleet.security import read_identity
@@ -257,6 +259,21 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
         WorkerProcess() as worker,
     ):
         yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=worker)
+
+
+def _check_real_time(plan: Plan, fleet: bool) -> None:
+    """Refuse what has no effect on games in real time; raises SoulsGraphError."""
+    if plan.synchronous:
+        raise SoulsGraphError(
+            f"expected --synchronous or {'--fleet' if fleet else '--games'}, found both: games in real time come as "
+            "they come, and a run by them is repeated from its journal; begin a run without --synchronous."
+        )
+    if fleet and plan.env_runners:
+        raise SoulsGraphError(
+            f"expected --env-runners or --fleet, found --fleet for a run of {plan.env_runners} env runners: its PCs "
+            "play in their place; leave --env-runners out, and for a simulator start `soulsgraph host` with driver = "
+            '"simulator" in its games file.'
+        )
 
 
 def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> AbstractContextManager[Fleet | None]:

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf import descriptor_pb2
+
+from soulsgraph_clusters.fleet import fleet_pb2
 
 ROOT = Path(__file__).parents[3]
 ROUND_TRIP = """
@@ -40,3 +43,23 @@ def test_messages_with_the_oldest_releases_allowed(tmp_path):
     pip = tmp_path / "bin" / "python", "-m", "pip", "install", "--quiet", *oldest
     subprocess.run(pip, check=True)
     _round_trip(tmp_path / "bin" / "python")
+
+
+def _without_json_names(messages):
+    """Take the names of fields in JSON away: the compiler writes them into sets of descriptors alone."""
+    for message in messages:
+        for field in message.field:
+            field.ClearField("json_name")
+        _without_json_names(message.nested_type)
+
+
+def test_the_generated_messages_are_those_of_the_file_that_describes_them(tmp_path):
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed here")
+    name, out = "soulsgraph_clusters/fleet/fleet.proto", tmp_path / "set"
+    words = f"--proto_path={ROOT / 'clusters'}", f"--descriptor_set_out={out}", name
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *words], check=True)
+    (compiled,) = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+    kept = descriptor_pb2.FileDescriptorProto.FromString(fleet_pb2.DESCRIPTOR.serialized_pb)
+    _without_json_names(compiled.message_type)
+    assert len(compiled.message_type) > 5
+    assert kept == compiled

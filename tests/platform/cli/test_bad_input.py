@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli import main
+from soulsgraph.cli import main, options
 from soulsgraph.curves import CurveEvaluator
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
@@ -339,3 +339,23 @@ def test_a_report_of_a_folder_without_records(refuse, tmp_path):
 @pytest.mark.parametrize("seed", [-1, -(10**30)])
 def test_a_stand_in_takes_no_seed_below_0(refuse, seed):
     assert "seed: expected an integer of at least 0" in refuse("standin", "--seed", seed)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--fleet", "--env-runners", 2), 'start `soulsgraph host` with driver = "simulator"'),
+        (("--fleet", "--synchronous"), "expected --synchronous or --fleet, found both"),
+        (("--games", "--synchronous"), "expected --synchronous or --games, found both"),
+    ],
+)
+@pytest.mark.parametrize("command", [("train", "camera"), ("curriculum",)])
+def test_what_has_no_effect_on_games_in_real_time_is_refused_before_anything_starts(
+    refuse, tmp_path, monkeypatch, command, words, message
+):
+    monkeypatch.setattr(options, "ray_session", lambda *_: pytest.fail("a session was started"))
+    games = words[0] == "--games"
+    file, run = tmp_path / "file.toml", tmp_path / "run"
+    file.write_text('[[games]]\ndriver = "simulator"\n' if games else 'listen = "127.0.0.1:0"\n')
+    assert message in refuse(*command, "--run", run, words[0], file, *words[1:])
+    assert not run.exists()

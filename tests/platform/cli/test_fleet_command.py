@@ -126,7 +126,13 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     game |= {"ticks_per_s": 15.0, "ideal_ticks_per_s": 30.0, "silent_s": 0.2, "waiting_chunks": 1, "finished": 500}
     game |= {"lateness_p99_ms": 4.25, "lost": {"doubtful": 30, "unfinished": 0}, "lost_episodes": {"it is gone": 2}}
     game |= {"reset_share": {"reload": 0.25, "aim": 0.1, "place": 0.05}}
-    found = {"stage": "camera", "attempt": "a", "written": 1.0, "weights_version": 3, "records": 40, "games": [game]}
+    gone = game | {"name": "attic/2", "state": "lost", "note": "silent for 5 s", "silent_s": 1234.0, "connected": False}
+    absent = dict.fromkeys(
+        ("stale_ticks", "ticks_per_s", "ideal_ticks_per_s", "lanes", "waiting_chunks", "finished"), 0
+    )
+    absent |= {"name": "den", "driver": "", "state": "refused", "note": "why", "silent_s": 2.0, "connected": False}
+    found = {"stage": "camera", "attempt": "a", "written": 1.0, "weights_version": 3, "records": 40}
+    found["games"] = [game, gone, absent]
     file = run.path / "journal" / "camera" / "status.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(found))
@@ -136,6 +142,11 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     assert "30 doubtful, 2 episodes: it is gone" in shown
     assert "4.2 ms" in shown
     assert "no head trains here now" in shown
+    assert "camera: 1 games" in shown
+    assert "lost, 1,234 s" in shown
+    assert "silent for 5 s" in shown
+    assert "refused, 2 s" in shown
+    assert "den: why" in shown
 
 
 def test_a_pc_that_is_unknown_is_not_drained_and_the_known_ones_are_named_without_the_metrics_reader(

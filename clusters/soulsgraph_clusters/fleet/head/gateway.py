@@ -68,7 +68,7 @@ class Gateway:
         self.sessions = Sessions()
         #: What happened to games since it was last asked for.
         self.notes: deque[str] = deque(maxlen=_MOST_NOTES)
-        self._noted, self._refusals = "", dict[str, str]()
+        self._noted = ""
         self._stamp = self._tokens.stamp
         self.chunks = ChunkQueue(intake, self._note)
         self._failure: BaseException | None = None
@@ -202,7 +202,7 @@ class Gateway:
             with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=True))))
             return
-        self._refusals.pop(name, None)
+        self.sessions.refusals.pop(name, None)
         if replaced is not None:
             replaced.close()
         else:
@@ -346,9 +346,10 @@ class Gateway:
 
     def _note_refusal(self, who: str, reason: str) -> None:
         """Note why a PC may not play, once: it tries again every other second."""
-        if self._refusals.get(who) == reason:
-            return
-        if len(self._refusals) >= _MOST_NOTES:
-            self._refusals.clear()
-        self._refusals[who] = reason
-        self._note(f"{who}: refused: {reason}")
+        refusals = self.sessions.refusals
+        earlier, _ = refusals.get(who, ("", 0.0))
+        if who not in refusals and len(refusals) >= _MOST_NOTES:
+            refusals.clear()
+        refusals[who] = reason, self._loop.time()
+        if reason != earlier:
+            self._note(f"{who}: refused: {reason}")

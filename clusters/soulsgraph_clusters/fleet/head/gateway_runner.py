@@ -174,6 +174,7 @@ class GatewayRunner(ChunkRunner):
         if exporter := getattr(self, "_exporter", None):
             exporter.close()
         if hasattr(self, "_gateway"):
+            self._status.keep()
             self._gateway.stop("the stage is over")
             self._status.update(self._version, always=True)
         if hasattr(self, "_journal"):

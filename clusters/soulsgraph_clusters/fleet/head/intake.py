@@ -128,6 +128,11 @@ class Intake(Offers):
         """The stage's name."""
         return self.journal.stage
 
+    @property
+    def named_pcs(self) -> tuple[str, ...]:
+        """The PCs that the fleet's file names; none where every PC with a token may play."""
+        return tuple(self._settings.pcs)
+
     def admit(self, session: Session, gateway: int = 0) -> None:
         """Number a game's lanes; `gateway` is the relay that it dialled, 0 for the gateway beside the journal.
 

@@ -231,7 +231,9 @@ class FleetDQN(SkillDQN):
         """Return how every connected game does, and for each PC what became of the decisions that came."""
         if self.status is None:
             return {}
-        figures = {f"fleet/{game.name}": game.figures for game in self.status.games}
+        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
+        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
+        figures = {f"fleet/{game.name}": game.figures for game in named}
         for key, count in self.status.decisions.items():
             pc, _, verdict = key.partition("/")
             figures.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
@@ -293,7 +295,8 @@ class JournalRunner(ChunkRunner):
         if position < self._journal.first:
             raise SoulsGraphError(
                 f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
-                "older ones went when two checkpoints had come after them; so long a stage cannot be replayed."
+                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
+                "replay goes on."
             )
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         if not records:

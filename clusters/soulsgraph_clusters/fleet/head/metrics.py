@@ -39,6 +39,7 @@ _GAUGES: tuple[tuple[str, str, _Value], ...] = (
     ("weights_age_ticks", "Control ticks for which newer weights have been out.", lambda g: g.stale_ticks),
     ("silent_seconds", "Time since the game's last message.", lambda g: g.silent_s),
     ("waiting_chunks", "Chunks in the PC's spool.", lambda g: float(g.waiting_chunks)),
+    ("connected", "1 for a game that is connected, 0 for one that was.", lambda g: float(g.connected)),
 )
 _COUNTERS: tuple[tuple[str, str, _Value], ...] = (
     ("ticks", "Control ticks played.", lambda g: float(g.ticks)),
@@ -66,26 +67,38 @@ class FleetCollector(Collector):
         self._describe = describe
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of the fleet and of every game that is connected."""
+        """Return the metrics of the fleet and of every game that was seen."""
         status = self._describe()
         yield InfoMetricFamily(f"{_PREFIX}_stage", "The stage.", {"stage": status.stage, "attempt": status.attempt})
-        yield GaugeMetricFamily(f"{_PREFIX}_games", "Games that are connected.", len(status.games))
+        connected = sum(game.connected for game in status.games)
+        yield GaugeMetricFamily(f"{_PREFIX}_games", "Games that are connected.", connected)
         yield CounterMetricFamily(f"{_PREFIX}_chunks", "Chunks in the journal.", status.records)
         yield GaugeMetricFamily(f"{_PREFIX}_weights_version", "The newest weights.", status.weights_version)
         yield _decisions(status)
-        labels = [tuple(game.name.split("/", 1)) for game in status.games]
+        yield _absent(status)
+        games = [game for game in status.games if game.is_game]
+        labels = [tuple(game.name.split("/", 1)) for game in games]
         for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, meaning, value in table:
                 family = kind(f"{_PREFIX}_{name}", meaning, labels=_GAME)
-                for own, game in zip(labels, status.games, strict=True):
+                for own, game in zip(labels, games, strict=True):
                     family.add_metric(own, value(game))
                 yield family
         for name, meaning, label, values in _NAMED_COUNTERS:
             counter = CounterMetricFamily(f"{_PREFIX}_{name}", meaning, labels=(*_GAME, label))
-            for own, game in zip(labels, status.games, strict=True):
+            for own, game in zip(labels, games, strict=True):
                 for named, count in values(game).items():
                     counter.add_metric((*own, named), count)
             yield counter
+
+
+def _absent(status: FleetStatus) -> Metric:
+    """Return the PCs that play no game at all, by whether they are refused or were never seen."""
+    family = GaugeMetricFamily(f"{_PREFIX}_absent", "Refused PCs, and those never seen.", labels=("pc", "state"))
+    for one in status.games:
+        if not one.is_game:
+            family.add_metric((one.name, one.state), 1.0)
+    return family
 
 
 def _decisions(status: FleetStatus) -> Metric:

@@ -92,6 +92,14 @@ class Sessions:
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
+        self._latest: dict[str, Session] = {}
+        #: Why a PC was refused the latest time, and when; of a PC that plays again it is gone.
+        self.refusals: dict[str, tuple[str, float]] = {}
+
+    @property
+    def latest(self) -> Iterable[Session]:
+        """The latest session of every game that was ever connected, closed or not; other threads may ask too."""
+        return [*self._latest.values()]
 
     @property
     def live(self) -> Iterable[Session]:
@@ -107,7 +115,7 @@ class Sessions:
         earlier = self._live.get(session.name)
         if earlier is not None and not earlier.closed and earlier.hello.boot != session.hello.boot:
             raise two_processes(session.name)
-        self._live[session.name] = session
+        self._live[session.name] = self._latest[session.name] = session
         return earlier
 
     def end(self, session: Session) -> bool:

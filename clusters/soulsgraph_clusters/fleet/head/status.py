@@ -9,15 +9,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from soulsgraph_clusters.fleet.head.intake import Intake, Offers
 from soulsgraph_clusters.fleet.head.serving import plain
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.settings import LOST_EPISODES, RESET_S
+from soulsgraph_clusters.fleet.settings import LOST, LOST_EPISODES, NOT_SEEN, REFUSED, RESET_S
 from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError, whole_file
 
 STATUS_FILE = "status.json"
@@ -32,7 +33,11 @@ _MOST_NAMES, _LONGEST_NAME = 32, 80
 
 @dataclass(frozen=True)
 class GameStatus:
-    """One game that is connected; counts are since its process began, `finished` and `lost` in decisions."""
+    """One game that was seen in the stage; counts are since its process began, `finished` and `lost` in decisions.
+
+    One that is not connected is as it was last seen, and plays nothing. A PC without any game, and one that is refused,
+    has a row of its own, named by the PC alone.
+    """
 
     name: str
     driver: str
@@ -44,7 +49,7 @@ class GameStatus:
     ideal_ticks_per_s: float
     #: For how many control ticks newer weights than it plays by have been out.
     stale_ticks: float
-    #: Seconds since its last message.
+    #: Seconds since its last message, or since its PC was refused; of a PC that was never seen, since the stage began.
     silent_s: float
     waiting_chunks: int
     finished: int
@@ -59,6 +64,12 @@ class GameStatus:
     lost_episodes: Mapping[str, int] = field(default_factory=dict)
     #: CPU time of its process.
     cpu_s: float = 0.0
+    connected: bool = True
+
+    @property
+    def is_game(self) -> bool:
+        """Whether it is a game, and not a PC without one."""
+        return "/" in self.name
 
     @property
     def share_of_ideal(self) -> float:
@@ -67,8 +78,11 @@ class GameStatus:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What is drawn of it, by name."""
-        return {
+        """What is drawn of it, by name; of a PC without a game that it is not there, and for how long."""
+        there = {"connected": float(self.connected), "silent_s": self.silent_s}
+        if not self.is_game:
+            return there
+        return there | {
             "ticks_per_s": self.ticks_per_s,
             "share_of_ideal_ticks": self.share_of_ideal,
             "lateness_p99_ms": self.lateness_p99_ms,
@@ -106,9 +120,15 @@ class StatusWriter:
     def __init__(
         self, intake: Intake, sessions: Sessions, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
     ) -> None:
-        self._intake, self._described = intake, Describer(intake, sessions)
+        self._intake, self._sessions, self._described = intake, sessions, Describer(intake, sessions)
         self._elsewhere = elsewhere
-        self._written_s = 0.0
+        self._written_s, self._began_s = 0.0, time.monotonic()
+        self._left_open: tuple[str, ...] = ()
+        self._earlier = _earlier(intake)
+
+    def keep(self) -> None:
+        """Show what is connected now as it is from here on: the stage is over, and its games are sent away."""
+        self._left_open = tuple(session.name for session in self._sessions.live)
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
         """Write the status if it is time to, or `always`, and return it; `version` is that of the newest weights."""
@@ -123,9 +143,26 @@ class StatusWriter:
 
     def describe(self, version: int) -> FleetStatus:
         """Return how the games do now."""
-        journal, games = self._intake.journal, (*self._described.games(), *self._elsewhere())
+        journal, games = self._intake.journal, self._rows(time.monotonic())
         decisions = dict(journal.decisions)
         return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
+
+    def _rows(self, now: float) -> tuple[GameStatus, ...]:
+        """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen.
+
+        Of a game that another gateway lost nothing is kept.
+        """
+        open_now = {session.name for session in self._sessions.live} | {*self._left_open}
+        rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in self._earlier.items()}
+        for session, row in self._described.latest():
+            rows[row.name] = row if row.name in open_now else _lost(row, session.reason, row.silent_s)
+        rows |= {row.name: row for row in self._elsewhere()}
+        seen = {name.partition("/")[0] for name in rows}
+        refused = dict(self._sessions.refusals)
+        absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
+        never = [pc for pc in self._intake.named_pcs if pc not in seen and pc not in refused]
+        absent += [_absent(pc, NOT_SEEN, now - self._began_s) for pc in never]
+        return (*rows.values(), *absent)
 
 
 class Describer:
@@ -139,10 +176,16 @@ class Describer:
 
     def games(self) -> tuple[GameStatus, ...]:
         """Return how the connected games do now."""
-        live = list(self._sessions.live)
+        return tuple(row for _, row in self._rows(list(self._sessions.live)))
+
+    def latest(self) -> list[tuple[Session, GameStatus]]:
+        """Return how every game did that was ever connected, beside its latest session."""
+        return self._rows(list(self._sessions.latest))
+
+    def _rows(self, sessions: Iterable[Session]) -> list[tuple[Session, GameStatus]]:
         with self._access:
             said, self._said = self._said, {}
-            return tuple(self._game(session, said, time.monotonic()) for session in live)
+            return [(session, self._game(session, said, time.monotonic())) for session in sessions]
 
     def _game(self, session: Session, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
         hello, health = session.hello, session.health
@@ -180,6 +223,40 @@ class Describer:
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
         )
+
+
+def _lost(row: GameStatus, reason: str, silent_s: float) -> GameStatus:
+    """Return a game that is not connected any more: what it counted is kept, and it plays nothing."""
+    return replace(row, state=LOST, note=reason, ticks_per_s=0.0, reset_share={}, silent_s=silent_s, connected=False)
+
+
+def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
+    """Return the row of a PC that plays no game."""
+    return GameStatus(
+        name=pc,
+        driver="",
+        lanes=0,
+        state=state,
+        note=note,
+        ticks_per_s=0.0,
+        ideal_ticks_per_s=0.0,
+        stale_ticks=0.0,
+        silent_s=silent_s,
+        waiting_chunks=0,
+        finished=0,
+        connected=False,
+    )
+
+
+def _earlier(intake: Intake) -> dict[str, tuple[GameStatus, float]]:
+    """Return the games that an earlier gateway of the stage saw, each with when it was last heard on this clock."""
+    # Without that file, or with one that is damaged, they are seen when they come.
+    with suppress(SoulsGraphError, OSError):
+        found = load(FleetStatus, Where(intake.journal.folder / STATUS_FILE))
+        age_s = max(time.time() - found.written, 0.0)
+        games = [game for game in found.games if game.is_game] if found.attempt == intake.journal.attempt else []
+        return {game.name: (game, time.monotonic() - age_s - game.silent_s) for game in games}
+    return {}
 
 
 def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:

@@ -6,6 +6,7 @@ what was played is collected, about once a second put into the spool, and from t
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -49,6 +50,8 @@ from soulsgraph_policies.sampler import Chunk, Sampler
 CHUNK_S = 1.0
 #: Between two looks at what was played: a look at every decision would keep the game's thread waiting.
 COLLECT_EVERY_S = 0.25
+#: A task or weights that a game cannot play by are asked for again, at most so often.
+ASK_AGAIN_EVERY_S = 30.0
 #: A play's episodes are numbered from its own number times two to the power of this.
 PLAY_SHIFT = 22
 
@@ -108,6 +111,8 @@ class GameClient:
         # Looked at before the first task, which may come at once.
         self._paused = read_pause(pause_file)
         self._state, self._note = WAITING, ""
+        #: Whether to ask for the task again, and when that was last done.
+        self._asks_again, self._asked_s = False, -math.inf
         self._speed = settings.speed
         #: Of the plays before this one.
         self._ticks = self._finished = 0
@@ -131,6 +136,7 @@ class GameClient:
                     self._follow_pause()
                 except SoulsGraphError as error:
                     self._cannot_play(error)
+                self._ask_again()
                 if self._play is not None and self._play.has_weights:
                     self._collect(self._play)
         finally:
@@ -161,9 +167,17 @@ class GameClient:
         self._order = None
         self._end_play()
         self._say(CANNOT_PLAY, str(error))
+        self._asks_again = True
+
+    def _ask_again(self) -> None:
+        """Connect anew after a task or weights that could not be used: the head then sends both once more."""
+        now = time.monotonic()
+        if self._asks_again and now - self._asked_s >= ASK_AGAIN_EVERY_S:
+            self._asks_again, self._asked_s = False, now
+            self._stream.reconnect()
 
     def _stop(self, stop: wire.Stop) -> None:
-        self._order = None
+        self._order, self._asks_again = None, False
         if stop.after_fight and self._play is not None and self._play.has_weights:
             self._play.sampling.finish_fight()
             self._say(LAST_FIGHT, stop.reason)
@@ -194,7 +208,7 @@ class GameClient:
         if self._order == order:
             return
         self._end_play()
-        self._order, self._weights = order, {}
+        self._order, self._weights, self._asks_again = order, {}, False
         if not self._paused:
             self._start(order)
 

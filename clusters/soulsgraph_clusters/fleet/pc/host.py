@@ -119,8 +119,8 @@ class _Order:
         return HostOptions(self.head, Path(self.token_file), Path(self.games), ca, Path(self.spool), self.spool_mb)
 
 
-def ask(options: HostOptions, address: str = "", game: str = "1") -> str:
-    """Ask the head, by default at its first address, whether this PC may play; return the stage that it would play.
+def ask(options: HostOptions, address: str = "", game: str = "1", settings: GameSettings | None = None) -> str:
+    """Ask the head, by default at its first address, whether a game of this PC may play; return its stage.
 
     Raises:
         FleetError: if it may not, or nothing answers.
@@ -131,8 +131,16 @@ def ask(options: HostOptions, address: str = "", game: str = "1") -> str:
     head = options.connection()
     address = address or options.addresses[0]
     channel = head.channel(address)
-    said = digests() | in_hello()
-    hello = wire.Hello(protocol=PROTOCOL, version=installed_version(), game=game, lanes=1, digests=said, only_asks=True)
+    driver, lanes = ("", 1) if settings is None else (settings.driver, settings.lanes)
+    hello = wire.Hello(
+        protocol=PROTOCOL,
+        version=installed_version(),
+        game=game,
+        driver=driver,
+        lanes=lanes,
+        digests=digests() | in_hello(),
+        only_asks=True,
+    )
     try:
         play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))

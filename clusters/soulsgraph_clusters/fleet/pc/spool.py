@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import struct
 import threading
 import zlib
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.settings import FleetError
-from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.atomic import check_writable, writing
 
 MOST_BYTES = 256 * 2**20
 #: Why a chunk was dropped.
@@ -143,6 +144,29 @@ class Spool:
             self.bytes -= kept.size
             with suppress(OSError):
                 kept.path.unlink(missing_ok=True)
+
+
+def free_mb(folder: Path) -> int:
+    """Return the free megabytes where a PC's games keep chunks, or will.
+
+    Raises:
+        WriteError: if nothing can be written there.
+    """
+    check_writable(folder)
+    with writing(folder):
+        place = next(place for place in (folder, *folder.parents) if place.exists())
+        return shutil.disk_usage(place).free // 2**20
+
+
+def in_use(folder: Path) -> bool:
+    """Return whether a process keeps chunks in a game's folder; raises WriteError if it cannot be written."""
+    if not folder.exists():
+        return False
+    try:
+        _lock(folder).close()
+    except FleetError:
+        return True
+    return False
 
 
 def _chunk(path: Path) -> Chunk | None:

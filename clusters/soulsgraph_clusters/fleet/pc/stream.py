@@ -96,6 +96,7 @@ class Stream:
         self._more = threading.Condition()
         self._stopping = threading.Event()
         self._call: Any = None
+        self._left = False
         self._reported = ""
         self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
         #: Whether the head answers now.
@@ -110,6 +111,12 @@ class Stream:
         with self._more:
             self._unsent.append((boot, sequence))
             self._more.notify()
+
+    def reconnect(self) -> None:
+        """End the connection, if there is one; the next one follows after the shortest wait."""
+        if self._call is not None:
+            self._left = True
+            self._call.cancel()
 
     def stop(self) -> None:
         """End the stream and its thread."""
@@ -137,7 +144,7 @@ class Stream:
 
     def _connect(self) -> str:
         """Connect and serve the stream to its end; return why it ended."""
-        channels = [self._head.channel(address) for address in self._head.addresses]
+        channels, self._left = [self._head.channel(address) for address in self._head.addresses], False
         try:
             channel = self._first_ready(channels)
             for other in channels:
@@ -157,7 +164,7 @@ class Stream:
             proof = "" if self._head.credentials is None else " by a certificate of this address and the fleet's CA"
             return f"no head answers at {' or '.join(self._head.addresses)}{proof}; it listens while a stage is trained"
         except grpc.RpcError as error:
-            return describe(error)
+            return "" if self._left else describe(error)
         finally:
             for each in channels:
                 each.close()

@@ -222,7 +222,7 @@ def test_a_replay_of_a_pruned_journal_says_what_is_missing(stage, tmp_path):
     assert journal.first > 0
     journal.close()
     algorithm = _algorithm(replace(stage, journal=tmp_path / "journal"))
-    with pytest.raises(SoulsGraphError, match="so long a stage cannot be replayed"):
+    with pytest.raises(SoulsGraphError, match="restore the older of these"):
         algorithm.train()
     algorithm.stop()
 
@@ -287,6 +287,8 @@ def test_figures_of_every_game_and_of_its_pcs_decisions_are_drawn(stage):
     algorithm.stop()
     assert figures["fleet/attic"] == {"decisions/journaled": 90.0, "decisions/other stage": 6.0}
     assert figures["fleet/attic/2"] == {
+        "connected": 1.0,
+        "silent_s": 0.1,
         "ticks_per_s": 15.0,
         "share_of_ideal_ticks": 0.5,
         "lateness_p99_ms": 1.5,

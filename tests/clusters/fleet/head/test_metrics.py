@@ -19,7 +19,7 @@ from soulsgraph_clusters.fleet.head.serving import check_hello
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_clusters.fleet.head.status import FleetStatus
 from soulsgraph_clusters.fleet.security import Tokens
-from soulsgraph_clusters.fleet.settings import Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing import free_port
 from soulsgraph_clusters.testing.fleet_here import GatewayHere
@@ -29,7 +29,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
-LABELS = "pc", "game", "phase", "reason", "verdict"
+LABELS = "pc", "game", "phase", "reason", "verdict", "state"
 EMPTY = FleetStatus("camera", "a1", 0.0, 1, 0)
 
 
@@ -81,6 +81,24 @@ def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
     assert found["soulsgraph_fleet_decisions_total", "attic", "journaled"] == 0
     assert found["soulsgraph_fleet_waiting_chunks", *game] == 5
     assert found["process_cpu_seconds_total",] > 0
+
+
+def test_a_game_that_is_gone_and_pcs_that_play_nothing_stay_in_the_figures(tmp_path):
+    with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC(), "cellar": PC()})) as here:
+        session = Session(Hello(pc="attic", game="1", boot="00", driver="memory", lanes=1), time.monotonic() - 60.0)
+        session.health = Health(ticks=70)
+        here.gateway.sessions.begin(session)
+        session.close()
+        here.gateway.sessions.refusals["10.0.0.7"] = "no token", time.monotonic()
+        exporter = Exporter(Fleet(FleetSettings(metrics="127.0.0.1:0"), tmp_path), lambda: here.status.describe(4))
+        found = _samples(_read(exporter))
+        exporter.close()
+    assert found["soulsgraph_fleet_games",] == 0
+    assert found["soulsgraph_fleet_connected", "attic", "1"] == 0
+    assert found["soulsgraph_fleet_ticks_total", "attic", "1"] == 70
+    assert found["soulsgraph_fleet_silent_seconds", "attic", "1"] >= 60
+    assert found["soulsgraph_fleet_absent", "cellar", "not seen"] == 1
+    assert found["soulsgraph_fleet_absent", "10.0.0.7", "refused"] == 1
 
 
 @pytest.mark.parametrize("whose", ["", "wrong", "attic"])

@@ -3,10 +3,11 @@ import time
 import pytest
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Health, Hello
-from soulsgraph_clusters.fleet.head.sessions import Session
-from soulsgraph_clusters.fleet.head.status import STATUS_FILE, read_status
+from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.head.status import STATUS_FILE, StatusWriter, read_status
+from soulsgraph_clusters.fleet.settings import PC, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -98,3 +99,83 @@ def test_a_game_says_how_late_its_ticks_are_and_what_its_resets_and_itself_take(
     assert game.lateness_p99_ms > 0
     assert 0 < game.reset_s["start"] < 60.0
     assert game.cpu_s > 0
+
+
+def _row(here, name):
+    return next((game for game in here.status.describe(1).games if game.name == name), None)
+
+
+def test_a_game_that_is_gone_keeps_its_last_row_and_says_for_how_long_it_is_silent(here):
+    here.publish()
+    with playing(here.head(), here.folder / "attic", GameSettings(driver="simulator", speed=20.0, lanes=2)):
+        until(lambda: (row := _row(here, "attic/1")) and row.ticks_per_s > 0, "a game that plays")
+        last = _row(here, "attic/1")
+        assert last.connected
+    until(lambda: not here.gateway.sessions.live, "the end of its stream")
+    gone = _row(here, "attic/1")
+    assert (gone.state, gone.connected, gone.lanes, gone.driver) == ("lost", False, 2, "simulator")
+    assert gone.ticks >= last.ticks > 0
+    assert gone.finished >= last.finished > 0
+    assert gone.ticks_per_s == 0.0
+    assert gone.figures["connected"] == 0.0
+    until(lambda: _row(here, "attic/1").silent_s > gone.silent_s + 0.5, "a longer silence")
+    here.play(GameSettings(driver="simulator", speed=20.0, lanes=2))
+    until(lambda: _row(here, "attic/1").connected, "the game that is back")
+    assert [game.name for game in here.status.describe(1).games] == ["attic/1"]
+
+
+def test_why_a_game_is_gone_stands_in_its_row(here):
+    session = _joined(here, 1.0, ticks=5, note="as it plays")
+    session.reason = "silent for 5 s"
+    session.close()
+    assert (_row(here, "attic/1").state, _row(here, "attic/1").note) == ("lost", "silent for 5 s")
+    here.gateway.sessions.end(session)
+    assert (_row(here, "attic/1").state, _row(here, "attic/1").ticks) == ("lost", 5)
+
+
+def test_another_gateway_of_the_stage_remembers_the_games_of_the_one_before(here):
+    _joined(here, 1.0, ticks=5)
+    written = here.status.update(1, always=True)
+    later = StatusWriter(here.intake, Sessions())
+    (game,) = later.describe(1).games
+    assert (game.name, game.state, game.ticks) == ("attic/1", "lost", 5)
+    assert game.silent_s >= written.games[0].silent_s
+    (here.journal.folder / STATUS_FILE).write_text("[")
+    assert StatusWriter(here.intake, Sessions()).describe(1).games == ()
+
+
+def test_games_stand_as_they_were_when_the_stage_is_over(here):
+    session = _joined(here, 1.0, state="playing")
+    here.status.keep()
+    session.close()
+    here.gateway.sessions.end(session)
+    assert (_row(here, "attic/1").state, _row(here, "attic/1").connected) == ("playing", True)
+
+
+def test_a_pc_of_the_file_that_never_came_has_a_row(tmp_path):
+    settings = FleetSettings(pcs={"attic": PC(), "cellar": PC()})
+    with GatewayHere(tmp_path, TASK, settings) as here:
+        _joined(here, 1.0)
+        row = _row(here, "cellar")
+        assert (row.state, row.connected, row.driver) == ("not seen", False, "")
+        until(lambda: _row(here, "cellar").silent_s > row.silent_s + 0.2, "a longer absence")
+        assert set(row.figures) == {"connected", "silent_s"}
+        assert _row(here, "attic") is None
+        assert read_status(here.journal.folder.parent) is None
+        here.status.update(1, always=True)
+        assert [game.name for game in read_status(here.journal.folder.parent).games] == ["attic/1", "cellar"]
+
+
+def test_the_latest_refusal_of_a_pc_has_a_row_until_it_plays(tmp_path):
+    with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC()})) as here:
+        simulator = GameSettings(driver="simulator", speed=20.0)
+        here.play(simulator, "stranger")
+        until(lambda: _row(here, "stranger"), "a refusal")
+        row = _row(here, "stranger")
+        assert (row.state, row.connected) == ("refused", False)
+        assert "expected a PC of the fleet's file, found stranger" in row.note
+        here.gateway.sessions.refusals["attic"] = "an old version", time.monotonic()
+        assert _row(here, "attic").note == "an old version"
+        here.play(simulator, "attic")
+        until(lambda: _row(here, "attic/1"), "the game")
+        assert _row(here, "attic") is None

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import grpc
 import pytest
@@ -24,9 +25,12 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import open_game
+from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
+from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.realtime import FakeLink
 from soulsgraph_policies import real_time
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
@@ -248,3 +252,75 @@ def test_a_roll_call_names_who_is_there_and_who_is_missing(tmp_path):
         assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
         assert answer.problem == ""
         assert call.missing == {"cellar": "has no token"}
+
+
+def _fail_times(monkeypatch, count):
+    """Let the first attempts to read weights fail; return the moments of all."""
+    tried, decode = [], game_client.decode_weights
+
+    def fails(data):
+        tried.append(time.monotonic())
+        if len(tried) <= count:
+            raise FleetError("weights: expected those of the task, found others; try again.")
+        return decode(data)
+
+    monkeypatch.setattr(game_client, "decode_weights", fails)
+    return tried
+
+
+def test_a_game_that_cannot_use_what_came_asks_for_it_again_and_plays(head, monkeypatch):
+    tried = _fail_times(monkeypatch, 1)
+    lines = head.play(FAST)
+    head.until_further_chunks()
+    assert head.state() == "playing"
+    assert len(tried) > 1
+    assert "cannot play: weights: expected those of the task, found others; try again." in lines
+    # Its own end of a stream is no news.
+    assert not any("ancel" in line for line in lines)
+
+
+def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, monkeypatch):
+    monkeypatch.setattr(game_client, "ASK_AGAIN_EVERY_S", 3.0)
+    tried = _fail_times(monkeypatch, 10**6)
+    head.play(FAST)
+    until(lambda: len(tried) >= 4, "further attempts")
+    # The first follows at once.
+    assert all(later - earlier > 2.0 for earlier, later in pairwise(tried[1:]))
+    until(lambda: any("attic/1 is cannot play: weights: " in note for note in head.gateway.notes), "a note")
+    assert head.journal.end == 0
+
+
+class _RealTime:
+    """The machine's own clock, for a fake game that runs without a program."""
+
+    def __init__(self):
+        self.clock = Clock()
+
+    @property
+    def now_s(self):
+        return self.clock.now()
+
+    def pass_by(self, seconds):
+        self.clock.sleep(seconds)
+
+
+def test_a_game_in_real_time_and_simulators_of_another_speed_play_one_stage(head, monkeypatch):
+    def open_either(settings, clock):
+        if settings.driver == "simulator":
+            return open_game(settings, clock)
+        return LiveGame(FakeLink(_RealTime()), settings, clock)
+
+    monkeypatch.setattr(game_client, "open_game", open_either)
+    head.play(GameSettings(driver="memory", speed=3.0))
+    head.play(replace(FAST, lanes=4), "cellar")
+    until(lambda: all(head.journal.decisions[f"{pc}/journaled"] > 20 for pc in ("attic", "cellar")), "both")
+    games = {game.name: game for game in head.status.describe(1).games}
+    assert {name: (game.driver, game.lanes) for name, game in games.items()} == {
+        "attic/1": ("memory", 1),
+        "cellar/1": ("simulator", 4),
+    }
+    records = head.records()
+    assert not any(record.refused for record in records)
+    # Nobody plays another's lanes.
+    lanes = {(record.pc, record.first_lane) for record in records}
+    assert lanes == {("attic", 0), ("cellar", 1)} or lanes == {("attic", 4), ("cellar", 0)}

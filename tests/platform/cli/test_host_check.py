@@ -1,0 +1,87 @@
+"""`soulsgraph host --check`: the spool, and the head's answer for every game."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph_clusters.fleet.head import serving
+from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
+TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+
+
+@pytest.fixture
+def here(tmp_path):
+    with GatewayHere(tmp_path, TASK) as here:
+        yield here
+
+
+@pytest.fixture
+def check(here, tmp_path, monkeypatch, capsys):
+    """Return a function that examines a PC with games of these lanes; it returns the checks of head and spool."""
+    games = tmp_path / "games.toml"
+
+    def check(*lanes, head=here.address):
+        games.write_text("".join(f'[[games]]\ndriver = "simulator"\nlanes = {each}\n' for each in lanes))
+        words = ["host", "--head", head, "--token-file", here.token_file(), "--games", games]
+        words += ["--spool", tmp_path / "spool", "--check", "--json"]
+        monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        made = json.loads(capsys.readouterr().out)["checks"]
+        return code, {one["name"]: one for one in made if one["topic"] in ("Head", "Spool")}
+
+    return check
+
+
+def _status(found):
+    return {name: one["status"] for name, one in found.items()}
+
+
+def test_every_game_asks_the_head_and_the_spool_is_looked_at(check, here, tmp_path, monkeypatch):
+    monkeypatch.setattr(serving, "MOST_LANES", 4)
+    code, found = check(1, 4, 5)
+    assert code == 1
+    ways = {"way of game 1": "ok", "way of game 2": "ok", "way of game 3": "fail"}
+    assert _status(found) == {"token": "ok", **ways, "folder": "ok", "room": "ok", "use": "ok"}
+    assert "expected 1 to 4 lanes a game, found 5" in found["way of game 3"]["found"]
+    assert here.journal.end == 0
+    assert not (tmp_path / "spool").exists()
+    assert check(1)[0] == 0
+
+
+def test_a_head_that_is_away_is_named_for_every_game_and_the_spool_is_looked_at(check):
+    code, found = check(1, 1, head="127.0.0.1:9")
+    assert code == 1
+    assert _status(found)["way of game 1"] == _status(found)["way of game 2"] == "fail"
+    assert "a head listens while a stage is trained" in found["way of game 2"]["found"]
+    assert _status(found)["room"] == "ok"
+
+
+def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatch):
+    spool = Spool(tmp_path / "spool" / "game-2")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300 * 2**20))
+    code, found = check(1, 1)
+    spool.close()
+    assert code == 0
+    assert (found["use"]["status"], found["use"]["found"]) == ("warn", "game 2 is played by a host now")
+    assert (found["room"]["status"], found["room"]["found"]) == ("warn", "300 MB free, 512 at most needed")
+    assert check(1, 1)[1]["use"]["status"] == "ok"
+
+
+def test_a_spool_that_cannot_be_written_is_a_failure(check, tmp_path):
+    (tmp_path / "spool").write_text("no folder")
+    code, found = check(1)
+    assert code == 1
+    assert found["folder"]["status"] == "fail"
+    assert str(tmp_path / "spool") in found["folder"]["found"]
