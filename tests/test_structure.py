@@ -82,19 +82,28 @@ def test_one_module_reads_configuration():
     assert parsing - {"process.py", "local_ray.py", "browser.py", "training_state.py"} == {"config.py"}
 
 
-def _imported_modules(file):
+def _imported_names(file):
+    """Return what a file imports anywhere by dotted names: modules, and what is taken from them."""
+    names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
-_TESTING = "soulsgraph_envs/testing/", "soulsgraph_clusters/testing/"
+_TESTING = (
+    "soulsgraph_envs/testing/",
+    "soulsgraph_clusters/testing/",
+    "soulsgraph_policies/testing.py",
+    "soulsgraph/paper/testing.py",
+)
 
 
 def test_stand_ins_and_fakes_are_off_the_products_path():
-    apart = ("soulsgraph_envs.standin", "soulsgraph_envs.testing", "soulsgraph_clusters.testing")
+    testing = (place.removesuffix(".py").strip("/").replace("/", ".") for place in _TESTING)
+    apart = ("soulsgraph_envs.standin", *testing)
     allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/standin/", *_TESTING)
     found = []
     for package, root in FLOORS.items():
@@ -102,8 +111,7 @@ def test_stand_ins_and_fakes_are_off_the_products_path():
             place = file.relative_to(ROOT / root).as_posix()
             if place.startswith(allowed):
                 continue
-            modules = _imported_modules(file)
-            found += [(place, name) for name in modules if name.startswith(apart)]
+            found += [(place, name) for name in sorted(_imported_names(file)) if name.startswith(apart)]
     assert not found
 
 
