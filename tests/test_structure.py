@@ -201,13 +201,24 @@ def test_no_module_imports_itself_through_others():
     assert _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()}) == {"a": {"b"}, "b": {"c"}, "c": {"a"}}
 
 
+def _folder_pairs(graph, files):
+    """Return which folder imports which; a package's front door, which may name its subfolders, does not count."""
+    folder = {name: name if files[name].name == "__init__.py" else name.rpartition(".")[0] for name in graph}
+    inner = {name: imported for name, imported in graph.items() if files[name].name != "__init__.py"}
+    pairs = {(folder[name], folder[one]) for name, imported in inner.items() for one in imported}
+    return {(a, b) for a, b in pairs if a != b}
+
+
 def test_no_two_folders_import_each_other():
     modules = _modules()
-    folder = {name: name if file.name == "__init__.py" else name.rpartition(".")[0] for name, file in modules.items()}
-    pairs = {(folder[name], folder[one]) for name, imported in _import_graph(modules).items() for one in imported}
-    # A package's own front door names what lies in its subfolders.
-    apart = {(a, b) for a, b in pairs if not f"{a}.".startswith(f"{b}.") and not f"{b}.".startswith(f"{a}.")}
-    assert not {(a, b) for a, b in apart if (b, a) in apart}
+    pairs = _folder_pairs(_import_graph(modules), modules)
+    assert not {(a, b) for a, b in pairs if (b, a) in pairs}
+
+
+def test_a_module_beside_a_subfolder_counts_and_a_front_door_does_not():
+    files = {name: Path(path) for name, path in {"p": "p/__init__.py", "p.a": "p/a.py", "p.q.b": "p/q/b.py"}.items()}
+    assert _folder_pairs({"p": {"p.q.b"}, "p.a": {"p.q.b"}, "p.q.b": {"p.a"}}, files) == {("p", "p.q"), ("p.q", "p")}
+    assert _folder_pairs({"p": {"p.q.b"}, "p.a": set(), "p.q.b": {"p.a"}}, files) == {("p.q", "p")}
 
 
 def _fresh(code):
