@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from soulsgraph.cli.front import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 #: Package to source root, from the top floor to the ground.
 FLOORS = {
@@ -136,8 +138,8 @@ _SERVER_NAME = "soulsgraph serve-siphon"
 
 
 def test_only_the_command_line_names_our_commands_and_options():
-    names = "adapt|baseline|bench|curriculum|doctor|evaluate|fleet|recovery|report|reproduce|retention|serve-siphon|zoo"
-    command = re.compile(rf"\bsoulsgraph ({names}|data|skills|standin|table|train|transfer)\b")
+    command = re.compile(rf"\bsoulsgraph ({'|'.join(map(re.escape, COMMANDS))})\b")
+    assert command.search("run soulsgraph import-sb3 FILE")
     found = []
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
