@@ -19,13 +19,13 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from soulsgraph.cloning import clone_fights
 from soulsgraph.domains import own_stage
 from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.paper.unit import train_by
 from soulsgraph.plan import Plan
 from soulsgraph.progress import ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.run_folder import RunFolder

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from soulsgraph.cli.front import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 #: Package to source root, from the top floor to the ground.
 FLOORS = {
@@ -82,19 +84,28 @@ def test_one_module_reads_configuration():
     assert parsing - {"process.py", "local_ray.py", "browser.py", "training_state.py"} == {"config.py"}
 
 
-def _imported_modules(file):
+def _imported_names(file):
+    """Return what a file imports anywhere by dotted names: modules, and what is taken from them."""
+    names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
-_TESTING = "soulsgraph_envs/testing/", "soulsgraph_clusters/testing/"
+_TESTING = (
+    "soulsgraph_envs/testing/",
+    "soulsgraph_clusters/testing/",
+    "soulsgraph_policies/testing.py",
+    "soulsgraph/paper/testing.py",
+)
 
 
 def test_stand_ins_and_fakes_are_off_the_products_path():
-    apart = ("soulsgraph_envs.standin", "soulsgraph_envs.testing", "soulsgraph_clusters.testing")
+    testing = (place.removesuffix(".py").strip("/").replace("/", ".") for place in _TESTING)
+    apart = ("soulsgraph_envs.standin", *testing)
     allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/standin/", *_TESTING)
     found = []
     for package, root in FLOORS.items():
@@ -102,8 +113,7 @@ def test_stand_ins_and_fakes_are_off_the_products_path():
             place = file.relative_to(ROOT / root).as_posix()
             if place.startswith(allowed):
                 continue
-            modules = _imported_modules(file)
-            found += [(place, name) for name in modules if name.startswith(apart)]
+            found += [(place, name) for name in sorted(_imported_names(file)) if name.startswith(apart)]
     assert not found
 
 
@@ -128,8 +138,8 @@ _SERVER_NAME = "soulsgraph serve-siphon"
 
 
 def test_only_the_command_line_names_our_commands_and_options():
-    names = "adapt|baseline|bench|curriculum|doctor|evaluate|fleet|recovery|report|reproduce|retention|serve-siphon|zoo"
-    command = re.compile(rf"\bsoulsgraph ({names}|data|skills|standin|table|train|transfer)\b")
+    command = re.compile(rf"\bsoulsgraph ({'|'.join(map(re.escape, COMMANDS))})\b")
+    assert command.search("run soulsgraph import-sb3 FILE")
     found = []
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
@@ -193,13 +203,24 @@ def test_no_module_imports_itself_through_others():
     assert _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()}) == {"a": {"b"}, "b": {"c"}, "c": {"a"}}
 
 
+def _folder_pairs(graph, files):
+    """Return which folder imports which; a package's front door, which may name its subfolders, does not count."""
+    folder = {name: name if files[name].name == "__init__.py" else name.rpartition(".")[0] for name in graph}
+    inner = {name: imported for name, imported in graph.items() if files[name].name != "__init__.py"}
+    pairs = {(folder[name], folder[one]) for name, imported in inner.items() for one in imported}
+    return {(a, b) for a, b in pairs if a != b}
+
+
 def test_no_two_folders_import_each_other():
     modules = _modules()
-    folder = {name: name if file.name == "__init__.py" else name.rpartition(".")[0] for name, file in modules.items()}
-    pairs = {(folder[name], folder[one]) for name, imported in _import_graph(modules).items() for one in imported}
-    # A package's own front door names what lies in its subfolders.
-    apart = {(a, b) for a, b in pairs if not f"{a}.".startswith(f"{b}.") and not f"{b}.".startswith(f"{a}.")}
-    assert not {(a, b) for a, b in apart if (b, a) in apart}
+    pairs = _folder_pairs(_import_graph(modules), modules)
+    assert not {(a, b) for a, b in pairs if (b, a) in pairs}
+
+
+def test_a_module_beside_a_subfolder_counts_and_a_front_door_does_not():
+    files = {name: Path(path) for name, path in {"p": "p/__init__.py", "p.a": "p/a.py", "p.q.b": "p/q/b.py"}.items()}
+    assert _folder_pairs({"p": {"p.q.b"}, "p.a": {"p.q.b"}, "p.q.b": {"p.a"}}, files) == {("p", "p.q"), ("p.q", "p")}
+    assert _folder_pairs({"p": {"p.q.b"}, "p.a": set(), "p.q.b": {"p.a"}}, files) == {("p.q", "p")}
 
 
 def _fresh(code):

@@ -1,6 +1,7 @@
 """Plain words: no docstring begins with give or tell, and a short list of words is not used."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,12 @@ _SOURCES = [
     file for root in ("platform", "clusters", "policies", "envs") for file in sorted((ROOT / root).rglob("*.py"))
 ]
 _PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-_AVOIDED = ("of late", "heed", "mend", "mended", "mends", "doings", "for ever", "whose word")
+_NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+_BESIDE = [file for folder in ("examples", "site") for file in sorted((ROOT / folder).rglob("*.py"))]
+_AVOIDED = (
+    *("of late", "heed", "mend", "mended", "mends", "doings", "for ever", "whose word"),
+    *("by chance", "for so long", "has nothing to give", "judge", "judged", "judging"),
+)
 _FIRST_WORDS = ("Give", "Tell", "Say")
 
 
@@ -19,6 +25,14 @@ def _docstrings(file: Path) -> list[str]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
     return [text for node in nodes if (text := ast.get_docstring(node))]
+
+
+def _text(file: Path) -> str:
+    """Return what is read of a file: of a notebook the sources of its cells, without what they printed."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".ipynb":
+        return text
+    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
 
 
 def test_no_docstring_begins_with_a_word_of_talk() -> None:
@@ -29,6 +43,12 @@ def test_no_docstring_begins_with_a_word_of_talk() -> None:
 
 @pytest.mark.parametrize("word", _AVOIDED)
 def test_words_that_a_reader_would_have_to_look_up_stay_out(word: str) -> None:
-    pattern = re.compile(rf"\b{word}\b", re.IGNORECASE)
-    found = [file.name for file in (*_SOURCES, *_PAGES) if pattern.search(file.read_text(encoding="utf-8"))]
+    pattern = re.compile(r"\s+(?:# ?)?".join(rf"\b{part}\b" for part in word.split()), re.IGNORECASE)
+    found = [file.name for file in (*_SOURCES, *_PAGES, *_NOTEBOOKS, *_BESIDE) if pattern.search(_text(file))]
     assert found == []
+
+
+def test_notebooks_and_what_lies_beside_the_packages_are_read() -> None:
+    assert len(_NOTEBOOKS) >= 5
+    assert {file.parent.name for file in _BESIDE} >= {"examples", "site"}
+    assert "import" in _text(_NOTEBOOKS[0])

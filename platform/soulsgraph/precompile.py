@@ -137,7 +137,7 @@ def _fight() -> None:
 
 
 def _play() -> None:
-    """Observe, and evaluate a network for a skill of several lanes, its Q-values too."""
+    """Observe, and evaluate a network for a skill of several lanes, its inputs and Q-values too."""
     skill = make_skill("camera")
     sizes = (skill.observation.size, 2, 2, len(skill.actions))
     weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
@@ -150,6 +150,7 @@ def _play() -> None:
     networks = FusedNetworks([network])
     networks.act(rows, np.ones((_LANES, 1), np.bool_), actions)
     networks.q_values(0, rows)
+    networks.inputs(0, rows)
 
 
 def _learn() -> None:

@@ -217,8 +217,8 @@ def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integ
     return network, count, lane
 
 
-def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel]:
-    """Compile the entry points `act` and `q_values`, cached on disk; `sources` are the code's checksums."""
+def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
+    """Compile the entry points `act`, `q_values` and `inputs`, cached on disk; `sources` are the code's checksums."""
 
     @njit(cache=True)
     def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> tuple[int, int]:
@@ -242,10 +242,15 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel]:
                 out[first + i] = values[i]
         return sources
 
-    return act, q_values
+    @njit(cache=True)
+    def inputs(rows: StateRows, affine: Doubles, out: Floats) -> tuple[int, int]:
+        _inputs(rows, np.arange(out.shape[0]), affine, out)
+        return sources
+
+    return act, q_values, inputs
 
 
-_act, _q_values = _build_kernels((PREPROCESSING, PRODUCTS))
+_act, _q_values, _read_inputs = _build_kernels((PREPROCESSING, PRODUCTS))
 
 
 class FusedNetworks:
@@ -349,10 +354,8 @@ class FusedNetworks:
         _q_values(rows, index, self._packed, values)
         return values
 
-    def inputs(self, index: int, rows: StateRows) -> Doubles:
+    def inputs(self, index: int, rows: StateRows) -> Floats:
         """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
-        part = self._map(index)
-        affine = part[[_OFFSET, _SCALE, _ID]].astype(np.float32)
-        seen = BoundObservation(part[_COLUMN].astype(np.int64), *affine)(rows)
-        inputs: Doubles = np.clip((seen - part[_MEAN]) * part[_INVERSE], -part[_CLIP], part[_CLIP])
-        return inputs
+        values = np.empty((len(rows), self._tables[index, _INPUTS]), np.float32)
+        _read_inputs(rows, self._map(index), values)
+        return values

@@ -1,4 +1,4 @@
-"""What becomes of a supervised job: followed, judged by its end, submitted again; what earlier ones left is ended."""
+"""What becomes of a supervised job: followed, classed by its end, submitted again; what earlier ones left is ended."""
 
 import threading
 

@@ -18,6 +18,12 @@ def test_wilson_agrees_with_a_hand_worked_case():
     assert wilson_interval(11, 25) == pytest.approx((0.266657, 0.629326), abs=2e-6)
 
 
+def test_wilson_agrees_with_its_formula_to_twelve_digits():
+    # (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), worked out in 40 digits.
+    assert wilson_interval(11, 25) == pytest.approx((0.26665638881068351, 0.62932668130201231), abs=1e-12)
+    assert wilson_interval(347, 400) == pytest.approx((0.83075368030331909, 0.89725478336097297), abs=1e-12)
+
+
 def test_wilson_without_a_win_is_z_squared_over_n_plus_z_squared():
     assert wilson_interval(0, 25) == pytest.approx((0.0, 3.841459 / 28.841459), abs=1e-7)
     assert wilson_interval(25, 25) == pytest.approx((25 / 28.841459, 1.0), abs=1e-7)

@@ -54,6 +54,21 @@ def test_q_values_equal_the_module_on_raw_observations(skill: Skill) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("skill", [*SKILLS, make_skill("dodge", ONE_HOT)], ids=lambda skill: skill.name)
+def test_what_a_network_reads_equals_the_module_and_is_what_its_q_values_are_of(skill: Skill) -> None:
+    module, rows = _module(skill), _rows(100)
+    rows[:, [0, 2]] = np.random.default_rng(1).integers(-1, 20, (100, 2))
+    expected = module.normalize(torch.from_numpy(skill.observation(rows, SCENARIO)))
+    networks = FusedNetworks([_network(SKILLS[0]), _network(skill)])
+    found = networks.inputs(1, rows)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+    assert np.abs(found).max() == 10.0
+    with torch.no_grad():
+        values = module.q_network(torch.from_numpy(found)).numpy()
+    np.testing.assert_allclose(networks.q_values(1, rows), values, atol=2e-5)
+
+
 @settings(max_examples=60)
 @given(row=arrays(np.float32, 25, elements=st.floats(-(2.0**100), 2.0**100, width=32)))
 def test_values_out_of_range_are_clipped_as_in_the_module(row: np.ndarray) -> None:

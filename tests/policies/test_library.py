@@ -3,20 +3,15 @@ import json
 import pickle
 from dataclasses import asdict, fields, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
 
 from soulsgraph_envs.core.errors import DataError, ReadError, SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.graph import PAPER_GRAPH, SkillGraph
-from soulsgraph_policies.inference import FusedNetworks
 from soulsgraph_policies.library import (
     Artifact,
     LibraryError,
@@ -25,19 +20,12 @@ from soulsgraph_policies.library import (
     SkillLibrary,
     Training,
     UpstreamArtifact,
-    artifact_from,
     graph_fields,
 )
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)
 _FIRST = "q_network.0.weight"
-#: Trained for 200 steps a skill before cards had a checksum, and the digests they had then.
-_OLD_LIBRARY = Path(__file__).parent / "data" / "library_without_checksums"
-_OLD_CARDS = {
-    "camera": "7e95a48bd0eabbf9a7703fce00ea83747e60f9a3272a206b5c499a88522d328e",
-    "lock_on": "186929f51c73f1a11f3f060029331a2c0ce41bd8f0a434311c802905b3006ee7",
-}
 _TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-01T00:00:00+00:00", {"ray": "2.60.0"})
 
 
@@ -252,46 +240,6 @@ def test_who_changes_a_card_changes_no_other_readers(library):
     library.card("camera", 1).training.packages["ray"] = "0"
     again = library.card("camera", 1)
     assert (again.results["win_rate"], again.training.packages["ray"]) == (0.5, "2.60.0")
-
-
-def test_a_library_from_before_checksums_loads_and_its_digests_hold(library):
-    old = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH)
-    for skill, card in _OLD_CARDS.items():
-        written = json.loads((_OLD_LIBRARY / skill / "v1" / "card.json").read_text())
-        assert "checksum" not in written
-        assert old.load(skill).card.digest == written["digest"] == card
-        old.check_upstream(old.card(skill, 1))
-    renewed = library.save(old.load("camera"))
-    assert (renewed.format_version, renewed.training) == (2, old.card("camera", 1).training)
-    assert json.loads((library.folder / "camera" / "v1" / "card.json").read_text())["checksum"] == renewed.checksum
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_layer_too_many_is_refused_in_either_format(library, version):
-    old = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH)
-    if version == 2:
-        library.save(old.load("camera"))
-    folder = (library if version == 2 else old).folder / "camera" / "v1"
-    card = (library if version == 2 else old).card("camera", 1)
-    surplus = {"layer.9.weight": np.zeros((2, 2), np.float32)}
-    with pytest.raises(LibraryError, match=r"layer\.9\.weight"):
-        artifact_from(card, load_file(folder / "weights.safetensors") | surplus, folder)
-
-
-def test_skills_written_in_the_old_format_play_as_they_did(library):
-    """The file holds the Q-values of 64 drawn State rows, computed by the code that wrote the format."""
-    old, kept = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH), np.load(_OLD_LIBRARY.parent / "q_values_without_checksums.npz")
-    scenario = load_scenario("iudex-phase1")
-    for skill in _OLD_CARDS:
-        artifact = old.load(skill)
-        raw = load_file(_OLD_LIBRARY / skill / "v1" / "weights.safetensors")
-        np.testing.assert_array_equal(artifact.parameters["q_network.2.weight"], raw["layer.1.weight"].T)
-        library.save(artifact)
-        for found in (artifact, library.load(skill)):
-            networks = FusedNetworks([found.network(make_skill(skill), scenario)])
-            values = networks.q_values(0, kept["rows"])
-            np.testing.assert_allclose(values, kept[skill], rtol=1e-5, atol=1e-6)
-            assert (values.argmax(axis=1) == kept[skill].argmax(axis=1)).all()
 
 
 def test_a_digest_is_of_what_makes_a_skill_play_and_a_checksum_of_the_whole_card(library):

@@ -19,10 +19,10 @@ from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
 from soulsgraph_envs.core.pictures import Picture, is_size
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.eldengym import errors
-from soulsgraph_envs.eldengym.keys import load_keys, read_bindings
+from soulsgraph_envs.eldengym.client.keys import load_keys, read_bindings
+from soulsgraph_envs.eldengym.client.world import World, WorldOptions, axes
 from soulsgraph_envs.eldengym.open_world import open_world
 from soulsgraph_envs.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.eldengym.world import World, WorldOptions, axes
 
 Info = dict[str, Any]
 Numbers = dict[str, float]

@@ -17,9 +17,9 @@ from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.eldengym.client.keys import DATA, Keyboard, fight_name, without_effect
+from soulsgraph_envs.eldengym.client.world import Answer, World, WorldOptions, done
 from soulsgraph_envs.eldengym.errors import SimulatedGameWarning
-from soulsgraph_envs.eldengym.keys import DATA, Keyboard, fight_name, without_effect
-from soulsgraph_envs.eldengym.world import Answer, World, WorldOptions, done
 from soulsgraph_envs.simulator.driver import TARGETS, Simulator
 
 _FRAMES_PER_S = 60

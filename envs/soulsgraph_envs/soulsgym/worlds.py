@@ -26,9 +26,10 @@ from soulsgraph_envs.drivers.realtime.readings import player_table as animations
 from soulsgraph_envs.drivers.realtime.start import draw_start
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+from soulsgraph_envs.soulsgym.core.fights import Fight, Pose, player_table
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.fight import Fight, Pose, frost_of, player_table
+from soulsgraph_envs.soulsgym.fight import frost_of
 
 _LANE = np.zeros(1, np.int64)
 _CAMERA = tuple(f"camera_{what}{axis}" for what in ("position_", "") for axis in "xyz")

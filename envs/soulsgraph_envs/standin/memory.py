@@ -177,7 +177,7 @@ class _Layout:
 
 
 _MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
-# Between the program's own heap (below 0x57…) and what the system maps by chance (0x7e… and above).
+# Between the program's own heap (below 0x57…) and what the system maps at random (0x7e… and above).
 _HEAP_AT, _HEAP_STEP = 0x600000000000, 0x1000000
 #: What a loading screen clears: everything of the world, nothing of the save file.
 _OF_THE_WORLD = ("player_", "boss_", "camera_")

@@ -8,7 +8,7 @@ import numpy as np
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.eldengym.world import Answer, World, done
+from soulsgraph_envs.eldengym.client.world import Answer, World, done
 
 _LEVELS = {
     "HeroHp": 100.0,

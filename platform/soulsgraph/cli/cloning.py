@@ -33,11 +33,11 @@ def clone(
         graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
     """
     # Imported here: it takes seconds.
-    from soulsgraph.cloning import clone_fights
     from soulsgraph.domains import named_skills
     from soulsgraph.plan import Plan
     from soulsgraph.precompile import precompile_playing
     from soulsgraph.progress import silence_advice, stage_progress
+    from soulsgraph.recordings.cloning import clone_fights
     from soulsgraph.run_folder import RunFolder
     from soulsgraph.tables import text_table
 

@@ -72,7 +72,7 @@ def check_training() -> list[Check]:
             # A broken library may raise anything while it is imported.
             checks.fail(name, f"its import fails: {error}", _INSTALL)
             continue
-        checks.judge(name, version.startswith(release), version, f"install {name}=={release}*: others are not tried")
+        checks.expect(name, version.startswith(release), version, f"install {name}=={release}*: others are not tried")
     return checks.made
 
 

@@ -65,7 +65,7 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
         read_identity(settings, fleet.folder, settings.relays)
         ends, hosts = chain[0].not_valid_after_utc, ", ".join(certified_hosts(chain[0])) or "no host"
         lasts = ends - datetime.now(UTC) >= ENDS_SOON
-        checks.judge(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
+        checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
 
 
 def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
@@ -77,7 +77,7 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
         of_pcs = [name for name in known if name != METRICS_READER]
         if not fleet.settings.pcs:
             found = f"of {', '.join(of_pcs)}; every PC with one may play" if of_pcs else "none"
-            checks.judge("tokens", bool(of_pcs), found, f"make one: {_token('NAME', file)}", "fail")
+            checks.expect("tokens", bool(of_pcs), found, f"make one: {_token('NAME', file)}", "fail")
         for pc in fleet.settings.pcs or of_pcs:
             if pc not in known:
                 checks.fail(pc, "no token", f"make it: {_token(pc, file)}")

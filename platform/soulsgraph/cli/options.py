@@ -281,7 +281,7 @@ def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> Abstract
     if games is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.games import games_as_fleet
+    from soulsgraph_clusters.games_as_fleet import games_as_fleet
 
     return games_as_fleet(games, session, run.path.absolute() / "spool", run.plan.env_runners)
 

@@ -29,8 +29,6 @@ from soulsgraph_policies.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.projects import Loaded, find_graph, loaded_projects
 
 if TYPE_CHECKING:
-    from ray.rllib.env.env_runner import EnvRunner
-
     from soulsgraph_policies.algorithm import SkillDQN
 
 #: Where a project without a scenario of its own is checked: its player has every action.
@@ -155,7 +153,8 @@ def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:
 
 
 def _update(loaded: Loaded, name: str) -> str:
-    return _ground_of(loaded, name).update(name)
+    decisions, updates = _ground_of(loaded, name).learned(name, _MOMENT)
+    return f"{updates} updates from {decisions} decisions, weights finite"
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ class _Ground:
         _finite("return", reference)
         return f"mean return {reference:.2f} in {_TICKS // 10} s, {random:.2f} at random"
 
-    def stage(self, name: str, budget: int, runner: type[EnvRunner] | None = None) -> SkillDQN:
+    def stage(self, name: str, budget: int) -> SkillDQN:
         """Return an algorithm that trains a skill for some decisions, on top of untrained networks."""
         # Imported here: Ray and torch take seconds, which a project that does not hold need not wait for.
         from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
@@ -226,13 +225,13 @@ class _Ground:
         numbers = preset.hyperparameters(skill_hyperparameters(budget))
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         config.stage(skills, numbers, preset.decisions_per_round, seed=0)
-        config.env_runners(env_runner_cls=runner or SkillGraphEnvRunner)
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner)
         algorithm: SkillDQN = config.environment(env_config={"scenario": ground, "lanes": preset.lanes}).build_algo()
         return algorithm
 
-    def learned(self, name: str, budget: int, runner: type[EnvRunner] | None = None) -> tuple[int, int]:
+    def learned(self, name: str, budget: int) -> tuple[int, int]:
         """Learn from some decisions of a skill; return how many they were, and the updates."""
-        algorithm = self.stage(name, budget, runner)
+        algorithm = self.stage(name, budget)
         try:
             while not algorithm.finished:
                 algorithm.train()
@@ -240,10 +239,3 @@ class _Ground:
             return algorithm.decisions, algorithm.updates
         finally:
             algorithm.stop()
-
-    def update(self, name: str) -> str:
-        """Learn for a moment from made-up decisions of a skill's shapes."""
-        from soulsgraph_policies.testing import LinearRunner
-
-        decisions, updates = self.learned(name, _MOMENT, LinearRunner)
-        return f"{updates} updates from {decisions} made-up decisions, weights finite"

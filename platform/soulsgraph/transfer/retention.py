@@ -102,7 +102,7 @@ class Retention:
 
     @property
     def _counts(self) -> dict[str, list[int]]:
-        """Wins in each domain after training on each, and by chance."""
+        """Wins in each domain after training on each, and of random play."""
         trained = dict(zip(self.domains, self.wins.tolist(), strict=True))
         return {"nothing (chance)": self.chance_wins.tolist(), **trained}
 

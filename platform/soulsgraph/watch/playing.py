@@ -38,7 +38,7 @@ FIGHT_SIZE = (540, 960)
 SIZE = (FIGHT_SIZE[0] + BAND_HEIGHT, FIGHT_SIZE[1])
 #: Pictures of a control tick: what is pressed counts from the next tick on, what is seen moves more evenly.
 _PICTURES = 3
-_TITLE = "soulsgraph play"
+_TITLE = "soulsgraph: your fight"
 #: What a tick holds; any other control of it is one press at its begin.
 _HELD = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
 _HELD |= Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT

@@ -25,7 +25,7 @@ _END_S = 1.5
 _COLOURS = 64
 #: Without dithering what stays the same has the same pixels in every picture, which then cost nothing.
 _EVEN = Image.Dither.NONE
-_TITLE = "soulsgraph watch: space pauses, arrows step, n next fight, esc ends"
+_TITLE = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
 
 
 def frames(fights: Sequence[Fight], only_fight: bool = False) -> Iterator[Picture]:

@@ -16,7 +16,7 @@ from soulsgraph_envs.drivers.doctor.examination import (
     examine,
     unaddressed,
 )
-from soulsgraph_envs.drivers.doctor.machine import Check, Checks, check_keyboard, check_machine, judge_rights
+from soulsgraph_envs.drivers.doctor.machine import Check, Checks, check_keyboard, check_machine, check_rights
 from soulsgraph_envs.drivers.keyboard.x11 import open_display
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
 from soulsgraph_envs.drivers.memory.reader import Module
@@ -95,7 +95,7 @@ def test_this_machine_is_judged_line_by_line() -> None:
 )
 def test_rights_follow_the_rule_of_the_system(scope: int, capable: bool, status: str) -> None:
     checks = Checks("rights")
-    judge_rights(checks, scope, 1 << 19 if capable else 0)
+    check_rights(checks, scope, 1 << 19 if capable else 0)
     assert by_name(checks.made)["rights to read memory"].status == status
 
 

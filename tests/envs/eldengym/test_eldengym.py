@@ -13,9 +13,9 @@ from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.core.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.eldengym.client.keys import load_keys
 from soulsgraph_envs.eldengym.env import FROZEN_SPEED
 from soulsgraph_envs.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
-from soulsgraph_envs.eldengym.keys import load_keys
 from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = [

@@ -10,7 +10,7 @@ import pytest
 
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.eldengym.keys import DATA, load_keys
+from soulsgraph_envs.eldengym.client.keys import DATA, load_keys
 from soulsgraph_envs.eldengym.open_world import SimulatedWorld, load_attributes
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.eldengym.errors.SimulatedGameWarning")

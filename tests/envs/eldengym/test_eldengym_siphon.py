@@ -21,9 +21,9 @@ from soulsgraph_envs.core.data_files import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.eldengym import EldenClient, EldenGymEnv
+from soulsgraph_envs.eldengym.client.keys import load_fight
+from soulsgraph_envs.eldengym.client.world import axes
 from soulsgraph_envs.eldengym.errors import OptionError
-from soulsgraph_envs.eldengym.keys import load_fight
-from soulsgraph_envs.eldengym.world import axes
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.server import served_stand_in
 from soulsgraph_envs.standin.siphon.serving import Serving

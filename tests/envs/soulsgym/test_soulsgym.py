@@ -11,8 +11,9 @@ from soulsgraph_envs import register_environments
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsEnv, SoulsEnvDemo, VordtEnv
+from soulsgraph_envs.soulsgym.core.fights import player_table
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
-from soulsgraph_envs.soulsgym.fight import NOTHING, player_table
+from soulsgraph_envs.soulsgym.fight import NOTHING
 from soulsgraph_envs.testing.soulsgym import FakeWorld, standing
 
 EVERY_ENV = {

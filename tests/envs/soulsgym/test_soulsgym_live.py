@@ -3,8 +3,9 @@ import pytest
 
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
+from soulsgraph_envs.soulsgym.core.fights import DATA
 from soulsgraph_envs.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
-from soulsgraph_envs.soulsgym.fight import DATA, NOTHING
+from soulsgraph_envs.soulsgym.fight import NOTHING
 from soulsgraph_envs.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.testing.realtime import FakeLink, FakePicturedLink, FakeTime
 

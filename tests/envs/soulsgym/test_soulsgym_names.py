@@ -16,8 +16,8 @@ import torch
 import soulsgraph_envs.soulsgym
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.soulsgym.core.fights import DATA, Fight
 from soulsgraph_envs.soulsgym.core.game_state import GameState
-from soulsgraph_envs.soulsgym.fight import DATA, Fight
 from soulsgraph_envs.soulsgym.games.game import StaticGameData
 
 TABLES = (

@@ -10,7 +10,7 @@ import pytest
 
 import soulsgraph_envs.soulsgym  # noqa: F401 - registers the environments
 from soulsgraph_envs.drivers.realtime.link import save_game
-from soulsgraph_envs.soulsgym.fight import DATA
+from soulsgraph_envs.soulsgym.core.fights import DATA
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.standin.siphon.server import served_stand_in

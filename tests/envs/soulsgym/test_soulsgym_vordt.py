@@ -7,7 +7,8 @@ import pytest
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.soulsgym import IudexEnv, VordtEnv
-from soulsgraph_envs.soulsgym.fight import DATA, NOTHING, load_fight
+from soulsgraph_envs.soulsgym.core.fights import DATA, load_fight
+from soulsgraph_envs.soulsgym.fight import NOTHING
 from soulsgraph_envs.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.testing.realtime import FakeLink, FakeTime
 from soulsgraph_envs.testing.soulsgym import standing

@@ -1,11 +1,16 @@
 """Options of the command line come from frozen dataclasses: none has a default of its own, absent is the field's."""
 
+import io
+import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -41,6 +46,9 @@ SOURCES = (
     *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
     *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, Serving, HostOptions, FleetOptions),
 )
+#: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
+KEPT = Path(__file__).with_name("options.json")
+_MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
 #: Options that stand for a field under another name.
 FIELDS = {"first_seed": "seeds"}
 SHOWN = {"overrides": "set", "copy": "run"}
@@ -73,13 +81,38 @@ def _options(command: Any) -> set[str]:
     return {f"--{name.replace('_', '-')}" for name in names}
 
 
+def shown_options(name: str) -> dict[str, str]:
+    """Return the options that the help of a command shows, each with its default in words, or what stands for it."""
+    arguments, columns, printed = sys.argv, os.environ.get("COLUMNS"), io.StringIO()
+    sys.argv, os.environ["COLUMNS"] = ["soulsgraph", *name.split(), "--help"], "1000"
+    try:
+        with redirect_stdout(printed), suppress(SystemExit):
+            main()
+    finally:
+        sys.argv = arguments
+        os.environ.pop("COLUMNS")
+        os.environ.update({} if columns is None else {"COLUMNS": columns})
+    found: dict[str, str] = {}
+    # Where the checkout and the user's files lie is no part of a default.
+    for line in printed.getvalue().replace(str(KEPT.parents[3]), ".").replace(str(Path.home()), "~").splitlines():
+        if option := re.match(r"\W{2}(--[a-z][a-z0-9-]*)", line):
+            last = option[1]
+            found[last] = "none"
+        if (default := re.search(r"\((?:default: (.*)|(required)|(repeatable)|(optional))\)\s*$", line)) and found:
+            found[last] = next(word for word in default.groups() if word)
+    return found
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_shown_is_a_field_or_the_commands_own(name, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *name.split(), "--help"])
-    with pytest.raises(SystemExit):
-        main()
-    shown = set(re.findall(r"^\W{2}(--[a-z][a-z0-9-]*)", capsys.readouterr().out, re.MULTILINE))
-    assert shown == _options(COMMANDS[name])
+def test_every_option_shown_is_a_field_or_the_commands_own(name):
+    assert shown_options(name).keys() == _options(COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_options_of_a_command_and_their_defaults_are_those_kept(name):
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert kept.keys() == COMMANDS.keys(), f"commands came or went; {_MEANT}"
+    assert shown_options(name) == kept[name], f"options or defaults changed; {_MEANT}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -147,3 +180,8 @@ def test_the_list_of_commands_loads_nothing_that_takes_seconds():
     code = "import sys; from soulsgraph.cli import main\ntry: main()\nfinally: print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True).stdout
     assert {"numba", "scipy", "pandas", "pyarrow", "torch", "ray"}.isdisjoint(shown.split())
+
+
+if __name__ == "__main__":
+    options = {name: shown_options(name) for name in sorted(COMMANDS)}
+    KEPT.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")

@@ -30,20 +30,20 @@ def fight(numbers=(3, 4), rate=0.1, cost=0.2, seed=0) -> DecisionColumns:
     return DecisionColumns(episodes, rows.reshape(count, STATE_SIZE), whole, np.zeros(count), whole + 1, none)
 
 
-def judge(home: DecisionColumns, shifted: DecisionColumns, skill="dodge"):
+def verdict_of(home: DecisionColumns, shifted: DecisionColumns, skill="dodge"):
     evidence = Evidence(UNCHANGED, compare_cues(make_skill(skill), home, shifted))
     return recommend({skill: evidence})[skill]
 
 
 def test_the_same_cues_ask_for_nothing():
-    verdict = judge(fight(), fight(seed=1))
+    verdict = verdict_of(fight(), fight(seed=1))
     assert (verdict.adapt, dict(verdict.changed_cues), verdict.changed_decisions) == (False, {}, 0.0)
 
 
 @given(factor=st.sampled_from([0.5, 0.8, 0.94, 1.08]))
 @settings(max_examples=8)
 def test_another_tempo_is_told_by_its_factor(factor):
-    verdict = judge(fight(), fight(rate=0.1 * factor, seed=1))
+    verdict = verdict_of(fight(), fight(rate=0.1 * factor, seed=1))
     assert verdict.adapt
     assert verdict.changed_cues == dict.fromkeys(("boss_animation 3", "boss_animation 4"), f"tempo x{factor:.2f}")
 
@@ -51,18 +51,18 @@ def test_another_tempo_is_told_by_its_factor(factor):
 def test_dearer_blows_are_told_by_their_cost():
     cues = compare_cues(make_skill("dodge"), fight(), fight(cost=0.3, seed=1))
     assert [cue.cost for cue in cues] == pytest.approx([1.5, 1.5], rel=0.05)
-    assert judge(fight(), fight(cost=0.3, seed=1)).adapt
+    assert verdict_of(fight(), fight(cost=0.3, seed=1)).adapt
 
 
 def test_an_animation_never_seen_at_home_is_new():
-    verdict = judge(fight(), fight(numbers=(3, 9), seed=1))
+    verdict = verdict_of(fight(), fight(numbers=(3, 9), seed=1))
     assert verdict.changed_cues == {"boss_animation 9": "new"}
     assert verdict.changed_decisions == pytest.approx(0.5)
     assert verdict.adapt
 
 
 def test_a_cue_that_is_seen_more_often_is_the_same_cue():
-    assert not judge(fight(numbers=(3, 3, 3, 4)), fight(numbers=(3, 4, 4, 4), seed=1)).adapt
+    assert not verdict_of(fight(numbers=(3, 3, 3, 4)), fight(numbers=(3, 4, 4, 4), seed=1)).adapt
 
 
 def test_a_skill_that_sees_no_animation_has_no_cues():

@@ -124,7 +124,7 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
     lacking = {name: raws for name, raws in missing.items() if raws}
     told = "; ".join(f"{name} lacks {', '.join(raws).lower()}" for name, raws in lacking.items())
     remedy = "play by SoulsEnv or EldenGymEnv, or use a map that has these fields"
-    checks.judge("skills", not lacking, told or f"all can play: {', '.join(SKILL_NAMES)}", remedy)
+    checks.expect("skills", not lacking, told or f"all can play: {', '.join(SKILL_NAMES)}", remedy)
 
 
 def check_entry(checks: Checks, entry: EntryReport) -> None:
@@ -134,7 +134,7 @@ def check_entry(checks: Checks, entry: EntryReport) -> None:
         advice = "compare it with the game;" if entry.plausible else "nothing to do,"
         checks.warn(entry.name, f"{found}, unverified", f"{advice} in its place: {entry.fallback}")
     else:
-        checks.judge(entry.name, entry.plausible, found, _STANDING, "fail")
+        checks.expect(entry.name, entry.plausible, found, _STANDING, "fail")
 
 
 def _shown(entry: EntryReport) -> str:
@@ -152,13 +152,13 @@ def check_online(checks: Checks, reading: Reading) -> None:
         checks.warn("offline mode", "cannot be read by this map", _OFFLINE)
     else:
         found = f"the game is {'online' if reading['online'] else 'offline'}"
-        checks.judge("offline mode", not reading["online"], found, _OFFLINE, "fail")
+        checks.expect("offline mode", not reading["online"], found, _OFFLINE, "fail")
 
 
 def check_resolution(checks: Checks, width: int, height: int) -> None:
     """Check the size of the game's window."""
     remedy = "for pictures like SoulsGym's choose 800 x 450, windowed; states are not affected"
-    checks.judge("resolution", (width, height) == _RESOLUTION, f"{width} x {height}", remedy)
+    checks.expect("resolution", (width, height) == _RESOLUTION, f"{width} x {height}", remedy)
 
 
 def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
@@ -171,7 +171,7 @@ def check_read_time(checks: Checks, read: Callable[[], Reading]) -> None:
     median_ms = sorted(times_ms)[_TIMED_READS // 2]
     found = f"median {median_ms:.2f}, longest {max(times_ms):.2f} ms"
     remedy = "use a faster way to the game PC, such as a cable, and end programs that keep this one busy"
-    checks.judge("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
+    checks.expect("time of a reading", median_ms < _MOST_READ_MS, found, remedy)
 
 
 _GAME, _WINDOW = "game", "window"
@@ -203,7 +203,7 @@ def _check_game(settings: GameSettings, address_map: AddressMap, game: AttachedG
     checks = Checks(f"The game, by {settings.map}")
     checks.ok(_GAME, f"process {game.reader.pid}, {game.module.name} at {game.module.base:#x}")
     fits = not game.version or address_map.version in ("", game.version)
-    checks.judge("version", fits, game.version or "not in the executable", "use a map of this version")
+    checks.expect("version", fits, game.version or "not in the executable", "use a map of this version")
     for note in game.notes():
         checks.warn("base", note, "watch the entries below: they may be off")
     with checks.failing(_WINDOW, "show the game's window, and name its display in the games file"):

@@ -63,7 +63,7 @@ class Checks:
         for name in names:
             self._note(name, "skip", why, "")
 
-    def judge(self, name: str, good: bool, found: str, remedy: str, otherwise: Status = "warn") -> None:
+    def expect(self, name: str, good: bool, found: str, remedy: str, otherwise: Status = "warn") -> None:
         """Record a success, or something else with its remedy."""
         self._note(name, "ok" if good else otherwise, found, "" if good else remedy)
 
@@ -108,7 +108,7 @@ def check_machine(reads_memory: bool) -> list[Check]:
     bits = 8 * struct.calcsize("P")
     found = f"{platform.python_version()}, {bits} bits, {platform.system()} {platform.release()}"
     fits = bits == 64 and sys.version_info >= (3, 11)
-    checks.judge("Python", fits, found, "install Python 3.11 of 64 bits, the games' own width", "fail")
+    checks.expect("Python", fits, found, "install Python 3.11 of 64 bits, the games' own width", "fail")
     _check_clock(checks)
     if reads_memory:
         _check_rights(checks)
@@ -121,7 +121,7 @@ def _check_clock(checks: Checks) -> None:
     while time.perf_counter() < end_s:
         timer.wait()
     report = timer.report()
-    checks.judge(
+    checks.expect(
         "clock rate",
         report.lateness.p99_ms < _MOST_LATE_MS and not report.overruns,
         f"{report.rate_hz:.1f} of {_CLOCK_HZ:g} Hz, {report.overruns} overruns, late by {report.lateness}",
@@ -133,16 +133,16 @@ def _check_rights(checks: Checks) -> None:
     if sys.platform == "linux":
         status = dict(line.split(":\t", 1) for line in _STATUS.read_text().splitlines() if ":\t" in line)
         scope = int(_PTRACE_SCOPE.read_text()) if _PTRACE_SCOPE.exists() else 0
-        judge_rights(checks, scope, int(status["CapEff"], 16))
+        check_rights(checks, scope, int(status["CapEff"], 16))
     elif sys.platform == "win32":
         found = "administrator" if is_administrator() else "an ordinary user"
         remedy = "enough unless the game runs as administrator; then start this terminal as administrator too"
-        checks.judge(_RIGHTS, is_administrator(), found, remedy)
+        checks.expect(_RIGHTS, is_administrator(), found, remedy)
     else:
         checks.fail(_RIGHTS, f"{sys.platform}: no reader", "use Windows or Linux, or the driver siphon")
 
 
-def judge_rights(checks: Checks, scope: int, capabilities: int) -> None:
+def check_rights(checks: Checks, scope: int, capabilities: int) -> None:
     """Check by Yama's ptrace_scope, 0 to 3, which processes may be read besides own children."""
     if capabilities >> _CAP_SYS_PTRACE & 1 and scope < _NOBODY:
         checks.ok(_RIGHTS, "every process (CAP_SYS_PTRACE)")
@@ -182,7 +182,7 @@ def check_keyboard(display: str, bindings: str) -> list[Check]:
             layout = keyboard_layout(display)
             named = ", ".join(layout.names) or "not told"
             remedy = "make an English layout the only one: others, even unused, send games wrong keys"
-            checks.judge(_LAYOUT, layout.english, named, remedy)
+            checks.expect(_LAYOUT, layout.english, named, remedy)
         return checks.made
     checks.skip("needs the key device", _BINDINGS, _ROUND_TRIP, _LAYOUT)
     return checks.made
@@ -213,7 +213,7 @@ def _check_round_trip(checks: Checks, device: KeyDevice, display: str) -> None:
     happened = f"went down, in {pressed_ms:.1f} ms, and came up" if came_up else "stayed down"
     found = f"{HARMLESS} {happened if arrived else 'never went down'}"
     remedy = "let no other program hold the keyboard, and run this in the session of the game's window"
-    checks.judge(_ROUND_TRIP, arrived and came_up, found, remedy, "fail")
+    checks.expect(_ROUND_TRIP, arrived and came_up, found, remedy, "fail")
 
 
 def _is_down(display: str) -> bool:

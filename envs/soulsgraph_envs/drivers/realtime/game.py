@@ -36,10 +36,10 @@ class Episode:
         self._flasks = readings.Flasks(scenario.flasks, tables.drinking, first)
         self._phase, self._changing = 0, False
 
-    def judge(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
-        """Accept or refuse a tick's reading; raises as `Plausibility.judge` and `KeyEffects.judge` do."""
-        self._plausibility.judge(reading, elapsed_s)
-        self.effects.judge(reading, sent)
+    def check(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
+        """Accept or refuse a tick's reading; raises as `Plausibility.check` and `KeyEffects.check` do."""
+        self._plausibility.check(reading, elapsed_s)
+        self.effects.check(reading, sent)
         if (transition := self._world.arena.transition) is not None:
             self._follow(readings.shows(reading, "boss", transition.animation))
 
@@ -70,7 +70,7 @@ class Episode:
             raise EpisodeLostError(f"the boss passes into a phase that scenario {self._scenario.name} does not have")
 
 
-#: Fields without which no episode can be judged.
+#: Fields without which no episode can be evaluated.
 _NEEDED = frozenset(f"{who}_{what}" for who in ("player", "boss") for what in ("x", "y", "z", "hp", "hp_max"))
 #: Tries of a start before the game counts as beyond help.
 _TRIES = 2
@@ -294,7 +294,7 @@ class LiveGame:
         now_s = session.clock.now()
         elapsed_s = (now_s - self._read_s) * session.settings.speed
         self._read_s = now_s
-        episode.judge(reading, sent, elapsed_s)
+        episode.check(reading, sent, elapsed_s)
         self._check_slowed(session.moment(reading))
         self.reading = reading
         row = episode.row(reading)

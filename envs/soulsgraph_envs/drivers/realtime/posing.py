@@ -19,7 +19,7 @@ from soulsgraph_envs.drivers.realtime.readings import position
 _PLACING_S, _AIMING_S, _RESTORING_S = 3.0, 4.0, 3.0
 _NEAR_M, _FALLEN_M, _TURNED_RAD, _AIMED_RAD = 0.5, 2.5, 0.3, 0.1
 _REST_READINGS = 3
-#: The time that the game has to show what was written or tapped, before it is judged or repeated.
+#: The time that the game has to show what was written or tapped, before it is read or repeated.
 _SETTLE_S = 0.1
 #: Between two looks at a camera that should rest.
 _WATCH_S = 0.02

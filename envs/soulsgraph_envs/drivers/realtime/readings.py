@@ -279,7 +279,7 @@ class Plausibility:
             raise EpisodeLostError(f"{', '.join(lacking)} cannot be read")
         self._check_values(first)
 
-    def judge(self, reading: Reading, elapsed_s: float) -> None:
+    def check(self, reading: Reading, elapsed_s: float) -> None:
         """Accept or refuse a tick's reading, `elapsed_s` of game time after the one before.
 
         Raises:
@@ -340,7 +340,7 @@ class KeyEffects:
         """The largest number of latest ticks in which no key, or none of a kind, is known to have reached the game."""
         return min(self._tick - min([self._answered, *self._before.values()]), MOST_DOUBTFUL_TICKS)
 
-    def judge(self, reading: Reading, sent: Control) -> None:
+    def check(self, reading: Reading, sent: Control) -> None:
         """Compare a tick's controls with the reading at its end.
 
         Raises:

@@ -46,7 +46,7 @@ class Recovery:
         self._wait(self._readable, _LOADING_S, "the game's world loaded")
         if link.read().get("online", 0) == 1:
             raise GameError("expected the game in offline mode, found it online; switch over, then try again.")
-        # Before the game is judged by its clock, which may have been stopped on purpose.
+        # Before the game's clock shows whether it runs: it may have been stopped on purpose.
         self._session.set_speed(self._session.settings.speed)
         if not self._moves(_STOPPED_S):
             self._attach_anew()

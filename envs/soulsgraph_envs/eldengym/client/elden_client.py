@@ -23,8 +23,8 @@ from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, Ope
 from soulsgraph_envs.drivers.siphon.attributes import AttributeFile, load_attributes
 from soulsgraph_envs.drivers.siphon.calls import SEARCH_TIMEOUT_S, SiphonCalls, SiphonClient, streamed_picture
 from soulsgraph_envs.drivers.siphon.link import SiphonKeys, from_siphon
-from soulsgraph_envs.eldengym.keys import MenuWay, load_fight, load_keys
-from soulsgraph_envs.eldengym.world import Answer, GameNames, World, WorldOptions, done
+from soulsgraph_envs.eldengym.client.keys import MenuWay, load_fight, load_keys
+from soulsgraph_envs.eldengym.client.world import Answer, GameNames, World, WorldOptions, done
 
 __all__ = ["EldenClient", "SiphonClient"]
 

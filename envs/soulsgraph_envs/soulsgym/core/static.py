@@ -14,7 +14,7 @@ import numpy as np
 
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.soulsgym.fight import STATIC, Fight, load_fight, player_table
+from soulsgraph_envs.soulsgym.core.fights import STATIC, Fight, load_fight, player_table
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"

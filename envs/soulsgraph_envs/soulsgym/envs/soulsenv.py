@@ -20,6 +20,7 @@ from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.drivers.realtime.link import SIMULATOR
+from soulsgraph_envs.soulsgym.core.fights import DATA, load_fight
 from soulsgraph_envs.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.soulsgym.exception import (
     GameStateError,
@@ -29,7 +30,7 @@ from soulsgraph_envs.soulsgym.exception import (
     ResetNeeded,
     SoulsGymException,
 )
-from soulsgraph_envs.soulsgym.fight import ACTIONS, DATA, NOTHING, LockOn, Observer, load_fight, valid_actions
+from soulsgraph_envs.soulsgym.fight import ACTIONS, NOTHING, LockOn, Observer, valid_actions
 from soulsgraph_envs.soulsgym.worlds import World, make_world
 
 #: The game has no lock during a throw.

@@ -139,9 +139,9 @@ def test_a_fight_at_rest_still_moves_and_a_blank_field_does_not() -> None:
 def test_a_field_that_was_readable_must_stay_so() -> None:
     arena = arena_of(load_scenario("iudex-phase1"), "Iudex Gundyr")
     first = reading(frost_effect=float("nan"))
-    Plausibility(arena, first).judge(first | {"play_time_s": 9.0, "player_animation_time_s": 0.5}, 0.1)
+    Plausibility(arena, first).check(first | {"play_time_s": 9.0, "player_animation_time_s": 0.5}, 0.1)
     with pytest.raises(EpisodeLostError, match="boss_angle"):
-        Plausibility(arena, first).judge(first | {"boss_angle": float("nan")}, 0.1)
+        Plausibility(arena, first).check(first | {"boss_angle": float("nan")}, 0.1)
     with pytest.raises(EpisodeLostError, match="camera_x cannot be read"):
         Plausibility(arena, first | {"camera_x": float("nan")})
 
@@ -198,7 +198,7 @@ def looking(camera: float, animation: str = "Idle") -> Reading:
 
 def press_in_vain(effects: KeyEffects, sent: Control) -> None:
     for tick in range(40):
-        effects.judge(looking(float(tick)), sent)
+        effects.check(looking(float(tick)), sent)
 
 
 @pytest.mark.parametrize(("lost", "doubtful"), [(Control.FORWARD, 8), (Control.ROLL, 4)])

@@ -8,10 +8,10 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from soulsgraph_envs.core.pictures import Picture, is_size
+from soulsgraph_envs.soulsgym.core.fights import load_fight
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.envs.soulsenv import BossEnv, Options, SoulsEnvDemo
 from soulsgraph_envs.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.soulsgym.fight import load_fight
 
 _FIGHT = load_fight("iudex")
 #: What SoulsGym calls the state of this fight.

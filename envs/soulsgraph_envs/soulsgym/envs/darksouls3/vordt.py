@@ -1,8 +1,8 @@
 """Vordt of the Boreal Valley, who builds up frost."""
 
+from soulsgraph_envs.soulsgym.core.fights import load_fight
 from soulsgraph_envs.soulsgym.core.game_state import GameState
 from soulsgraph_envs.soulsgym.envs.soulsenv import BossEnv
-from soulsgraph_envs.soulsgym.fight import load_fight
 
 _FIGHT = load_fight("vordt")
 #: What SoulsGym calls the state of this fight.

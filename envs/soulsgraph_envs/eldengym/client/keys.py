@@ -12,7 +12,7 @@ from soulsgraph_envs.core.config import Between, Where, load, read_file, read_ta
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 
-DATA = Path(__file__).parents[1] / "data" / "eldengym"
+DATA = Path(__file__).parents[2] / "data" / "eldengym"
 _SECONDS = Between(0.0, 60.0)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph import demonstrations
-from soulsgraph.cloning import clone_fights
-from soulsgraph.demonstrations import kept_for, read_shown
+from soulsgraph.demonstrations import kept_for
 from soulsgraph.domains import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
 from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.paper.unit import train_by
 from soulsgraph.plan import Plan
+from soulsgraph.recordings import cloning as recorded
+from soulsgraph.recordings.cloning import clone_fights, read_shown
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
@@ -202,7 +202,7 @@ def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
         recording = read_recording(path)
         return replace(recording, header=replace(recording.header, source="fleet"))
 
-    monkeypatch.setattr(demonstrations, "read_recording", as_fleets)
+    monkeypatch.setattr(recorded, "read_recording", as_fleets)
     with pytest.raises(SoulsGraphError, match="expected a fight with its controls, found one of a fleet"):
         read_shown(begin(tmp_path / "run"), fights)
 

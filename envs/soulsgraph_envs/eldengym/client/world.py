@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.eldengym.keys import load_fight
+from soulsgraph_envs.eldengym.client.keys import load_fight
 
 #: What a call of Siphon's client returns: "success", "message" and its values.
 Answer = dict[str, Any]

@@ -1,0 +1,189 @@
+"""Skills cloned from recorded fights, as versions of a run that can be learned on from.
+
+Decisions are read back from the fights' controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from soulsgraph.demonstrations import keep_for
+from soulsgraph.domains import save_version
+from soulsgraph.plan import scenario_digest
+from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
+from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup, trained_artifact
+from soulsgraph_envs.combat.decisions import ReadBack, read_back
+from soulsgraph_envs.combat.episodes import Flags, Outcome
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.state import StateRows, state_rows
+from soulsgraph_envs.skills import Skill, make_skill
+from soulsgraph_envs.skills.base import Decisions
+from soulsgraph_policies.cloning import check_cloning, clone
+from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.sampler import Transitions
+
+#: Readings beyond this, in any unit, are no fight's.
+_GREATEST = 1e9
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What recorded fights show of one skill: its decisions, and how many ticks did not show what it decided."""
+
+    skill: str
+    transitions: Transitions
+    ambiguous: int
+
+
+def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
+    """Return what recorded fights of the run's scenario show of every skill of its graph.
+
+    Raises:
+        RecordingError: if a file is damaged or no recording, of another scenario, or without controls.
+    """
+    plan, scenario = run.plan, load_scenario(run.plan.scenario)
+    skills = [make_skill(name, plan.options) for name in plan.skill_graph.order]
+    digest, parts = scenario_digest(plan.scenario), dict[str, list[Shown]]()
+    for number, path in enumerate(recording_files(fights)):
+        recording = read_recording(path)
+        _check_fits(recording, plan.scenario, digest)
+        fight = _Fight(state_rows(recording.raw), recording.header.result.outcome, number)
+        for skill, found in zip(skills, read_back(recording.controls[:-1], fight.rows, skills).values(), strict=True):
+            shown = Shown(skill.name, fight.transitions(skill, scenario, found), found.ambiguous)
+            parts.setdefault(skill.name, []).append(shown)
+    return {
+        name: Shown(name, Transitions.join([one.transitions for one in of]), sum(one.ambiguous for one in of))
+        for name, of in parts.items()
+    }
+
+
+def _check_fits(recording: Recording, scenario: str, digest: str) -> None:
+    header, remedy = recording.header, "leave it out"
+    if header.source == "fleet":
+        found = "one of a fleet, which keeps none"
+        raise RecordingError(recording.path, "a fight with its controls", found, remedy)
+    if header.scenario_digest != digest:
+        remedy = f"{remedy}, or clone into a run of its scenario"
+        raise RecordingError(recording.path, f"a fight of {scenario}", f"one of {header.scenario}", remedy)
+
+
+@dataclass(frozen=True)
+class _Fight:
+    """One recorded fight: State rows (ticks + 1, 25), how it ended, and its number among those that are read."""
+
+    rows: StateRows
+    outcome: Outcome
+    number: int
+
+    @cached_property
+    def known(self) -> Flags:
+        """Whether everything in a row was read, and is what a game may show, (ticks + 1,)."""
+        return np.asarray((np.abs(self.rows) <= _GREATEST).all(axis=1))
+
+    def transitions(self, skill: Skill, scenario: Scenario, found: ReadBack) -> Transitions:
+        """Return the decisions that came to an end, with the rewards and ends of the skill's own practice ground."""
+        observed, last = skill.observation(self.rows, scenario), len(self.rows) - 1
+        # The end of a fight ends what is under way; where it was cut, nobody knows what it would have brought.
+        ends = np.minimum(found.ends, last)
+        kept = self.known[found.begins] & self.known[ends]
+        if self.outcome == "cut":
+            kept &= found.ends <= last
+        begins, ends, actions = found.begins[kept], ends[kept], found.actions[kept]
+        over = (ends == last) & (not skill.practice.refill)
+        died, won = over & (self.outcome == "died"), over & (self.outcome == "won")
+        decisions = Decisions(before=self.rows[begins], after=self.rows[ends], actions=actions, died=died, won=won)
+        return Transitions(
+            observations=observed[begins],
+            next_observations=observed[ends],
+            actions=actions,
+            rewards=skill.reward.evaluate(decisions).sum(axis=1),
+            terminated=died | won,
+            ticks=ends - begins,
+            lanes=np.zeros(len(actions), np.int64),
+            episodes=np.full(len(actions), self.number, np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """A skill's clone, what it was cloned from, and the share of those decisions that it makes itself, from 0 to 1."""
+
+    card: SkillCard
+    shown: Shown
+    same: float
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a row of a table."""
+        return {
+            "skill": self.card.skill,
+            "version": self.card.version,
+            "decisions": self.card.training.cloned,
+            "ambiguous_ticks": self.shown.ambiguous,
+            "same": self.same,
+        }
+
+
+def clone_fights(
+    run: RunFolder, fights: Path, skills: Sequence[str], on_cloned: Callable[[Cloned], None] | None = None
+) -> list[Cloned]:
+    """Clone skills from recorded fights, in graph order, each as the next version; a planned run is begun with them.
+
+    Raises:
+        UnknownNameError: if a skill is not of the run's graph.
+        SoulsGraphError: as `read_shown` and `check_cloning`; also if no skill is named, a skill upstream of one has no
+            version, or another process writes the run.
+        WriteError: if the run folder cannot be written.
+    """
+    graph = run.plan.skill_graph
+    for name in skills:
+        if name not in graph.order:
+            raise UnknownNameError("skill", name, graph.order)
+    if not skills:
+        raise SoulsGraphError(f"skills: expected one or more of {', '.join(graph.order)}, found none; name one.")
+    chosen = [name for name in graph.order if name in skills]
+    _expect_upstream(run, chosen)
+    shown = read_shown(run, fights)
+    for name in chosen:
+        check_cloning(name, len(shown[name].transitions), run.plan.hyperparameters(run.plan.stage(name)))
+    if not run.begun:
+        run.begin()
+    found = []
+    with run.locked():
+        for name in chosen:
+            found.append(_cloned(run, shown[name]))
+            if on_cloned is not None:
+                on_cloned(found[-1])
+    return found
+
+
+def _expect_upstream(run: RunFolder, chosen: Sequence[str]) -> None:
+    """Refuse skills whose upstream is neither trained nor cloned with them."""
+    for name in chosen:
+        known = {*chosen, *(one for one in run.plan.skill_graph.order if run.begun and run.library.versions(one))}
+        if missing := [one for one in run.plan.skill_graph.upstream(name) if one not in known]:
+            raise SoulsGraphError(
+                f"{run.path}: expected {', '.join(missing)} for {name} to build on, found no version; "
+                "clone them as well, or clone into a copy of an agent of the zoo."
+            )
+
+
+def _cloned(run: RunFolder, shown: Shown) -> Cloned:
+    stage, transitions = replace(run.plan.stage(shown.skill), cloned=True), shown.transitions
+    setup = StageSetup(run, stage)
+    skill = setup.skills[-1]
+    copied = clone(skill, transitions, setup.hyperparameters, stage.seed)
+    artifact = trained_artifact(setup, copied.weights, copied.normalizer, 0)
+    training = replace(artifact.card.training, budget=0, cloned=len(transitions))
+    # Before the version: one without its decisions could not be learned on from.
+    version = (run.library.versions(shown.skill) or [0])[-1] + 1
+    keep_for(run, shown.skill, version, transitions)
+    card = save_version(run, stage, replace(artifact, card=replace(artifact.card, training=training)))
+    return Cloned(card, shown, copied.same)
