@@ -128,8 +128,8 @@ def _check_spool(options: HostOptions, games: int) -> list[Check]:
         found_mb = free_mb(options.spool)
         spool.ok("folder", f"{options.spool} can be written")
         remedy = "free some, or let games keep less: with a full disk play goes on, and what has no room is lost"
-        spool.judge("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
+        spool.expect("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
         used = [str(game) for game in range(1, games + 1) if in_use(options.spool / f"game-{game}")]
         found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"
-        spool.judge("use", not used, found, "end that host before another begins, or name a spool of its own for it")
+        spool.expect("use", not used, found, "end that host before another begins, or name a spool of its own for it")
     return spool.made

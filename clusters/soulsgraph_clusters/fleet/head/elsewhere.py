@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from soulsgraph_clusters.fleet.head.sessions import two_processes
 from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S
 
-#: A game that was let in counts as live for so long, whatever its gateway reports: its stream may not stand yet.
+#: A game that was let in counts as live for this long, whatever its gateway reports: its stream may not stand yet.
 _CLAIM_S = 2.0
 
 

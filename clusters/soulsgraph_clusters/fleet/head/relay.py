@@ -38,7 +38,7 @@ EXCHANGE_EVERY_S, DESCRIBE_EVERY_S = 0.25, 1.0
 ANSWER_WITHIN_S = 10.0
 #: A gateway that ended is started again after so long; its last chunks and streams have so long to end.
 _TRY_EVERY_S, _END_WITHIN_S = 5.0, 15.0
-#: Their processes are waited for so long; a stage begins without those that have not started by then.
+#: Their processes are waited for this long; a stage begins without those that have not started by then.
 _PLACED_WITHIN_S = 30.0
 _TOKENS = "tokens.json"
 

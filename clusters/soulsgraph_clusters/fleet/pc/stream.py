@@ -25,7 +25,7 @@ HEALTH_EVERY_S = 1.0
 BACK_OFF_S = 0.1, 2.0
 #: A head that does not answer by then is not there.
 CONNECT_WITHIN_S = 5.0
-#: A gateway that answers is dialled if none that is named before it has answered for so long: it may still start.
+#: A gateway that answers is dialled if none that is named before it has answered for this long: it may still start.
 PREFER_S = 10.0
 _LOOK_EVERY_S = 0.1
 _OPTIONS = [
