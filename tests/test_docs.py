@@ -340,3 +340,17 @@ def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
 def _pictures(path: Path) -> list[Image.Image]:
     with Image.open(path) as film:
         return [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]
+
+
+def test_the_efficiency_of_learners_is_what_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "efficiency" / "summary.json").read_text(encoding="utf-8"))["results"]
+    told = _rows("findings.md", "## Efficiency\n")
+    assert len(told) == len(printed) == 5
+    for row in printed:
+        (cells,) = (cells for title, cells in told.items() if title.startswith(row["name"]))
+        until = [
+            "" if row["decisions"] is None else f"{row['decisions']:,.0f}",
+            "" if row["cpu_s"] is None else f"{row['cpu_s']:.1f}",
+        ]
+        expected = [f"{row['reached']} of {len(row['seeds'])}", *until, f"{row['trained_cpu_s']:.1f}"]
+        assert [cell.strip() for cell in cells] == expected
