@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
+import psutil
 
 from soulsgraph_policies.projects import carried_by_value
 
@@ -79,6 +80,14 @@ class WorkerProcess:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that the process took so far, 0 where none runs."""
+        if self._process is None or self._process.poll() is not None:
+            return 0.0
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def forget(self) -> None:
         """End the process if it owes answers: whoever asked is gone."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +22,45 @@ from soulsgraph.tables import markdown_table, number, with_interval, write_rows
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.config import Where, load
 
+#: In a run's folder: what its training took.
+_SPENT = "spent.json"
 HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds of a fight")
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What an agent's training took over all calls, but for those that were killed: seconds of processors and clock."""
+
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Agent:
-    """One agent: its graph, its training seed, and how it fought; the rate is a ratio, seconds are the game's."""
+    """One agent: its graph, its training seed, how it fought, and what its training took.
+
+    The rate is a ratio, `seconds` are the game's, those of a fight. `trained` is None where a part was not counted.
+    """
 
     graph: str
     seed: int
     wins: int
     episodes: int
     seconds: float
+    trained: Spent | None
 
     @property
     def rate(self) -> float:
         """Share of fights won."""
         return self.wins / self.episodes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the agent as plain values, in one row."""
+        own = {name: value for name, value in vars(self).items() if name != "trained"}
+        spent = {f"trained_{part.name}": self.trained and getattr(self.trained, part.name) for part in fields(Spent)}
+        return {**own, **spent, "rate": self.rate}
 
 
 @dataclass(frozen=True)
@@ -72,7 +95,7 @@ class Compared:
         plan = {name: getattr(self.plan, name) for name in ("preset", "scale", "episodes")}
         scenario = self.plan.scenario
         fight = {"scenario": slug(scenario), "scenario_digest": scenario_digest(scenario)}
-        agents = [{**vars(agent), "rate": agent.rate} for agent in self.agents]
+        agents = [agent.to_dict() for agent in self.agents]
         return {**fight, **plan, **describe_origin(), "agents": agents}
 
     def save(self, folder: Path) -> None:
@@ -82,7 +105,7 @@ class Compared:
             WriteError: if the folder cannot be written.
         """
         write_json(folder / "comparison.json", self.to_dict())
-        write_rows(folder / "comparison.parquet", [{**vars(agent), "rate": agent.rate} for agent in self.agents])
+        write_rows(folder / "comparison.parquet", [agent.to_dict() for agent in self.agents])
         write_text(folder / "comparison.md", markdown_table(HEADINGS, self.rows) + "\n")
 
 
@@ -126,15 +149,38 @@ class Comparison:
             if not run.begun:
                 run.begin()
             with run.locked(), Board(run.tensorboard, run.plan.skill_graph.order) as board:
-                train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
+                with _counted(run, worker):
+                    train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
                 agents.append(_evaluated(run))
         compared = Compared(self.plan, tuple(agents))
         compared.save(self.out)
         return compared
 
 
+@contextmanager
+def _counted(run: RunFolder, worker: WorkerProcess) -> Iterator[None]:
+    """Add what is done inside, also where it is stopped, to what the run's training took."""
+    before, began_s, began_cpu_s = _spent(run), time.monotonic(), time.process_time() + worker.cpu_s
+    try:
+        yield
+    finally:
+        if before is not None:
+            # The worker's seconds begin anew where it was lost.
+            cpu_s = max(time.process_time() + worker.cpu_s - began_cpu_s, 0.0)
+            spent = Spent(round(before.cpu_s + cpu_s, 2), round(before.wall_s + time.monotonic() - began_s, 2))
+            write_json(run.path / _SPENT, vars(spent))
+
+
+def _spent(run: RunFolder) -> Spent | None:
+    """Return what the run's training took so far; None where some of it was not counted."""
+    path = run.path / _SPENT
+    if path.exists():
+        return load(Spent, Where(path, remedy="remove the file"))
+    return None if any(map(run.library.versions, run.plan.skill_graph.order)) else Spent()
+
+
 def _evaluated(run: RunFolder) -> Agent:
     plan = run.plan
     found = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
     rate = found.win_rate
-    return Agent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"])
+    return Agent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"], _spent(run))

@@ -1,5 +1,6 @@
 """The tutorial as its page has it, at a small scale: every command of it, in its order."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -47,6 +48,9 @@ def test_the_tutorial_leads_from_nothing_to_trained_agents(place, monkeypatch, c
     table = (place / "runs" / "compare" / "comparison.md").read_text()
     assert "| paper | 1 |" in table
     assert "| duel/forked | 1 |" in table
+    agents = json.loads((place / "runs" / "compare" / "comparison.json").read_text())["agents"]
+    assert [agent["graph"] for agent in agents] == ["paper", "duel/forked"]
+    assert all(agent["trained_cpu_s"] > 0.0 and 0.0 < agent["trained_wall_s"] < PATIENCE_S for agent in agents)
     assert (place / "fight.png").stat().st_size > 10_000
     # As `pytest` finds the project where it is installed.
     written = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
