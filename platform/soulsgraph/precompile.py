@@ -35,7 +35,7 @@ from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
 _SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
@@ -166,7 +166,7 @@ def _learn() -> None:
     observations, values = np.zeros((count, inputs), np.float32), np.zeros(count, np.float32)
     whole = np.zeros(count, np.int64)
     transitions = Transitions(observations, observations, whole, values, whole > 0, whole, whole, whole)
-    normalizer, replay = RunningNormalizer(inputs), ReplayRing(numbers, inputs)
+    normalizer, replay = RunningNormalizer(inputs), ReplayBuffer(numbers, inputs)
     normalizer.update(observations)
     replay.add(transitions)
     batch = replay.sample(count, np.random.default_rng(0), normalizer)

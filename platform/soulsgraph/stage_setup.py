@@ -29,7 +29,7 @@ from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest, projects_of
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state
 
@@ -144,7 +144,7 @@ class StageSetup:
             algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
             if self.stage.cloned:
                 replay = algorithm.training[name].replay
-                assert isinstance(replay, ReplayRing), "a plan without a replay clones nothing"
+                assert isinstance(replay, ReplayBuffer), "a plan without a replay clones nothing"
                 replay.show(kept_for(self.run, name, parent.card.version))
         return algorithm
 

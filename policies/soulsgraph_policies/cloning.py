@@ -21,7 +21,7 @@ from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import Adam
 from soulsgraph_policies.module import QNetworkModule, minibatch_loss
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
 #: Updates, their learning rate, and those between two copies into the target network.
@@ -66,7 +66,7 @@ def clone(skill: Skill, shown: Transitions, hyperparameters: DQNHyperparameters,
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     normalizer.update(shown.observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    replay = ReplayRing(replace(hyperparameters, replay_capacity=1), size)
+    replay = ReplayBuffer(replace(hyperparameters, replay_capacity=1), size)
     replay.show(shown)
     optimizer = Adam(module.q_network.parameters(), lr=_LEARNING_RATE)
     generator = np.random.default_rng(seed)

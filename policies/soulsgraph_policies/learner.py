@@ -30,7 +30,7 @@ from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import QNetworkModule, minibatch_loss
 from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import Batch, ReplayRing
+from soulsgraph_policies.replay import Batch, ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
 
@@ -331,7 +331,7 @@ class ModuleTraining:
     ) -> None:
         self.name, self.hyperparameters = name, hyperparameters
         recent = RecentDecisions(hyperparameters, network) if hyperparameters.rollout else None
-        self.replay = recent or ReplayRing(hyperparameters, observation.size, mirror)
+        self.replay = recent or ReplayBuffer(hyperparameters, observation.size, mirror)
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))
         self.decisions, self.updates = 0, 0

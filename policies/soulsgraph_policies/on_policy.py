@@ -36,7 +36,7 @@ def _trace_returns(links: Integers, discounts: Floats, values: Floats, decay: fl
 class RecentDecisions:
     """Keep one skill's transitions since the last updates, for learning from them in `epochs` passes.
 
-    It stands in the place of a `ReplayRing`. `network` is the one that learns: normalised observations (n, size) to
+    It stands in the place of a `ReplayBuffer`. `network` is the one that learns: normalised observations (n, size) to
     Q-values (n, actions).
     """
 

@@ -206,7 +206,7 @@ def read_rows(
     _gather(rows, indices, (normalizer.mean, normalizer.deviation), clip, following, mirror, out)
 
 
-class ReplayRing:
+class ReplayBuffer:
     """Keep the latest transitions of one skill, observations (size,) raw, and beside them those that were shown to it.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.bands import PAPER_EPISODES, paper_rate
+from soulsgraph.paper.expected_ranges import PAPER_EPISODES, paper_rate
 from soulsgraph.statistics import (
     SettingRates,
     Spread,

@@ -11,7 +11,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.batch_shares import BatchShares, check_even_draws
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
 CAPACITY = 40
@@ -97,11 +97,11 @@ def _transitions(rewards: np.ndarray, lane: int) -> Transitions:
     return Transitions(steps, steps + 1, whole, rewards.astype(np.float32), ended, whole + 1, whole + lane, whole)
 
 
-def _ring(**options: Any) -> ReplayRing:
-    return ReplayRing(DQNHyperparameters(budget=100, replay_capacity=CAPACITY, batch_size=8, **options), 1)
+def _ring(**options: Any) -> ReplayBuffer:
+    return ReplayBuffer(DQNHyperparameters(budget=100, replay_capacity=CAPACITY, batch_size=8, **options), 1)
 
 
-def _shared(**options: Any) -> ReplayRing:
+def _shared(**options: Any) -> ReplayBuffer:
     """Return a ring that has 30 transitions of rewards 0 and 4 of rewards 1, the second one's share being 0.75."""
     ring = _ring(**options)
     ring.share_batches(np.array([0.25, 0.75]))

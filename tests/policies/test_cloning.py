@@ -12,7 +12,7 @@ from soulsgraph_policies.cloning import clone
 from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
 SKILL = make_skill("lock_on")
@@ -71,7 +71,7 @@ def test_nothing_to_clone_and_learning_without_a_replay_are_refused(count, numbe
 @pytest.mark.parametrize("priority_exponent", [0.0, 0.6])
 def test_what_was_shown_is_drawn_as_often_as_what_the_module_did(priority_exponent):
     numbers = replace(NUMBERS, priority_exponent=priority_exponent)
-    replay = ReplayRing(numbers, SKILL.observation.size)
+    replay = ReplayBuffer(numbers, SKILL.observation.size)
     replay.show(transitions(50, seed=1))
     batch, shown = sampled(replay)
     assert shown.all()
@@ -88,7 +88,7 @@ def test_what_was_shown_is_drawn_as_often_as_what_the_module_did(priority_expone
 
 
 def test_a_replay_goes_on_from_its_state_with_what_was_shown():
-    one, other = (ReplayRing(replace(NUMBERS, n_step=3), SKILL.observation.size) for _ in range(2))
+    one, other = (ReplayBuffer(replace(NUMBERS, n_step=3), SKILL.observation.size) for _ in range(2))
     for replay in (one, other):
         replay.show(transitions(50, seed=1))
     one.add(transitions(70))
@@ -98,12 +98,12 @@ def test_a_replay_goes_on_from_its_state_with_what_was_shown():
 
 
 def test_without_anything_shown_no_row_has_a_margin():
-    replay = ReplayRing(NUMBERS, SKILL.observation.size)
+    replay = ReplayBuffer(NUMBERS, SKILL.observation.size)
     replay.add(transitions(20))
     assert not sampled(replay)[1].any()
 
 
 def test_what_was_shown_has_a_margin_also_where_its_rewards_are_all_alike():
-    replay = ReplayRing(NUMBERS, SKILL.observation.size)
+    replay = ReplayBuffer(NUMBERS, SKILL.observation.size)
     replay.show(transitions(20, rewards=np.full(20, 0.3, np.float32)))
     assert sampled(replay)[0].margins == pytest.approx(0.8)

@@ -12,7 +12,7 @@ from soulsgraph_policies.hyperparameters import (
     machine_memory,
     skill_hyperparameters,
 )
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 777, 2_000, 2_001, 20_000])
@@ -98,8 +98,8 @@ def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
             beyond.check_memory(10)
         assert "`scale`" in str(caught.value)
         with pytest.raises(SoulsGraphError, match="half of this machine's memory"):
-            ReplayRing(beyond, 10)
-    assert ReplayRing(fits, 10).capacity == 5_434
+            ReplayBuffer(beyond, 10)
+    assert ReplayBuffer(fits, 10).capacity == 5_434
 
 
 def test_a_machine_has_memory():

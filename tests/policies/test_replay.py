@@ -11,7 +11,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import RunningNormalizer
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
 
@@ -31,9 +31,9 @@ def _numbered(first: int, count: int) -> Transitions:
     )
 
 
-def _ring(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayRing:
+def _ring(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayBuffer:
     numbers = DQNHyperparameters(budget=100, replay_capacity=capacity, **options)
-    return ReplayRing(numbers, size, mirror)
+    return ReplayBuffer(numbers, size, mirror)
 
 
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=12))
@@ -116,7 +116,7 @@ def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Trans
     )
 
 
-def _drawn(ring: ReplayRing) -> dict[int, tuple[float, float, float]]:
+def _drawn(ring: ReplayBuffer) -> dict[int, tuple[float, float, float]]:
     """Return what is learned from each decision: return, discount, and the decision that it bootstraps from."""
     batch = ring.sample(400, np.random.default_rng(0), RunningNormalizer(2))
     columns = (batch.actions, batch.rewards, batch.discounts, batch.next_observations[:, 0])

@@ -35,7 +35,7 @@ class Arena:
 
 
 @dataclass(frozen=True)
-class Transition:
+class PhaseChange:
     """The change of phase: between moves, at or below a share of full HP, the boss plays `animation`, then is `boss`.
 
     Meanwhile it neither moves nor strikes, but can be hit.
@@ -68,7 +68,7 @@ class Scenario:
     starts: dict[str, Start] = field(default_factory=dict)
     start: str = "mid"
     refill: bool = False
-    transition: Transition | None = None
+    transition: PhaseChange | None = None
 
     @property
     def boss_hp_ratios(self) -> tuple[float, float]:

@@ -36,7 +36,7 @@ _CAMERA = tuple(f"camera_{what}{axis}" for what in ("position_", "") for axis in
 _POSES = {who: tuple(f"{who}_{what}" for what in ("x", "y", "z", "angle")) for who in ("player", "boss")}
 
 
-class World(ABC):
+class SoulsGymWorld(ABC):
     """One fight at a time, standing still between steps of one tick of `game`, 0.1 s of its time.
 
     `repeatable`: the same seeds and controls give the same fight. `draws`: there are frames.
@@ -119,7 +119,7 @@ _PRESSES_TO_LOCK_ON = 2
 _FIELDS = [f"player_{raw.name}".lower() if raw.name.startswith("STAMINA") else raw.name.lower() for raw in Raw]
 
 
-class SimulatedWorld(World):
+class SimulatedWorld(SoulsGymWorld):
     """Fight in the simulator; HP really moves, and a fight repeats exactly."""
 
     repeatable = draws = True
@@ -182,7 +182,7 @@ _NEEDED = {f"{who}_{what}" for who in _POSES for what in ("hp", "hp_max", "anima
 _NEEDED |= {*_POSES["player"], *_POSES["boss"], *_CAMERA, "player_stamina", "player_stamina_max", "locked"}
 
 
-class LiveWorld(World):
+class LiveWorld(SoulsGymWorld):
     """Fight in a running game, its clock stopped between steps where the map has it.
 
     With `refills` its levels are restored after every step, and HP are counted here, so that no phase
@@ -269,7 +269,7 @@ class LiveWorld(World):
 _FASTEST = 3.0
 
 
-def make_world(driver: str, games: str | Path | None, game_speed: float, refills: bool) -> World:
+def make_world(driver: str, games: str | Path | None, game_speed: float, refills: bool) -> SoulsGymWorld:
     """Open the world of a driver; a running game is the first of the file `games`.
 
     `game_speed` replaces the speed in that file unless it is 1; the simulator ignores it.

@@ -29,7 +29,7 @@ from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import StandInOptions, load_surroundings, surroundings_of
 from soulsgraph_envs.standin.process import ended_by_signals, name_process, settings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH, GameWindow
-from soulsgraph_envs.standin.world import Stage, World
+from soulsgraph_envs.standin.world import Stage, StandInWorld
 
 #: Each kind, and whether it lasts (forever if no time is given) or happens once.
 KINDS = {"crash": False, "move": False, "hang": True, "freeze": True, "stall": True, "drop": True}
@@ -145,7 +145,7 @@ def run(options: StandInOptions) -> None:
     address_map = load_address_map(options.map)
     surroundings = load_surroundings(options.encounter) if options.encounter else surroundings_of(address_map.name)
     scenario = load_scenario(options.scenario or surroundings.scenario)
-    world = World(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
+    world = StandInWorld(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
     world.switches["game_speed"] = options.speed
     with ExitStack() as stack:
         stack.enter_context(ended_by_signals())
@@ -166,7 +166,7 @@ class StandIn:
     """A world with a window and a memory, that misbehaves and takes commands, one per line of standard input."""
 
     def __init__(
-        self, options: StandInOptions, world: World, memory: OwnMemory, window: GameWindow, keyboard: Keyboard
+        self, options: StandInOptions, world: StandInWorld, memory: OwnMemory, window: GameWindow, keyboard: Keyboard
     ) -> None:
         self._options, self._world, self._memory = options, world, memory
         self._window, self._keyboard = window, keyboard

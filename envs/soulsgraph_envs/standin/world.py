@@ -69,7 +69,7 @@ class Stage(Enum):
 _WITHOUT_WORLD = (Stage.LOADING, Stage.TITLE)
 
 
-class World:
+class StandInWorld:
     """The game behind the window, frame by frame.
 
     `switches` are the flags and numbers that the game keeps as they are written. `died` is whether the player died and

@@ -17,7 +17,7 @@ from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
 from soulsgraph_envs.drivers.realtime.game import LiveGame
 from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.standin.options import load_surroundings
-from soulsgraph_envs.standin.world import Stage, World
+from soulsgraph_envs.standin.world import Stage, StandInWorld
 from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0
@@ -69,7 +69,7 @@ class FakeLink:
         self._begin(at_bonfire, met)
 
     def _begin(self, at_bonfire: bool, met: bool = True) -> None:
-        self.world = World(load_surroundings(self.encounter), self._scenario, 0, at_bonfire, met)
+        self.world = StandInWorld(load_surroundings(self.encounter), self._scenario, 0, at_bonfire, met)
         self._played_s, self._presses = self._time.now_s, Control.NONE
         self._shown: dict[str, float | str] = {}
 

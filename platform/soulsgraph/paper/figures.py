@@ -21,7 +21,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from soulsgraph.curves import EPISODES
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.bands import BEYOND_PAPER, ROW_BANDS, paper_rate
+from soulsgraph.paper.expected_ranges import BEYOND_PAPER, ROW_RANGES, paper_rate
 from soulsgraph.paper.records import Reproduction
 from soulsgraph.statistics import SeedCurves, Spread, moving_average, seed_curves
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
@@ -55,7 +55,7 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
     axes = figure.subplots()
     for place, row in enumerate(TABLE_1):
         if any(item.preset not in BEYOND_PAPER for item in reproductions):
-            low, high = max(ROW_BANDS[row.label].low, 0.0), min(ROW_BANDS[row.label].high, 100.0)
+            low, high = max(ROW_RANGES[row.label].low, 0.0), min(ROW_RANGES[row.label].high, 100.0)
             axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
         axes.plot(paper_rate(row.paper_percent).clopper_pearson, [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
         axes.plot(row.paper_percent, place - 0.32, "D", color=INK, markersize=5.0, zorder=3)

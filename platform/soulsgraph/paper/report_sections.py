@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper import bands
+from soulsgraph.paper import expected_ranges as ranges
 from soulsgraph.paper.records import TABLE_1_PARTS, Records, Reproduction
 from soulsgraph.statistics import (
     Interval,
@@ -49,7 +49,7 @@ def report_tables(reproductions: Sequence[Reproduction], variants: Sequence[Repr
         "aims": [
             {"reproduction": item.name, **asdict(verdict)}
             for item in reproductions
-            for verdict in bands.verdicts_of(item)
+            for verdict in ranges.verdicts_of(item)
         ],
         "measures": [
             {"reproduction": item.name, "measure": name, **spread.to_dict()}
@@ -70,7 +70,7 @@ def _place(setting: SettingRates) -> dict[str, str]:
 def _paper(setting: SettingRates) -> Mapping[str, float | None]:
     if setting.paper_percent is None:
         return {"paper_percent": None}
-    paper = bands.paper_rate(setting.paper_percent)
+    paper = ranges.paper_rate(setting.paper_percent)
     counts = {"paper_percent": setting.paper_percent, "paper_wins": paper.wins, "paper_episodes": paper.episodes}
     return counts | paper.wilson.columns("paper_wilson_") | paper.clopper_pearson.columns("paper_exact_")
 
@@ -90,7 +90,7 @@ def _contrast_rows(reproduction: Reproduction) -> Records:
     rows = [
         {"reproduction": reproduction.name, "first": first, "second": second}
         | _difference(spreads[first], spreads[second])
-        for first, second in bands.CONTRASTS
+        for first, second in ranges.CONTRASTS
         if first in spreads and second in spreads
     ]
     return [row for row in rows if row["seeds"]]
@@ -125,7 +125,7 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
         scores = _scores(variant)
         mine = Spread({seed: float(np.mean(each)) for seed, each in scores.items()})
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in bands.ABLATION_ROWS:
+        for label in ranges.ABLATION_ROWS:
             if label in variant.setting:
                 spread = variant.setting[label].spread
                 row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
@@ -141,7 +141,9 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
 
 def _scores(variant: Reproduction) -> dict[int, list[float]]:
     """Return the win rates in the ablation's rows of every seed that has all of them."""
-    rates = [variant.setting[label].spread.by_seed if label in variant.setting else {} for label in bands.ABLATION_ROWS]
+    rates = [
+        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in ranges.ABLATION_ROWS
+    ]
     return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
 
 
@@ -187,7 +189,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
     """List everything that lies outside its expected range, one line per reproduction."""
     lines = []
     for item in reproductions:
-        missed = [verdict for verdict in bands.verdicts_of(item) if verdict.inside is False]
+        missed = [verdict for verdict in ranges.verdicts_of(item) if verdict.inside is False]
         named = "; ".join(f"{v.subject} ({v.found} instead of {v.aim})" for v in missed)
         lines.append(f"- {item.title}: {named or 'nothing'}")
     return "\n".join(["Outside the expected range:", "", *lines])
@@ -195,7 +197,7 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
 
 def aims(reproduction: Reproduction) -> str:
     """Return every expected range of the preset with its verdict."""
-    rows = [(item.subject, item.aim, item.found, yes_no(item.inside)) for item in bands.verdicts_of(reproduction)]
+    rows = [(item.subject, item.aim, item.found, yes_no(item.inside)) for item in ranges.verdicts_of(reproduction)]
     return f"### Aims, {reproduction.title}\n\n{markdown_table(('aim', 'expected', 'found', 'verdict'), rows)}"
 
 
@@ -213,12 +215,12 @@ def measures(reproduction: Reproduction) -> str:
     """Return episode lengths, returns and what is derived from them, each seed shown."""
     measured = {name: spread for name, spread in reproduction.measure.items() if _SHARE not in name}
     derived = {
-        "dodge seconds, trained over random": bands.dodge_ratio(reproduction),
-        "end-to-end seconds, end over beginning of training": bands.baseline_growth(reproduction),
+        "dodge seconds, trained over random": ranges.dodge_ratio(reproduction),
+        "end-to-end seconds, end over beginning of training": ranges.baseline_growth(reproduction),
     }
     derived |= {
-        f"{skill}: share of the scripted gain over random": bands.gain_share(reproduction, skill)
-        for skill in bands.GAIN_SHARES
+        f"{skill}: share of the scripted gain over random": ranges.gain_share(reproduction, skill)
+        for skill in ranges.GAIN_SHARES
     }
     return _measure_table(f"### Measures, {reproduction.title}", measured | derived)
 
@@ -251,12 +253,18 @@ def other_settings(reproduction: Reproduction) -> str:
 
 def ablation(variants: Sequence[Reproduction]) -> str:
     """Return the ablation table, a row a variant; the first is the one that the others are compared with."""
-    headings = ("variant", "seeds", *bands.ABLATION_ROWS, "interquartile mean of all", "difference from the first")
+    headings = (
+        "variant",
+        "seeds",
+        *ranges.ABLATION_ROWS,
+        "interquartile mean of all",
+        "difference from the first",
+    )
     rows = [
         (
             row["variant"],
             str(row["seeds"]),
-            *(_median_and_deviation(row, label) for label in bands.ABLATION_ROWS),
+            *(_median_and_deviation(row, label) for label in ranges.ABLATION_ROWS),
             _interval_cell(row, "score"),
             _interval_cell(row, "difference"),
         )
@@ -286,7 +294,7 @@ def _section(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]])
 def _paper_cell(percent: float | None) -> str:
     if percent is None:
         return ""
-    paper = bands.paper_rate(percent)
+    paper = ranges.paper_rate(percent)
     wilson, exact = (f"{number(low)} to {number(high)}" for low, high in (paper.wilson, paper.clopper_pearson))
     return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
 
@@ -298,10 +306,10 @@ def _spread_cells(spread: Spread, digits: int = 1) -> tuple[str, ...]:
 
 
 def _aim(reproduction: Reproduction, setting: SettingRates) -> tuple[str, str]:
-    if reproduction.preset in bands.BEYOND_PAPER:
+    if reproduction.preset in ranges.BEYOND_PAPER:
         return ("", "")
-    band = bands.ROW_BANDS[setting.label]
-    return band.text(), yes_no(band.holds(setting.spread.median))
+    expected = ranges.ROW_RANGES[setting.label]
+    return expected.text(), yes_no(expected.holds(setting.spread.median))
 
 
 def _seed_cell(count: WinCount | None) -> str:

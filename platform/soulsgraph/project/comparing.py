@@ -38,7 +38,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Agent:
+class ComparedAgent:
     """One agent: its graph, its training seed, how it fought, and what its training took.
 
     The rate is a ratio, `seconds` are the game's, those of a fight. `trained` is None where a part was not counted.
@@ -68,7 +68,7 @@ class Compared:
     """Agents of several graphs, each graph on the same seeds; the first graph is what others are compared with."""
 
     plan: Plan
-    agents: tuple[Agent, ...]
+    agents: tuple[ComparedAgent, ...]
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -179,8 +179,8 @@ def _spent(run: RunFolder) -> Spent | None:
     return None if any(map(run.library.versions, run.plan.skill_graph.order)) else Spent()
 
 
-def _evaluated(run: RunFolder) -> Agent:
+def _evaluated(run: RunFolder) -> ComparedAgent:
     plan = run.plan
     found = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
     rate = found.win_rate
-    return Agent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"], _spent(run))
+    return ComparedAgent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"], _spent(run))

@@ -25,7 +25,7 @@ from soulsgraph_policies.agent import STAND_INS
 
 
 @dataclass(frozen=True)
-class Control:
+class KnownShift:
     """A shift of the Phase 1 fight, and the recommendations that would be right, each in training order."""
 
     shift: str
@@ -37,16 +37,16 @@ class Control:
 HOME = "iudex-phase1"
 #: The shifts that the rule is held against, decided before any was measured and before the rule was made.
 CONTROLS = (
-    Control("no shift", "controls-no-shift", ((),)),
-    Control("camera speed", "controls-camera-speed", (("camera",),)),
-    Control("lock range", "controls-lock-range", (("lock_on",),)),
-    Control("boss damage and timing", "controls-blows", (("dodge",), ("heal_attack",), ("dodge", "heal_attack"))),
-    Control("phase 1 to phase 2", "iudex-phase2", (("dodge", "heal_attack"),)),
+    KnownShift("no shift", "controls-no-shift", ((),)),
+    KnownShift("camera speed", "controls-camera-speed", (("camera",),)),
+    KnownShift("lock range", "controls-lock-range", (("lock_on",),)),
+    KnownShift("boss damage and timing", "controls-blows", (("dodge",), ("heal_attack",), ("dodge", "heal_attack"))),
+    KnownShift("phase 1 to phase 2", "iudex-phase2", (("dodge", "heal_attack"),)),
 )
 
 
 def run_controls(
-    run: RunFolder, question: Question, controls: Sequence[Control] = CONTROLS, display: Display = "auto"
+    run: RunFolder, question: Question, controls: Sequence[KnownShift] = CONTROLS, display: Display = "auto"
 ) -> list[dict[str, Any]]:
     """Measure every control from the same evaluation seeds; `question` holds home, episodes and seed.
 

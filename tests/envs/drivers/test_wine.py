@@ -27,7 +27,7 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings, Reading
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import surroundings_of
 from soulsgraph_envs.standin.window import HEIGHT, WIDTH
-from soulsgraph_envs.standin.world import World
+from soulsgraph_envs.standin.world import StandInWorld
 from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_envs.testing.wine import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 
@@ -92,7 +92,7 @@ def assemble(game: AttachedGame, folder: Path) -> str:
 def build(folder: Path) -> Reading:
     """Build the program in a folder, and return the content of its memory."""
     surroundings = surroundings_of(MAP.name)
-    world = World(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=False)
+    world = StandInWorld(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=False)
     values = world.readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
     memory = OwnMemory(MAP, folder, surroundings)
     try:

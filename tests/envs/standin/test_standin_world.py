@@ -11,33 +11,33 @@ from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.drivers.realtime.link import FIELDS
 from soulsgraph_envs.standin.options import load_surroundings, surroundings_of
-from soulsgraph_envs.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Stage, World
+from soulsgraph_envs.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Stage, StandInWorld
 
 GATE = {"player_x": 125.711, "player_y": 558.486, "player_z": -64.05, "player_angle": -2.988}
 
 
-def open_world(at_bonfire: bool = False, met: bool = True, encounter: str = "iudex") -> World:
+def open_world(at_bonfire: bool = False, met: bool = True, encounter: str = "iudex") -> StandInWorld:
     surroundings = load_surroundings(encounter)
-    return World(surroundings, load_scenario(surroundings.scenario), 1, at_bonfire, met)
+    return StandInWorld(surroundings, load_scenario(surroundings.scenario), 1, at_bonfire, met)
 
 
-def play(world: World, seconds: float, controls: Control = Control.NONE) -> None:
+def play(world: StandInWorld, seconds: float, controls: Control = Control.NONE) -> None:
     for _ in range(round(60 * seconds)):
         world.frame(controls)
 
 
-def in_arena() -> World:
+def in_arena() -> StandInWorld:
     """Open a fight that neither can end by chance."""
     world = open_world()
     world.write({"no_death": 1.0})
     return world
 
 
-def show(world: World) -> dict[str, float | str]:
+def show(world: StandInWorld) -> dict[str, float | str]:
     return world.readings()
 
 
-def distance(world: World, other: dict[str, float | str]) -> float:
+def distance(world: StandInWorld, other: dict[str, float | str]) -> float:
     now = show(world)
     return hypot(float(now["boss_x"]) - float(other["boss_x"]), float(now["boss_y"]) - float(other["boss_y"]))
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from soulsgraph.paper.bands import BOTH
+from soulsgraph.paper.expected_ranges import BOTH
 from soulsgraph.paper.records import holm
 from soulsgraph.paper.report import write_report
 from soulsgraph.paper.testing import write_synthetic_records

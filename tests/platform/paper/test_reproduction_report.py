@@ -3,7 +3,7 @@ import json
 import pytest
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.bands import FINE_TUNED, MID
+from soulsgraph.paper.expected_ranges import FINE_TUNED, MID
 from soulsgraph.paper.records import COLUMNS, load_reproductions
 from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.testing import write_synthetic_records

@@ -26,7 +26,7 @@ from soulsgraph_clusters.fleet.head.status import FleetStatus
 from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import ChunkRunner
 
@@ -130,7 +130,7 @@ class FleetDQN(SkillDQN):
         names = sorted(shares)
         self._sources = {name: number for number, name in enumerate(names, 1)}
         for one in self.training.values():
-            assert isinstance(one.replay, ReplayRing), "a stage without a replay has no shares of batches"
+            assert isinstance(one.replay, ReplayBuffer), "a stage without a replay has no shares of batches"
             one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
 
     def _read(self, record: Record) -> Chunk | None:

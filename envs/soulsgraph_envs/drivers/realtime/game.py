@@ -23,13 +23,13 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings, Link, LinkError,
 from soulsgraph_envs.drivers.realtime.operations import Moment, NotReachedError, Operations, Session, UnansweredError
 from soulsgraph_envs.drivers.realtime.posing import Look
 from soulsgraph_envs.drivers.realtime.recovery import Recovery
-from soulsgraph_envs.drivers.realtime.start import Draw, World, check_fits, draw_start
+from soulsgraph_envs.drivers.realtime.start import ArenaSetup, Draw, check_fits, draw_start
 
 
 class Episode:
     """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
 
-    def __init__(self, scenario: Scenario, world: World, tables: readings.Tables, first: Reading) -> None:
+    def __init__(self, scenario: Scenario, world: ArenaSetup, tables: readings.Tables, first: Reading) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
         self._plausibility = readings.Plausibility(world.arena, first)
         self.effects = readings.KeyEffects(tables.player, first)
@@ -124,7 +124,7 @@ class LiveGame:
         self._session.operations.check()
         self._recovery = Recovery(self._session)
         self._timer = CycleTimer(self.tick_s / settings.speed, self._session.clock)
-        self._worlds: dict[str, World] = {}
+        self._worlds: dict[str, ArenaSetup] = {}
         self._grounds: dict[str, _Ground] = {}
         self._episode: Episode | None = None
         #: When the clock was slowed down after a reset, until it is seen to run at the fight's speed.
@@ -240,7 +240,7 @@ class LiveGame:
         # A game in doubt is brought back at the fight's own speed, and its clock is checked by that.
         if hastened:
             session.hasten()
-        world = self._worlds.setdefault(ground.arena.name, World(session, ground.arena, ground.tables.player))
+        world = self._worlds.setdefault(ground.arena.name, ArenaSetup(session, ground.arena, ground.tables.player))
         # Another scenario with this boss may be fought elsewhere.
         world.arena = ground.arena
         try:

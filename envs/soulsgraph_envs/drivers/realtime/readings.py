@@ -19,7 +19,7 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.data_files import load_data, shipped_names
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.fighters import Animation, BossData, PlayerData
-from soulsgraph_envs.core.scenario import Scenario, Transition, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import PhaseChange, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, wrap_angle
 from soulsgraph_envs.drivers.realtime.link import Reading
 
@@ -94,7 +94,7 @@ def player_table(player: PlayerData) -> AnimationTable:
     return AnimationTable("player", player.animations.known())
 
 
-def boss_table(boss: BossData, transition: Transition | None = None) -> AnimationTable:
+def boss_table(boss: BossData, transition: PhaseChange | None = None) -> AnimationTable:
     """Make the table of one phase of a boss, with the animation that ends it if there is one."""
     animations = boss.animations.known()
     animations |= {move.title: Animation(move.id, move.name, move.raw_id) for move in boss.moves}
@@ -211,7 +211,7 @@ class LiveArena:
     reload: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def transition(self) -> Transition | None:
+    def transition(self) -> PhaseChange | None:
         """The boss's change of phase."""
         return load_scenario(self.whole_fight).transition if self.whole_fight else None
 

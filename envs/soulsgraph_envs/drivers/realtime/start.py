@@ -10,7 +10,7 @@ import numpy as np
 
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.core.scenario import Scenario, Transition
+from soulsgraph_envs.core.scenario import PhaseChange, Scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.drivers.realtime.cycle_timer import timed_phase
@@ -61,7 +61,7 @@ _INSIDE_M = 1.0
 _WELL_BELOW = 0.2
 
 
-class World:
+class ArenaSetup:
     """Bring the player into the arena, the boss into a phase, both to a start; `phase` is 0 while unknown.
 
     The second phase is irreversible but by a reload: the player is killed, wakes at the bonfire and
@@ -247,7 +247,7 @@ class World:
     def _idle(self, reading: Reading) -> bool:
         return self._player.among(reading, ("idle",))
 
-    def _put_below(self, transition: Transition) -> None:
+    def _put_below(self, transition: PhaseChange) -> None:
         """Put the boss's HP where it is certainly in, or enters, its second phase."""
         most = float(self._session.link.read()["boss_hp_max"])
         self._session.operations.run("set_boss_hp", boss_hp=round(_WELL_BELOW * transition.below_hp_ratio * most))

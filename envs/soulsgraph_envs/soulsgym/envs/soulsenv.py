@@ -31,7 +31,7 @@ from soulsgraph_envs.soulsgym.exception import (
     SoulsGymException,
 )
 from soulsgraph_envs.soulsgym.fight import ACTIONS, NOTHING, LockOn, Observer, valid_actions
-from soulsgraph_envs.soulsgym.worlds import World, make_world
+from soulsgraph_envs.soulsgym.worlds import SoulsGymWorld, make_world
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
 
     driver: str
     games: str | Path
-    world: World
+    world: SoulsGymWorld
     render_mode: str | None
 
 
@@ -80,7 +80,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         *,
         driver: str = SIMULATOR,
         games: str | Path | None = None,
-        world: World | None = None,
+        world: SoulsGymWorld | None = None,
         render_mode: str | None = None,
     ) -> None:
         if not _is_factor(game_speed):

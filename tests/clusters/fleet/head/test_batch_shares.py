@@ -22,7 +22,7 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.replay import ReplayRing
+from soulsgraph_policies.replay import ReplayBuffer
 
 BUDGET, SEED, BATCH = 4000, 11, 64
 NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=2000, n_step=3, target_period=400, batch_size=BATCH)
@@ -67,7 +67,7 @@ def _weights(algorithm, folder):
 
 def _counted(monkeypatch):
     """Return a list that will have, of every batch, the rows of each source, drawn and in the replay."""
-    counted, sample = [], ReplayRing.sample
+    counted, sample = [], ReplayBuffer.sample
 
     def counting(replay, *arguments):
         batch = sample(replay, *arguments)
@@ -76,7 +76,7 @@ def _counted(monkeypatch):
         counted.extend((np.bincount(rows, minlength=3), there) for rows in sources[replay._drawn].reshape(-1, BATCH))
         return batch
 
-    monkeypatch.setattr(ReplayRing, "sample", counting)
+    monkeypatch.setattr(ReplayBuffer, "sample", counting)
     return counted
 
 

@@ -45,7 +45,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Band:
+class ExpectedRange:
     """An expected range, ends included; they are printed with `digits` decimals."""
 
     low: float = -math.inf
@@ -58,7 +58,7 @@ class Band:
         return self.low <= value <= self.high
 
     def text(self) -> str:
-        """Return the band for readers, as `32-56 %` or `at most 5 %`."""
+        """Return the range for readers, as `32-56 %` or `at most 5 %`."""
         low, high = (f"{end:.{self.digits}f}" for end in (self.low, self.high))
         if math.isinf(self.low):
             return f"at most {high}{self.unit}"
@@ -87,44 +87,47 @@ CONTRASTS = (
 ABLATION_ROWS = (BOTH, MID, FINE_TUNED)
 
 #: Median win rates in percent.
-ROW_BANDS = {
-    NEITHER: Band(0.0, 3.0),
-    DODGE_TRAINED: Band(1.0, 10.0),
-    HEAL_ATTACK_TRAINED: Band(5.0, 28.0),
-    BOTH: Band(32.0, 56.0),
-    END_TO_END: Band(high=5.0),
-    MID: Band(20.0, 46.0),
-    LONG: Band(5.0, 25.0),
-    FINE_TUNED: Band(42.0, 65.0),
+ROW_RANGES = {
+    NEITHER: ExpectedRange(0.0, 3.0),
+    DODGE_TRAINED: ExpectedRange(1.0, 10.0),
+    HEAL_ATTACK_TRAINED: ExpectedRange(5.0, 28.0),
+    BOTH: ExpectedRange(32.0, 56.0),
+    END_TO_END: ExpectedRange(high=5.0),
+    MID: ExpectedRange(20.0, 46.0),
+    LONG: ExpectedRange(5.0, 25.0),
+    FINE_TUNED: ExpectedRange(42.0, 65.0),
 }
 #: Points that the fine-tuned median lies above the zero-shot one at least.
-FINE_TUNING_GAIN = Band(low=8.0, unit=" points")
+FINE_TUNING_GAIN = ExpectedRange(low=8.0, unit=" points")
 #: Mean decisions of a dodge episode (Figure 6).
-DODGE_LENGTHS = {"random": Band(110.0, 200.0, " decisions"), "trained": Band(220.0, 400.0, " decisions")}
+DODGE_LENGTHS = {
+    "random": ExpectedRange(110.0, 200.0, " decisions"),
+    "trained": ExpectedRange(220.0, 400.0, " decisions"),
+}
 #: Seconds of game time survived, trained over random: about twice in the paper (Appendix D.1). Decisions are no
 #: measure of survival: an idle one takes one tick, a dodge five.
-DODGE_RATIO = Band(low=1.8, unit="", digits=1)
+DODGE_RATIO = ExpectedRange(low=1.8, unit="", digits=1)
 #: Seconds of the baseline's episodes, last tenth of its training over the first: hardly any change in Figure 5.
-BASELINE_GROWTH = Band(high=1.5, unit="", digits=1)
+BASELINE_GROWTH = ExpectedRange(high=1.5, unit="", digits=1)
 #: Gain over random as a share of the scripted policy's gain.
 GAIN_SHARES = {
-    "camera": Band(low=0.8, unit="", digits=1),
-    "lock_on": Band(low=0.6, unit="", digits=1),
-    "movement": Band(low=0.8, unit="", digits=1),
+    "camera": ExpectedRange(low=0.8, unit="", digits=1),
+    "lock_on": ExpectedRange(low=0.6, unit="", digits=1),
+    "movement": ExpectedRange(low=0.8, unit="", digits=1),
 }
 
 #: Presets evaluated against the scripted oracle instead of the paper.
 BEYOND_PAPER = ("best", "best-1", "pqn", "extended")
 #: Median win rate as a share of the oracle's in the same fight.
 ORACLE_SHARES = {
-    BOTH: Band(low=0.88, unit="", digits=2),
-    MID: Band(low=0.67, unit="", digits=2),
-    FINE_TUNED: Band(low=0.92, unit="", digits=2),
+    BOTH: ExpectedRange(low=0.88, unit="", digits=2),
+    MID: ExpectedRange(low=0.67, unit="", digits=2),
+    FINE_TUNED: ExpectedRange(low=0.92, unit="", digits=2),
 }
 #: Standard deviation over seeds of those rows.
-BEST_DEVIATION = Band(high=6.0, unit=" points")
+BEST_DEVIATION = ExpectedRange(high=6.0, unit=" points")
 #: Win rates that the scripted controls should reach.
-ORACLE_BAND, RESTRICTED_ORACLE_BAND = Band(low=95.0), Band(low=60.0)
+ORACLE_RANGE, RESTRICTED_ORACLE_RANGE = ExpectedRange(low=95.0), ExpectedRange(low=60.0)
 
 
 def verdicts_of(reproduction: Reproduction) -> tuple[Verdict, ...]:
@@ -168,18 +171,18 @@ def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
 
 
 def _against_paper(reproduction: Reproduction) -> Iterator[Verdict]:
-    for label, band in ROW_BANDS.items():
-        yield band.verdict(label, _median(_rates(reproduction, label)))
+    for label, expected in ROW_RANGES.items():
+        yield expected.verdict(label, _median(_rates(reproduction, label)))
     yield from _orders(reproduction)
-    for policy, band in DODGE_LENGTHS.items():
+    for policy, expected in DODGE_LENGTHS.items():
         length = reproduction.measure.get(f"dodge length {policy}")
-        yield band.verdict(f"dodge: episode length, {policy}", _median(length))
+        yield expected.verdict(f"dodge: episode length, {policy}", _median(length))
     yield DODGE_RATIO.verdict("dodge: seconds survived, trained over random", _median(dodge_ratio(reproduction)))
     growth = _median(baseline_growth(reproduction))
     yield BASELINE_GROWTH.verdict("end-to-end: seconds of an episode, end over beginning of training", growth)
-    for skill, band in GAIN_SHARES.items():
+    for skill, expected in GAIN_SHARES.items():
         subject = f"{skill}: gain over random as a share of the scripted policy's"
-        yield band.verdict(subject, _median(gain_share(reproduction, skill)))
+        yield expected.verdict(subject, _median(gain_share(reproduction, skill)))
 
 
 def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
@@ -201,11 +204,11 @@ def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
 
 def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
     oracles = _oracles(reproduction)
-    for label, band in ORACLE_SHARES.items():
+    for label, expected in ORACLE_SHARES.items():
         setting = reproduction.setting.get(label)
         oracle = oracles.get((setting.scenario, setting.start)) if setting else None
         share = setting.spread.median / oracle.spread.median if setting and oracle and oracle.spread.median else None
-        yield band.verdict(f"{label}: share of the oracle's win rate", share)
+        yield expected.verdict(f"{label}: share of the oracle's win rate", share)
         spread = setting.spread if setting and len(setting.seeds) > 1 else None
         scatter = BEST_DEVIATION.verdict(
             f"{label}: standard deviation over seeds", spread.deviation if spread else None
@@ -220,10 +223,10 @@ def _controls(reproduction: Reproduction) -> Iterator[Verdict]:
     # The restricted oracle answers for the baseline, which fights where Table 1 begins and nowhere else.
     home = (TABLE_1[0].scenario, TABLE_1[0].start)
     restricted = _oracles(reproduction, restricted=True)
-    evaluated = [(oracle, ORACLE_BAND) for oracle in _oracles(reproduction).values()]
-    evaluated += [(restricted[home], RESTRICTED_ORACLE_BAND)] if home in restricted else []
-    for oracle, band in evaluated:
-        yield band.verdict(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
+    evaluated = [(oracle, ORACLE_RANGE) for oracle in _oracles(reproduction).values()]
+    evaluated += [(restricted[home], RESTRICTED_ORACLE_RANGE)] if home in restricted else []
+    for oracle, expected in evaluated:
+        yield expected.verdict(f"{oracle.label} ({oracle.scenario}, {oracle.start})", oracle.spread.median)
 
 
 def _oracles(reproduction: Reproduction, restricted: bool = False) -> dict[tuple[str, str], SettingRates]:

@@ -3,14 +3,14 @@ import math
 import pytest
 
 from soulsgraph.evaluate import TABLE_1
-from soulsgraph.paper.bands import (
+from soulsgraph.paper.expected_ranges import (
     BOTH,
     END_TO_END,
     FINE_TUNED,
     LONG,
     MID,
-    ROW_BANDS,
-    Band,
+    ROW_RANGES,
+    ExpectedRange,
     fine_tuning_gain,
     gain_share,
     verdicts_of,
@@ -37,15 +37,15 @@ def _verdicts(reproduction):
 
 
 def test_every_row_of_table_1_has_a_band_that_holds_the_papers_figure():
-    assert list(ROW_BANDS) == list(_ROWS)
-    for label, band in ROW_BANDS.items():
-        assert band.holds(_ROWS[label].paper_percent)
+    assert list(ROW_RANGES) == list(_ROWS)
+    for label, expected in ROW_RANGES.items():
+        assert expected.holds(_ROWS[label].paper_percent)
 
 
 def test_bands_are_told_in_words():
-    assert Band(32.0, 56.0).text() == "32-56 %"
-    assert Band(high=5.0).text() == "at most 5 %"
-    assert Band(low=1.8, unit="", digits=1).text() == "at least 1.8"
+    assert ExpectedRange(32.0, 56.0).text() == "32-56 %"
+    assert ExpectedRange(high=5.0).text() == "at most 5 %"
+    assert ExpectedRange(low=1.8, unit="", digits=1).text() == "at least 1.8"
 
 
 def test_the_median_decides_and_outside_stays_outside():
@@ -139,5 +139,5 @@ def test_the_oracle_is_judged_in_every_fight_and_the_restricted_one_where_the_ba
 def test_what_was_not_recorded_is_told_as_not_measured():
     verdicts = verdicts_of(_reproduction({BOTH: [40]}))
     undecided = [verdict for verdict in verdicts if verdict.subject != BOTH]
-    assert len(undecided) == len(ROW_BANDS) - 1 + 3 + 3 + 1 + 3
+    assert len(undecided) == len(ROW_RANGES) - 1 + 3 + 3 + 1 + 3
     assert {(verdict.found, verdict.inside) for verdict in undecided} == {("not measured", None)}
