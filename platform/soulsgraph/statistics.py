@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,19 +37,22 @@ class Interval(NamedTuple):
 
 def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
     """Return the Wilson score interval of a win rate, as ratios in [0, 1]; (0, 1) without an episode."""
-    return _binomial_interval(wins, episodes, confidence, "wilson")
+    if not episodes:
+        return Interval(0.0, 1.0)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    rate, scale = wins / episodes, 1.0 + z * z / episodes
+    centre = (rate + z * z / (2.0 * episodes)) / scale
+    half = z * math.sqrt(rate * (1.0 - rate) / episodes + (z / (2.0 * episodes)) ** 2) / scale
+    # At 0 and 1 the interval ends at the rate itself, which rounding may miss.
+    return Interval(min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half)))
 
 
 def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
     """Return the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
-    return _binomial_interval(wins, episodes, confidence, "exact")
-
-
-def _binomial_interval(wins: int, episodes: int, confidence: float, method: str) -> Interval:
-    if not episodes:
-        return Interval(0.0, 1.0)
-    low, high = scipy.stats.binomtest(int(wins), int(episodes)).proportion_ci(confidence, method)
-    return Interval(float(low), float(high))
+    tail = (1.0 - confidence) / 2.0
+    low = float(scipy.special.betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
+    high = float(scipy.special.betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
+    return Interval(low, high)
 
 
 def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
@@ -56,10 +60,9 @@ def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(-math.inf, math.inf)
-    # In standard errors, for scipy knows no interval of values that are all alike.
-    low, high = scipy.stats.t.interval(confidence, sample.size - 1)
-    mean, error = float(sample.mean()), float(scipy.stats.sem(sample))
-    return Interval(mean + float(low) * error, mean + float(high) * error)
+    error = float(sample.std(ddof=1)) / math.sqrt(sample.size)
+    half = float(scipy.special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
+    return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
 
 
 def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
@@ -70,9 +73,11 @@ def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Inter
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(0.0, math.inf)
+    freedom, tail = sample.size - 1, (1.0 - confidence) / 2.0
     squares = float(((sample - sample.mean()) ** 2).sum())
-    low, high = scipy.stats.chi2.interval(confidence, sample.size - 1)
-    return Interval(math.sqrt(squares / float(high)), math.sqrt(squares / float(low)))
+    # `chdtri` inverts the upper tail, so a small probability gives the large quantile.
+    low, high = (math.sqrt(squares / float(scipy.special.chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
+    return Interval(low, high)
 
 
 #: Resamples of a bootstrap interval, and the seed that makes a report the same each time it is written.

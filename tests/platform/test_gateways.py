@@ -79,6 +79,8 @@ def test_a_killed_gateway_loses_nothing_and_its_games_go_on_at_the_other(fleet):
 
 def test_a_second_gateway_runs_on_a_game_pc_of_the_cluster(fleet, monkeypatch):
     with LocalCluster(workers=1) as cluster:
+        # A session that this process had before has left its own token there.
+        monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
         for name, value in cluster.environment.items():
             monkeypatch.setenv(name, value)
         training = _train(fleet, 0.5, "--address", cluster.address)
