@@ -120,7 +120,7 @@ FILMS: dict[str, tuple[Callable[[], Iterator[Picture]], float, float]] = {
 
 
 def film(pictures: Iterator[Picture], step_s: float, seconds: float) -> list[Picture]:
-    """Return the pictures of a film, so many seconds apart, of what yields one every step."""
+    """Return the pictures of a film, at equal intervals, from what yields one every step."""
     wanted = [round(number * _PICTURE_S / step_s) for number in range(round(seconds / _PICTURE_S))]
     steps = [picture for _, picture in zip(range(wanted[-1] + 1), pictures, strict=False)]
     return [steps[number] for number in wanted]

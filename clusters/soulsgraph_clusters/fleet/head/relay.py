@@ -228,7 +228,7 @@ class Relay:
 class Relays:
     """The further gateways of a stage, kept running; `places` maps each one's address to what of Ray's it takes.
 
-    Their processes are waited for, a while, so that all gateways begin to listen within a moment: games that are told
+    The processes have some seconds to start, so that all gateways begin to listen within a moment: games that are set
     to prefer one find it then.
     """
 
