@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
-import psutil
 
 from soulsgraph_policies.projects import carried_by_value
 
@@ -86,6 +85,9 @@ class WorkerProcess:
         """CPU seconds that the process took so far, 0 where none runs."""
         if self._process is None or self._process.poll() is not None:
             return 0.0
+        # Imported here: a game PC does without.
+        import psutil
+
         times = psutil.Process(self._process.pid).cpu_times()
         return float(times.user + times.system)
 

@@ -14,7 +14,8 @@ from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 
-GAMES = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 8\n'
+#: Slow enough that a stage is still under way when it is interrupted.
+GAMES = '[[games]]\ndriver = "simulator"\nspeed = 5.0\nlanes = 2\n'
 GRAPH = "fencing/forked"
 #: What is trained on top of frozen networks of random weights.
 UPSTREAM = ("camera", "lock_on", "movement", "dodge")
