@@ -144,6 +144,14 @@ def describe(result: dict[str, Any]) -> str:
             f"{result['name']}: {cpu['median']:.2f} CPU seconds ({cpu['lowest']:.2f} to {cpu['highest']:.2f} in "
             f"{result['rounds']} rounds); load {result['load']:.1f}"
         )
+    if "first_line_s" in result:
+        wall, cpu, memory = (result[name]["median"] for name in ("wall_s", "cpu_s", "memory_mib"))
+        first, second = (result[name]["median"] for name in ("first_line_s", "second_line_s"))
+        return (
+            f"{result['name']}: {wall:.1f} s ({result['wall_s']['lowest']:.1f} to {result['wall_s']['highest']:.1f} in "
+            f"{result['rounds']} rounds), {cpu:.1f} CPU seconds, first line after {first:.1f} s, second after "
+            f"{second:.1f}, {memory:,.0f} MiB; load {result['load']:.1f}"
+        )
     place = f"{result['skill']}, {result['lanes']} lanes, " if "skill" in result else ""
     place = f"{result['skill']}, preset {result['preset']}, " if "preset" in result else place
     if "reached" in result:

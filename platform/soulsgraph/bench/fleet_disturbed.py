@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.bench.fleet_streams import spread
+from soulsgraph.bench.limits import spread
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.head.status import WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.pc.game_client import GameClient

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.bench.fleet_streams import GatewayServer, call_here, open_server, spread
+from soulsgraph.bench.fleet_streams import GatewayServer, call_here, open_server
+from soulsgraph.bench.limits import spread
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.head.status import TICKS_PER_S, GameStatus
 from soulsgraph_clusters.fleet.pc.host import HostOptions, play_games

@@ -9,14 +9,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import ceil
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import grpc
 
+from soulsgraph.bench.limits import spread
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import encode_columns, encode_weights
@@ -192,7 +192,7 @@ class _Clients:
         chunk = wire.Chunk()
         chunk.CopyFrom(self._chunk)
         chunk.boot, chunk.stage, chunk.attempt = boot, order.stage, order.attempt
-        reading = asyncio.ensure_future(self._read(call, chunk))
+        reading = asyncio.ensure_future(self._read_until_lost(call, chunk))
         while True:
             # A stream that says nothing counts as lost.
             while not self._go.is_set():
@@ -209,6 +209,11 @@ class _Clients:
             if reading.done():
                 self.counts["lost"] += 1
                 return
+
+    async def _read_until_lost(self, call: Any, chunk: wire.Chunk) -> None:
+        # The server ends before its clients; a stream that ends while they send counts as lost.
+        with suppress(grpc.RpcError):
+            await self._read(call, chunk)
 
     async def _read(self, call: Any, chunk: wire.Chunk) -> None:
         while (data := await call.read()) is not grpc.aio.EOF:
@@ -321,8 +326,3 @@ def _beyond(measured: Sequence[Mapping[str, float]], bare: Sequence[Mapping[str,
         "to_bare": spread([_cores(one) / _cores(other) for one, other in pairs]),
         "beyond_bare_ms_a_chunk": spread([ms_a_chunk(one) - ms_a_chunk(other) for one, other in pairs]),
     }
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Return the median of measurements, the lowest and the highest."""
-    return {"median": median(values), "lowest": min(values), "highest": max(values)}

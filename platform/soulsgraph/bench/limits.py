@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from soulsgraph.files import describe_origin
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE
 
 _TICKS_PER_S = 10
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return the median of measurements, the lowest and the highest."""
+    return {"median": median(values), "lowest": min(values), "highest": max(values)}
 
 
 def describe_run() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.bench.limits import MemorySweep
+from soulsgraph.bench.limits import MemorySweep, spread
 from soulsgraph_envs.core.controls import ALL_CONTROLS
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Raw
@@ -190,7 +190,7 @@ class Contender:
             "name": self.name,
             "unit": self.unit,
             "rounds": len(rates),
-            "per_cpu_s": {"median": median(rates), "lowest": min(rates), "highest": max(rates)},
+            "per_cpu_s": spread(rates),
             "per_wall_s": {"median": median(self.per_wall_s)},
             **({"steps_per_update": self.measured_units / updates} if updates else {}),
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
-from soulsgraph.bench.limits import UpdateProducts
+from soulsgraph.bench.limits import UpdateProducts, spread
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
@@ -175,7 +174,7 @@ def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict
     results = [one.to_dict() | {"skill": skill, "preset": preset, "lanes": chosen.lanes} for one in contenders]
     for one, result in zip(contenders, results, strict=True):
         shares = [without / rate for without, rate in zip(alone, one.per_cpu_s, strict=True)]
-        result["driver_cpu"] = {"median": median(shares), "lowest": min(shares), "highest": max(shares)}
+        result["driver_cpu"] = spread(shares)
     return results
 
 

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from soulsgraph.bench import describe
-from soulsgraph.bench.start import bench_start, start_cpu_s
+from soulsgraph.bench.start import bench_commands, bench_start, command_times, start_cpu_s
 
 
 def test_every_command_line_is_measured_beside_python_alone():
@@ -17,3 +17,30 @@ def test_every_command_line_is_measured_beside_python_alone():
 def test_a_command_that_fails_is_no_measurement():
     with pytest.raises(subprocess.CalledProcessError):
         start_cpu_s(("import sys; sys.exit(2)",))
+
+
+def test_a_whole_command_is_measured_in_a_folder_of_its_own(tmp_path):
+    code = """import os, pathlib, sys, time
+print("compiling" if "NUMBA_CACHE_DIR" in os.environ else "ready")
+pathlib.Path("result").write_text(sys.argv[1])
+time.sleep(1.5)
+print("done")"""
+    commands = {"first of all": ("a",), "later": ("b",)}
+    first, later = bench_commands(code, commands, "first of all", rounds=1)
+    assert [one["name"] for one in (first, later)] == list(commands)
+    for one in (first, later):
+        assert one["first_line_s"]["median"] < one["second_line_s"]["median"] <= one["wall_s"]["median"]
+        assert one["wall_s"]["median"] > 1.5 > one["cpu_s"]["median"] > 0
+        assert one["memory_mib"]["median"] > 1
+    assert describe(later).startswith("later: ")
+
+
+def test_a_whole_command_that_fails_is_no_measurement(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        command_times(("print('why'); raise SystemExit(2)",), tmp_path, {})
+    assert caught.value.output == "why\n"
+
+
+def test_only_the_command_named_cold_compiles(tmp_path):
+    code = "import os, sys; sys.exit(('NUMBA_CACHE_DIR' in os.environ) != (sys.argv[1] == 'cold'))"
+    assert len(list(bench_commands(code, {"cold": ("cold",), "warm": ("warm",)}, "cold", rounds=1))) == 2
