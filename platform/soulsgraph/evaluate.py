@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, write_episodes, write_rows
+from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
@@ -329,10 +331,32 @@ def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
 
 
 def evaluate_rows(
-    run: RunFolder, episodes: int, seed: int = EVALUATION_SEED, on_finished: OnFinished | None = None
+    run: RunFolder,
+    episodes: int,
+    seed: int = EVALUATION_SEED,
+    on_finished: OnFinished | None = None,
+    worker: WorkerProcess | None = None,
 ) -> Mapping[Row, Episodes]:
-    """Evaluate every row that the run allows, each on the same evaluation seeds."""
-    return {row: evaluate(run, row, episodes, seed, on_finished=on_finished).episodes for row in allowed_rows(run)}
+    """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
+    rows = allowed_rows(run)
+    played: dict[Row, Episodes] = {}
+    if worker is not None and worker.running:
+        for row in rows[1::2]:
+            worker.submit(_play_row, run, row, episodes, seed)
+        for row in rows[::2]:
+            played[row] = _play_row(run, row, episodes, seed, on_finished)
+        with suppress(WorkerLostError):
+            for row in rows[1::2]:
+                played[row] = worker.result()
+                if on_finished:
+                    on_finished(episodes)
+    missing = [row for row in rows if row not in played]
+    played |= {row: _play_row(run, row, episodes, seed, on_finished) for row in missing}
+    return {row: played[row] for row in rows}
+
+
+def _play_row(run: RunFolder, row: Row, episodes: int, seed: int, on_finished: OnFinished | None = None) -> Episodes:
+    return evaluate(run, row, episodes, seed, on_finished=on_finished).episodes
 
 
 def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:

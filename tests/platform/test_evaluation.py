@@ -1,18 +1,21 @@
 """An evaluation reports what it evaluated, on the screen and in files."""
 
 import json
+import os
 import re
+import signal
 
 import numpy as np
 import pytest
 
 from soulsgraph.cli import main
-from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
 from soulsgraph.files import source_commit
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
+from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.settings import load_fleet
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.testing.fleet_here import played_for
@@ -158,3 +161,24 @@ def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path
         main()
     assert leaving.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def _counts(episodes):
+    return episodes.won.tolist(), episodes.lengths.tolist(), episodes.returns.tolist()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["the worker answers", "the worker is lost"])
+def test_a_worker_plays_half_of_the_table_and_the_fights_are_the_same(run, lost):
+    alone = evaluate_rows(run, 3, 9)
+    ended = []
+    with WorkerProcess() as worker:
+        assert worker.running is False
+        worker.submit(os.getpid)
+        pid = worker.result()
+        if lost:
+            os.kill(pid, signal.SIGKILL)
+        beside = evaluate_rows(run, 3, 9, ended.append, worker)
+        assert worker.running is not lost
+    assert list(beside) == list(alone)
+    assert [_counts(one) for one in beside.values()] == [_counts(one) for one in alone.values()]
+    assert sum(ended) == 3 * len(alone)

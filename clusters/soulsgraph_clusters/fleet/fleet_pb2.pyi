@@ -28,7 +28,7 @@ class ToGame(_message.Message):
     def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version", "pc", "game", "boot", "driver", "lanes", "digests", "only_asks")
+    __slots__ = ("protocol", "version", "pc", "game", "boot", "driver", "lanes", "digests", "only_asks", "machine")
     class DigestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class Hello(_message.Message):
     LANES_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ONLY_ASKS_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
     pc: str
@@ -54,7 +55,8 @@ class Hello(_message.Message):
     lanes: int
     digests: _containers.ScalarMap[str, str]
     only_asks: bool
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., pc: _Optional[str] = ..., game: _Optional[str] = ..., boot: _Optional[str] = ..., driver: _Optional[str] = ..., lanes: _Optional[int] = ..., digests: _Optional[_Mapping[str, str]] = ..., only_asks: bool = ...) -> None: ...
+    machine: str
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., pc: _Optional[str] = ..., game: _Optional[str] = ..., boot: _Optional[str] = ..., driver: _Optional[str] = ..., lanes: _Optional[int] = ..., digests: _Optional[_Mapping[str, str]] = ..., only_asks: bool = ..., machine: _Optional[str] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("boot", "sequence", "stage", "attempt", "weights_version", "lane_ticks", "decisions", "columns")
@@ -192,7 +194,7 @@ class Record(_message.Message):
     def __init__(self, pc: _Optional[str] = ..., game: _Optional[str] = ..., first_lane: _Optional[int] = ..., refused: _Optional[str] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class Before(_message.Message):
-    __slots__ = ("stage", "attempt", "position", "seen", "decisions")
+    __slots__ = ("stage", "attempt", "position", "seen", "decisions", "batch_shares")
     class SeenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -207,17 +209,26 @@ class Before(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class BatchSharesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     STAGE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SHARES_FIELD_NUMBER: _ClassVar[int]
     stage: str
     attempt: str
     position: int
     seen: _containers.MessageMap[str, Ranges]
     decisions: _containers.ScalarMap[str, int]
-    def __init__(self, stage: _Optional[str] = ..., attempt: _Optional[str] = ..., position: _Optional[int] = ..., seen: _Optional[_Mapping[str, Ranges]] = ..., decisions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    batch_shares: _containers.ScalarMap[str, float]
+    def __init__(self, stage: _Optional[str] = ..., attempt: _Optional[str] = ..., position: _Optional[int] = ..., seen: _Optional[_Mapping[str, Ranges]] = ..., decisions: _Optional[_Mapping[str, int]] = ..., batch_shares: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Ranges(_message.Message):
     __slots__ = ("bounds",)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from soulsgraph.bench.fleet_streams import STAGE, Server, bench_task
+from soulsgraph.bench.fleet_streams import PCS, STAGE, Server, bench_task
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.head.learning import FleetDQN
 from soulsgraph_clusters.fleet.security import Tokens, token_metadata
@@ -31,7 +31,7 @@ class DriverServer(Server):
         session = self._opened.enter_context(connect("local", num_cpus=1))
         fleet = Fleet(FleetSettings(f"127.0.0.1:{free_port()}"), place)
         self.address, tokens = fleet.settings.listen, Tokens(place / fleet.settings.tokens)
-        self.metadata = token_metadata(tokens.issue("attic"))
+        self.metadata = [token_metadata(tokens.issue(pc)) for pc in PCS]
         stage = FleetStage(fleet, place / "journal", STAGE, task.scenario, SkillOptions())
         ((_, numbers),) = task.learns.items()
         config = FleetDQN.get_default_config().debugging(log_level="ERROR")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from math import ceil
 from pathlib import Path
@@ -26,6 +27,7 @@ from soulsgraph_clusters.fleet.security import token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
@@ -37,6 +39,8 @@ _CONNECTED_WITHIN_S = 600.0
 _STEADY_AFTER_S = 2.0
 #: What was in flight at the end of a measurement has arrived after so long.
 _SETTLED_AFTER_S = 3.0
+#: Those whose games the streams are in turn: a PC has at most 256 of them.
+PCS = "attic", *(f"pc-{number}" for number in range(1, 50))
 _SKILLS = "camera", "lock_on", "movement", "dodge"
 #: The stage of every server here.
 STAGE = "stage"
@@ -61,7 +65,8 @@ class Server:
     """What is measured in its own process: CPU time between two calls."""
 
     address = ""
-    metadata: tuple[tuple[str, str], ...] = ()
+    #: What the streams of each PC carry.
+    metadata: Sequence[tuple[tuple[str, str], ...]] = ((),)
 
     def __init__(self, folder: str) -> None:
         """Begin to serve; what is written lies in the folder."""
@@ -86,7 +91,7 @@ class GatewayServer(Server):
         self._here = GatewayHere(Path(folder), bench_task())
         self._here.publish()
         self.address = self._here.address
-        self.metadata = token_metadata(self._here.head().token)
+        self.metadata = [token_metadata(self._here.head(pc).token) for pc in PCS]
         threading.Thread(target=self._publish, daemon=True).start()
 
     def _publish(self) -> None:
@@ -156,7 +161,9 @@ class BareServer(Server):
 class _Clients:
     """Streams of many games in this process; each sends one chunk a second, at a moment of its own."""
 
-    def __init__(self, address: str, metadata: Any, numbers: range, every: int) -> None:
+    def __init__(
+        self, address: str, metadata: Sequence[tuple[tuple[str, str], ...]], numbers: range, every: int
+    ) -> None:
         self._address, self._metadata, self._every = address, metadata, every
         self._chunk, self.counts = _chunk(bench_task()), Counter[str]()
         self._loop = asyncio.new_event_loop()
@@ -165,10 +172,19 @@ class _Clients:
         self._ready = threading.Event()
         self._until_s = 0.0
         self._go = asyncio.Event()
+        self._ends: list[str] = []
         for number in numbers:
-            asyncio.run_coroutine_threadsafe(self._stream(number), self._loop)
-        if not self._ready.wait(_CONNECTED_WITHIN_S):
-            raise TimeoutError(f"{self._left} streams were not connected")
+            asyncio.run_coroutine_threadsafe(self._stream(number), self._loop).add_done_callback(self._note_end)
+        if not self._ready.wait(_CONNECTED_WITHIN_S) or self._ends:
+            ends = self._ends or ["they wait"]
+            found = f"{self._left} without weights: {ends[0]}"
+            raise SoulsGraphError(f"bench: expected {len(numbers)} streams, found {found}.")
+
+    def _note_end(self, ended: Future[None]) -> None:
+        """Note that a stream ended, and wait for the others no longer."""
+        error = ended.exception()
+        self._ends.append(" ".join(str(error or "it ended").split()))
+        self._ready.set()
 
     def drive(self, seconds: float) -> dict[str, int]:
         """Send for some seconds, then wait for what is under way; return counts of messages."""
@@ -184,11 +200,15 @@ class _Clients:
         # Games are different programs: none shares another's connection.
         options = [("grpc.use_local_subchannel_pool", 1)]
         channel = grpc.aio.insecure_channel(self._address, options=options)
-        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=self._metadata)
+        metadata = self._metadata[number % len(self._metadata)]
+        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
         boot, name = f"{number:016x}", f"{number:04d}"
         hello = wire.Hello(protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests=digests())
         await call.write(wire.FromGame(hello=hello).SerializeToString())
-        order = wire.ToGame.FromString(await call.read()).task
+        answer = wire.ToGame.FromString(await call.read())
+        if answer.HasField("stop"):
+            raise SoulsGraphError(answer.stop.reason)
+        order = answer.task
         chunk = wire.Chunk()
         chunk.CopyFrom(self._chunk)
         chunk.boot, chunk.stage, chunk.attempt = boot, order.stage, order.attempt
@@ -240,8 +260,8 @@ def open_server(kind: type[Server], folder: str) -> tuple[str, Any]:
     return _here[-1].address, _here[-1].metadata
 
 
-def open_clients(address: str, metadata: Any, numbers: range, every: int) -> None:
-    """Connect streams from this process."""
+def open_clients(address: str, metadata: Sequence[tuple[tuple[str, str], ...]], numbers: range, every: int) -> None:
+    """Connect streams from this process; raises SoulsGraphError if one of them ends before all have weights."""
     _here.append(_Clients(address, metadata, numbers, every))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional
 
@@ -18,7 +18,7 @@ from soulsgraph.domains import own_stage, own_stages, predecessors, upstream_ver
 from soulsgraph.files import write_json
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import Board, stage_progress
+from soulsgraph.progress import stage_progress
 from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.zoo import open_run
@@ -28,6 +28,9 @@ from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.atomic import check_writable
 from soulsgraph_policies.library import SkillCard
+
+if TYPE_CHECKING:
+    from soulsgraph.train import Workplace
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
@@ -340,23 +343,30 @@ def reproduce(
 def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
     for note in notes:
         session.console.print(note, soft_wrap=True)
-    # Imported after the first line: it takes seconds.
-    from soulsgraph.train import train_stages
-
     with options.workplace(run, session) as place:
+        # Imported after the first line: it takes seconds.
+        from soulsgraph.train import train_stages
+
         train_stages(place, own_stages(run), session.console)
-        _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place.board)
+        _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
 
 
 def _evaluate_and_show(
-    run: RunFolder, evaluation: options.EvaluationOptions, output: options.OutputOptions, board: Board | None = None
+    run: RunFolder,
+    evaluation: options.EvaluationOptions,
+    output: options.OutputOptions,
+    place: Workplace | None = None,
 ) -> None:
-    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it."""
+    """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.
+
+    Where it was trained just now, the worker of the learning curves plays a part, and the TensorBoard has the table.
+    """
     plan, episodes, seed = run.plan, evaluation.episodes, evaluation.seed
     evaluating.check_evaluation(seed, episodes)
     total = episodes * len(evaluating.allowed_rows(run))
     with stage_progress("table", total, output.display, unit="episodes") as progress:
-        played = evaluating.evaluate_rows(run, episodes, seed, progress.advance)
+        worker = None if place is None else place.worker
+        played = evaluating.evaluate_rows(run, episodes, seed, progress.advance, worker)
     rows = tuple(evaluating.win_rate(row, fights, plan) for row, fights in played.items())
     table = WinRateTable(f"Win rates, {plan.scenario}, {episodes} episodes a row", rows)
     terms = make_skill(plan.skill_graph.order[-1], plan.options).reward.names
@@ -364,10 +374,10 @@ def _evaluate_and_show(
     write_episodes(run.results("episodes"), settings, terms, {"seed": seeds})
     write_rows(run.results("table"), [row.to_dict() for row in rows])
     write_json(run.path / "results" / "table.json", table.to_dict())
-    if board is not None:
-        board.text("win rates", table.to_markdown())
+    if place is not None:
+        place.board.text("win rates", table.to_markdown())
         names = ("scenario", "preset", "seed", "scale", "lanes", "env_runners")
-        board.hyperparameters(
+        place.board.hyperparameters(
             {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
         )
     output.show(table.to_dict(), table.to_rich(), f"results in {run.path / 'results'}")

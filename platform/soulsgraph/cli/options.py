@@ -229,9 +229,9 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
-    # Imported here: evaluation needs neither, and both take seconds.
+    # Imported here: evaluation needs none of it.
+    from soulsgraph.curves import CHECKPOINT_INTERVAL
     from soulsgraph.progress import Board
-    from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.settings import load_fleet
     from soulsgraph_clusters.session import LOCAL, chosen_address
@@ -252,13 +252,18 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     if chosen_address(session.address) == LOCAL:
         check_games(games)
     sole = nullcontext() if fleet is None else _sole_head(fleet)
-    with (
-        ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
-        _own_fleet(run, session.games, joined) as own,
-        Board(run.tensorboard, run.plan.skill_graph.order) as board,
-        WorkerProcess() as worker,
-    ):
-        yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=worker)
+    with WorkerProcess() as worker:
+        if any(stage.steps >= CHECKPOINT_INTERVAL for stage in run.plan.stages()):
+            # It gets ready on another core while RLlib is imported here, which takes seconds.
+            worker.start()
+        from soulsgraph.train import Workplace
+
+        with (
+            ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
+            _own_fleet(run, session.games, joined) as own,
+            Board(run.tensorboard, run.plan.skill_graph.order) as board,
+        ):
+            yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=worker)
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

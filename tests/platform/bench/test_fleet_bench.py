@@ -1,7 +1,15 @@
+from typing import get_type_hints
+
 import pytest
 
 from soulsgraph.bench import FleetOptions, describe, fleet_disturbed, run_benchmark
 from soulsgraph.bench.fleet_paced import bench_paced, keep_time
+from soulsgraph.bench.fleet_streams import PCS, bench_task, open_clients
+from soulsgraph_clusters.fleet.head.intake import MOST_GAMES
+from soulsgraph_clusters.fleet.security import token_metadata
+from soulsgraph_clusters.fleet.settings import PC, FleetSettings
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +34,20 @@ def test_the_gateway_is_measured_beside_a_bare_server_with_the_same_messages(tmp
     assert "ms a chunk beyond it; queue age" in describe(gateway)
     assert "ms a chunk beyond it; 1 rounds" in describe(driver)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_that_is_refused_ends_the_measurement_with_its_reason(tmp_path):
+    here = GatewayHere(tmp_path, bench_task(), FleetSettings(pcs={"cellar": PC()}))
+    with (
+        here,
+        pytest.raises(SoulsGraphError, match=r"expected 3 streams, found 3 .*a PC of the fleet's file, found attic"),
+    ):
+        open_clients(here.address, [token_metadata(here.head().token)], range(3), 3)
+
+
+def test_the_streams_are_of_so_many_pcs_that_none_has_more_games_than_a_stage_takes():
+    (bounds,) = get_type_hints(FleetOptions, include_extras=True)["streams"].__metadata__
+    assert bounds.high <= len(PCS) * MOST_GAMES
 
 
 def test_paced_games_are_measured_beside_a_bare_loop(tmp_path):

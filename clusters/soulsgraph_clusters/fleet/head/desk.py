@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.head.drain import read_drained
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.sessions import Session, two_processes
+from soulsgraph_clusters.fleet.head.sessions import Session, check_alone
 from soulsgraph_clusters.fleet.head.status import GameStatus
 from soulsgraph_clusters.fleet.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
@@ -107,16 +107,16 @@ class Desk:
     def admit(self, number: int, hello: bytes) -> Admission:
         """Let a game of a gateway play, or say why not."""
         session = Session(wire.Hello.FromString(hello), time.monotonic())
-        here = next((one for one in self._gateway.sessions.live if one.name == session.name), None)
+        here = [*self._gateway.sessions.live]
         try:
-            if here is not None and here.hello.boot != session.hello.boot:
-                raise two_processes(session.name)
+            for other in here:
+                check_alone(other.hello, session.hello)
             self._intake.admit(session, number)
             task = self._intake.task_for(session)
         except SoulsGraphError as refusal:
             return Admission(refusal=str(refusal))
-        if here is not None:
-            self._gateway.end({here.name}, MOVED)
+        if any(other.name == session.name for other in here):
+            self._gateway.end({session.name}, MOVED)
         return Admission(task.SerializeToString())
 
     def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Written:

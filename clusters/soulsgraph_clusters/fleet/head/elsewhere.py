@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from soulsgraph_clusters.fleet.head.sessions import two_processes
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.head.sessions import check_alone
 from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S
 
 #: A game that was let in counts as live for this long, whatever its gateway reports: its stream may not stand yet.
@@ -22,6 +23,14 @@ class _Relay:
     live: dict[str, str] = field(default_factory=dict)
     #: When games were let in.
     claimed_s: dict[str, float] = field(default_factory=dict)
+    #: What each game that was let in said of itself.
+    hellos: dict[str, wire.Hello] = field(default_factory=dict)
+
+    def hello_of(self, name: str, boot: str) -> wire.Hello:
+        """Return what a live game said of itself; of one that was let in before this process began, its name."""
+        pc, _, game = name.partition("/")
+        known = self.hellos.get(name)
+        return known if known is not None and known.boot == boot else wire.Hello(pc=pc, game=game, boot=boot)
 
 
 class Elsewhere:
@@ -34,21 +43,23 @@ class Elsewhere:
         self._relays: dict[int, _Relay] = {}
         self._access = threading.Lock()
 
-    def claim(self, name: str, boot: str, gateway: int) -> None:
+    def claim(self, hello: wire.Hello, gateway: int) -> None:
         """Let a game play through a gateway; its session at another one is over then.
 
         Raises:
-            FleetError: if another process plays as it through another gateway.
+            FleetError: as `check_alone`, of the games of other gateways.
         """
+        name = f"{hello.pc}/{hello.game}"
         with self._access:
-            others = [one for number, one in self._heard().items() if number != gateway and name in one.live]
-            if any(one.live[name] != boot for one in others):
-                raise two_processes(name)
+            others = [one for number, one in self._heard().items() if number != gateway]
             for one in others:
-                del one.live[name]
+                for other, boot in one.live.items():
+                    check_alone(one.hello_of(other, boot), hello)
+            for one in others:
+                one.live.pop(name, None)
             if gateway:
                 own = self._relays.setdefault(gateway, _Relay(heard_s=time.monotonic()))
-                own.live[name], own.claimed_s[name] = boot, time.monotonic()
+                own.live[name], own.claimed_s[name], own.hellos[name] = hello.boot, time.monotonic(), hello
 
     def report(self, gateway: int, live: Mapping[str, str], here: Mapping[str, str]) -> set[str]:
         """Note the live games of a gateway, and return those that it is to end: they play through another one.
@@ -63,6 +74,7 @@ class Elsewhere:
             own.claimed_s = {name: at_s for name, at_s in own.claimed_s.items() if now - at_s < _CLAIM_S}
             kept = {name: boot for name, boot in own.live.items() if name in own.claimed_s}
             own.live = kept | {name: boot for name, boot in live.items() if name not in ended}
+            own.hellos = {name: hello for name, hello in own.hellos.items() if name in own.live}
             return ended
 
     @property

@@ -137,11 +137,12 @@ class Intake(Offers):
         """Number a game's lanes; `gateway` is the relay that it dialled, 0 for the gateway beside the journal.
 
         Raises:
-            FleetError: if its PC has had too many games or processes, or another process plays as it elsewhere.
+            FleetError: if its PC has had too many games or processes, or another process plays as it elsewhere, or
+                another machine as its PC.
             WriteError: if the lanes cannot be written down.
         """
         self._require_room(session, session.hello.boot, 1)
-        self.elsewhere.claim(session.name, session.hello.boot, gateway)
+        self.elsewhere.claim(session.hello, gateway)
         self._lanes.first(session.name, session.hello.lanes)
 
     def require_room(self, session: Session, chunk: wire.Chunk) -> None:

@@ -123,6 +123,9 @@ def check_hello(hello: wire.Hello, name: str, settings: FleetSettings) -> None:
         raise FleetError(f"{name}: expected a driver's name, found {shown(hello.driver)}; {_REMEDY}.")
     if not 1 <= hello.lanes <= MOST_LANES:
         raise FleetError(f"{name}: expected 1 to {MOST_LANES} lanes a game, found {hello.lanes}.")
+    if hello.machine and not _BOOT.fullmatch(hello.machine):
+        found = shown(hello.machine)
+        raise FleetError(f"{name}: expected a machine's id of hexadecimal digits, found {found}; {_REMEDY}.")
     if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
         raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
     for what, digest in digests().items():

@@ -79,12 +79,25 @@ class Session:
         return messages
 
 
-def two_processes(name: str) -> FleetError:
-    """Return the error of a game that another process plays as already."""
-    return FleetError(
-        f"{name}: expected one live game of this name, found another process that plays as it; end one of them, or "
-        "issue a token of its own for the other PC."
-    )
+_REMEDY = "end one of them, or issue a token of its own for the other PC"
+
+
+def check_alone(live: wire.Hello, new: wire.Hello) -> None:
+    """Refuse a game while another process plays as it, or another machine as its PC, as a live game says.
+
+    Raises:
+        FleetError: naming the game or the PC.
+    """
+    if live.pc != new.pc:
+        return
+    if live.game == new.game and live.boot != new.boot:
+        name = f"{new.pc}/{new.game}"
+        raise FleetError(
+            f"{name}: expected one live game of this name, found another process that plays as it; {_REMEDY}."
+        )
+    if live.machine and new.machine and live.machine != new.machine:
+        found = f"another, whose game {live.game} is live"
+        raise FleetError(f"{new.pc}: expected one machine of this name, found {found}; {_REMEDY}.")
 
 
 class Sessions:
@@ -107,14 +120,10 @@ class Sessions:
         return [session for session in [*self._live.values()] if not session.closed]
 
     def begin(self, session: Session) -> Session | None:
-        """Add a session, and return the one of the same process that it replaces.
-
-        Raises:
-            FleetError: if another process plays as this game already.
-        """
+        """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""
+        for other in self.live:
+            check_alone(other.hello, session.hello)
         earlier = self._live.get(session.name)
-        if earlier is not None and not earlier.closed and earlier.hello.boot != session.hello.boot:
-            raise two_processes(session.name)
         self._live[session.name] = self._latest[session.name] = session
         return earlier
 

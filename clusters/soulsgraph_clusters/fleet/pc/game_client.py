@@ -76,7 +76,7 @@ class _Play:
 class GameClient:
     """One game of a PC; `game` is its name there, `report` shows people what happens.
 
-    Nothing is played while there is a `pause_file`.
+    Nothing is played while there is a `pause_file`. The PC's games name the same `machine` (`machine_id`).
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class GameClient:
         version: str,
         report: Callable[[str], None],
         pause_file: Path,
+        machine: str = "",
     ) -> None:
         self._settings, self._spool, self._report, self._pause_file = settings, spool, report, pause_file
         hello = wire.Hello(
@@ -98,6 +99,7 @@ class GameClient:
             driver=settings.driver,
             lanes=settings.lanes,
             digests=digests() | own_projects.in_hello(),
+            machine=machine,
         )
         self._stream = Stream(head, hello, spool, self._health, self._take, report)
         self._inbox: list[wire.ToGame] = []

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.pc.spool import machine_id
 from soulsgraph_clusters.fleet.pc.stream import PLAY, Head, describe
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, digests
@@ -110,6 +111,7 @@ class _Order:
     spool: str
     spool_mb: int
     game: int
+    machine: str
     projects: Sequence[str] = ()
 
     @property
@@ -330,7 +332,8 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
 
     paths = (str(path.absolute()) if path else "" for path in (options.token_file, options.games, options.ca))
     token_file, file, ca = paths
-    whole = _Order(options.head, token_file, file, ca, str(options.spool), options.spool_mb, 1)
+    machine = machine_id(options.spool)
+    whole = _Order(options.head, token_file, file, ca, str(options.spool), options.spool_mb, 1, machine)
     whole = replace(whole, projects=tuple(str(folder.absolute()) for folder in projects))
     processes = [GameProcess(replace(whole, game=number), reporter(number)) for number in range(1, len(games) + 1)]
     try:
@@ -371,7 +374,7 @@ def main() -> None:
     try:
         load_projects([Path(folder) for folder in order.projects], report)
         head, file = options.connection(), pause_file(options.spool)
-        GameClient(head, str(game), settings, spool, installed_version(), report, file).run(stopped)
+        GameClient(head, str(game), settings, spool, installed_version(), report, file, order.machine).run(stopped)
     finally:
         spool.close()
 

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.settings import FleetError
-from soulsgraph_policies.atomic import check_writable, writing
+from soulsgraph_policies.atomic import WriteError, check_writable, whole_file, writing
 
 MOST_BYTES = 256 * 2**20
 #: Why a chunk was dropped.
 FULL, DISK_FULL, DAMAGED = "spool full", "disk full", "damaged"
 _CHECKSUM = struct.Struct("<I")
 _SUFFIX, _NEW, _LOCK = ".chunk", ".new", "lock"
+_MACHINE = re.compile(r"[0-9a-f]{16}")
 #: Which start of the game's process, its boot, and the sequence in it: files in the order in which they were made,
 #: whatever the clock said.
 _NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})")
@@ -39,6 +40,19 @@ class _Kept:
     path: Path
     size: int
     decisions: int | None = None
+
+
+def machine_id(folder: Path) -> str:
+    """Return the id of a PC by the folder of its spools; it is drawn where none is kept there."""
+    file = folder / "machine"
+    with suppress(OSError, UnicodeDecodeError):
+        if _MACHINE.fullmatch(known := file.read_text()):
+            return known
+    drawn = secrets.token_hex(8)
+    # A full disk stops no game; a folder that is no good at all is the spool's error.
+    with suppress(WriteError), whole_file(file) as temporary:
+        temporary.write_text(drawn)
+    return drawn
 
 
 class Spool:

@@ -248,6 +248,24 @@ def test_lanes_of_games_do_not_overlap_whatever_their_names_and_outlive_the_gate
 # Sessions.
 
 
+def test_a_second_machine_with_a_copy_of_the_token_is_refused_whatever_its_games_are_called(door):
+    client = door.joined(machine="a" * 16)
+    door.joined(game="2", boot=OTHER_BOOT, machine="a" * 16)
+    line = door.client(door.hello(game="3", boot="c" * 16, machine="b" * 16)).refusal()
+    assert "attic: expected one machine of this name, found another, whose game 1 is live; end one of them" in line
+    # Hosts of before do not name their machine.
+    door.joined(game="4", boot="d" * 16)
+    client.send(door.chunk(1))
+    assert client.acknowledged(1) == {}
+
+
+def test_a_pc_that_was_replaced_plays_once_the_machine_before_is_gone(door):
+    client = door.joined(machine="a" * 16)
+    client.close()
+    door.wait_for_note("attic/1 left")
+    door.joined(boot=OTHER_BOOT, machine="b" * 16)
+
+
 def test_a_second_live_game_of_one_name_is_refused_and_shown_and_the_first_plays_on(door):
     client = door.joined()
     for _ in range(3):

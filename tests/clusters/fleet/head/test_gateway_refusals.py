@@ -164,6 +164,8 @@ def test_bytes_that_are_not_even_http_leave_the_gateway_serving(door):
         ({"boot": ""}, "expected a boot id of hexadecimal digits"),
         ({"boot": "not a number"}, "expected a boot id of hexadecimal digits"),
         ({"boot": "0" * 10**6}, "expected a boot id of hexadecimal digits"),
+        ({"machine": "my PC"}, "expected a machine's id of hexadecimal digits"),
+        ({"machine": "0" * 10**6}, "expected a machine's id of hexadecimal digits"),
     ],
 )
 def test_a_hello_that_does_not_fit_is_refused_in_one_line_and_noted_once(door, change, line):

@@ -150,6 +150,25 @@ def test_another_process_of_a_name_is_refused_whichever_gateway_it_dials(door, o
     assert first.live() == ["attic/2"]
 
 
+def test_another_machine_of_a_pc_is_refused_whichever_gateway_it_dials(door, open_beside):
+    first, second = open_beside(2), open_beside(3)
+    door.joined(machine="a" * 16)
+    door.joined(first.address, game="2", machine="a" * 16)
+    for address in (door.address, first.address, second.address):
+        other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16), address=address)
+        assert "attic: expected one machine of this name, found another" in other.refusal()
+    assert first.live() == ["attic/2"]
+    assert second.live() == []
+
+
+def test_a_machine_at_another_gateway_keeps_its_name_to_itself(door, open_beside):
+    first, second = open_beside(2), open_beside(3)
+    door.joined(first.address, machine="a" * 16)
+    for address in (door.address, second.address):
+        other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16), address=address)
+        assert "attic: expected one machine of this name, found another, whose game 1 is live" in other.refusal()
+
+
 def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(door, open_beside):
     first, second = open_beside(2), open_beside(3)
     stay_away = []

@@ -19,7 +19,9 @@ from soulsgraph_envs.testing import PATIENCE_S, until
 
 
 def _order(folder, game=1):
-    return host._Order("127.0.0.1:1", str(folder / "token"), str(folder / "games.toml"), "", str(folder), 1, game)
+    return host._Order(
+        "127.0.0.1:1", str(folder / "token"), str(folder / "games.toml"), "", str(folder), 1, game, "a" * 16
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for Python")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
-from soulsgraph_clusters.fleet.pc.spool import DAMAGED, FULL, Spool
+from soulsgraph_clusters.fleet.pc.spool import DAMAGED, FULL, Spool, machine_id
 from soulsgraph_clusters.fleet.settings import FleetError
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError
@@ -279,3 +279,26 @@ def test_a_full_disk_loses_what_it_cannot_take_counted_and_play_goes_on(tmp_path
         "lost": {"disk full": 5},
         "later": 4,
     }
+
+
+# Whose it is.
+
+
+def test_a_folder_of_spools_names_one_machine_for_good(tmp_path):
+    first = machine_id(tmp_path / "pc")
+    assert len(first) == 16
+    assert int(first, 16) >= 0
+    assert machine_id(tmp_path / "pc") == first
+    assert machine_id(tmp_path / "other") != first
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 16, b"g" * 16, b"0" * 10_000])
+def test_a_damaged_id_is_drawn_again(tmp_path, damage):
+    (tmp_path / "machine").write_bytes(damage)
+    drawn = machine_id(tmp_path)
+    assert (tmp_path / "machine").read_text() == drawn != damage.decode(errors="replace")
+
+
+def test_without_a_place_for_it_the_id_holds_for_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert machine_id(tmp_path / "file" / "pc") != machine_id(tmp_path / "file" / "pc")
