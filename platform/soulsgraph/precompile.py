@@ -85,6 +85,12 @@ def precompile_playing(console: Console) -> None:
             stamp.write_text(key)
 
 
+def load_playing() -> None:
+    """Load what playing calls, and compile what is not compiled yet."""
+    for part in _PLAYING:
+        part()
+
+
 def _holds(stamp: Path, key: str) -> bool:
     with suppress(OSError):
         return stamp.read_text() == key

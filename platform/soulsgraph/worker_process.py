@@ -37,8 +37,11 @@ class WorkerProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self) -> None:
-        """Start the process if it does not run: it takes seconds to load, which a first call need not wait for."""
+    def start(self, prepare: Callable[[], object] | None = None) -> None:
+        """Start the process if it does not run: it takes seconds to load, which a first call need not wait for.
+
+        It begins with a call of `prepare`, whose outcome nobody asks for.
+        """
         if self._connection is not None:
             return
         self._connection, theirs = Pipe()
@@ -48,6 +51,8 @@ class WorkerProcess:
             command = [sys.executable, "-P", "-c", _SERVE.format(number)]
             # A session of its own: an interrupt from the keyboard is for the process that trains.
             self._process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
+        with suppress(OSError):
+            self._connection.send_bytes(cloudpickle.dumps(prepare))
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function of a module; `result` returns the answers in this order."""
@@ -113,13 +118,12 @@ class WorkerProcess:
 
 def serve(descriptor: int) -> None:
     """Answer calls until the other process ends or hangs up."""
-    with Connection(descriptor) as connection:
+    with Connection(descriptor) as connection, suppress(EOFError, OSError):
+        if (prepare := pickle.loads(connection.recv_bytes())) is not None:
+            _answer(prepare, ())
         while True:
-            try:
-                function, arguments = pickle.loads(connection.recv_bytes())
-                connection.send(_answer(function, arguments))
-            except (EOFError, OSError):
-                return
+            function, arguments = pickle.loads(connection.recv_bytes())
+            connection.send(_answer(function, arguments))
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -223,6 +224,17 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
 
 
 @contextmanager
+def uncollected() -> Iterator[None]:
+    """Import without collecting garbage: what modules hold stays, and to look through it takes part of a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@contextmanager
 def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     """Check the games, lock the run, join or start Ray where env runners need it, and open the TensorBoard.
 
@@ -231,6 +243,7 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     """
     # Imported here: evaluation needs none of it.
     from soulsgraph.curves import CHECKPOINT_INTERVAL
+    from soulsgraph.precompile import load_playing
     from soulsgraph.progress import Board
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.settings import load_fleet
@@ -254,9 +267,10 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     sole = nullcontext() if fleet is None else _sole_head(fleet)
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in run.plan.stages()):
-            # It gets ready on another core while RLlib is imported here, which takes seconds.
-            worker.start()
-        from soulsgraph.train import Workplace
+            # On another core, while RLlib is imported here.
+            worker.start(load_playing)
+        with uncollected():
+            from soulsgraph.train import Workplace
 
         with (
             ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
