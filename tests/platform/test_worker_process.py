@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import psutil
 import pytest
@@ -115,3 +116,16 @@ def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tm
             points.append(evaluator.finish())
     assert points[0] == points[1]
     assert [point.step for point in points[1]] == [1_000, 2_000, 3_000]
+
+
+def test_it_prepares_itself_first_and_nobody_asks_how_that_ended(tmp_path):
+    file = tmp_path / "ready"
+    with WorkerProcess() as worker:
+        worker.start(partial(file.write_text, "prepared"))
+        worker.submit(file.read_text)
+        assert worker.result() == "prepared"
+        assert not worker.answered
+    with WorkerProcess() as worker:
+        worker.start(partial(divmod, 1, 0))
+        worker.submit(divmod, 7, 2)
+        assert worker.result() == (3, 1)

@@ -124,6 +124,7 @@ class StatusWriter:
         self._elsewhere = elsewhere
         self._written_s, self._began_s = 0.0, time.monotonic()
         self._left_open: tuple[str, ...] = ()
+        #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
         self._earlier = _earlier(intake)
 
     def keep(self) -> None:
@@ -148,15 +149,18 @@ class StatusWriter:
         return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
 
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
-        """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen.
-
-        Of a game that another gateway lost nothing is kept.
-        """
+        """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
         open_now = {session.name for session in self._sessions.live} | {*self._left_open}
-        rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in self._earlier.items()}
+        earlier, there = self._earlier, [*self._elsewhere()]
+        rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         for session, row in self._described.latest():
-            rows[row.name] = row if row.name in open_now else _lost(row, session.reason, row.silent_s)
-        rows |= {row.name: row for row in self._elsewhere()}
+            if row.name in open_now:
+                rows[row.name] = row
+            elif row.name not in rows or row.silent_s < rows[row.name].silent_s:
+                rows[row.name] = _lost(row, session.reason, row.silent_s)
+        rows |= {row.name: row for row in there}
+        # What another gateway does not report any more is shown as it was.
+        self._earlier = earlier | {row.name: (row, now - row.silent_s) for row in there}
         seen = {name.partition("/")[0] for name in rows}
         refused = dict(self._sessions.refusals)
         absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]

@@ -1,11 +1,12 @@
 import time
+from dataclasses import replace
 
 import pytest
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.head.status import STATUS_FILE, StatusWriter, read_status
-from soulsgraph_clusters.fleet.settings import PC, FleetSettings
+from soulsgraph_clusters.fleet.head.status import STATUS_FILE, GameStatus, StatusWriter, read_status
+from soulsgraph_clusters.fleet.settings import LOST, PC, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.drivers.realtime.link import GameSettings
@@ -179,3 +180,31 @@ def test_the_latest_refusal_of_a_pc_has_a_row_until_it_plays(tmp_path):
         here.play(simulator, "attic")
         until(lambda: _row(here, "attic/1"), "the game")
         assert _row(here, "attic") is None
+
+
+def test_a_game_that_another_gateway_lost_keeps_its_last_row(here):
+    row = GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)
+    there = [row]
+    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    _joined(here)
+    assert {one.name: one.state for one in status.describe(1).games} == {"attic/1": "", "cellar/1": "playing"}
+    there.clear()
+    lost = {one.name: one for one in status.describe(1).games}["cellar/1"]
+    assert (lost.state, lost.connected, lost.ticks, lost.finished, lost.ticks_per_s) == (LOST, False, 900, 700, 0.0)
+    assert 0.5 <= lost.silent_s < 60.0
+    there.append(replace(row, ticks=950))
+    back = {one.name: one for one in status.describe(1).games}["cellar/1"]
+    assert (back.state, back.ticks) == ("playing", 950)
+
+
+def test_the_gateway_that_heard_a_lost_game_last_says_how_it_was(here):
+    session = _joined(here, ticks=5)
+    session.heard_s = time.monotonic() - 100.0
+    session.close()
+    here.gateway.sessions.end(session)
+    there = [GameStatus("attic/1", "simulator", 1, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)]
+    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status.describe(1)
+    there.clear()
+    (lost,) = status.describe(1).games
+    assert (lost.state, lost.ticks) == (LOST, 900)
