@@ -167,6 +167,15 @@ def test_test_folders_mirror_the_packages():
             assert (ROOT / root / package / folder / "__init__.py").exists(), folder
 
 
+def test_every_folder_of_modules_has_tests_in_the_folder_of_its_name():
+    without = []
+    for package, root in FLOORS.items():
+        for folder in {path.parent for path in (ROOT / root / package).rglob("*.py") if path.name != "__init__.py"}:
+            own = ROOT / "tests" / root / folder.relative_to(ROOT / root / package)
+            without += [] if list(own.glob("test_*.py")) else [str(folder.relative_to(ROOT))]
+    assert not without
+
+
 def _modules():
     """Return every product module by its dotted name."""
     modules = {}

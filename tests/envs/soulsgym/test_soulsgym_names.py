@@ -14,11 +14,8 @@ import pytest
 import torch
 
 import soulsgraph_envs.soulsgym
-from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.soulsgym.core.fights import DATA, Fight
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.soulsgym.core.game_state import GameState
-from soulsgraph_envs.soulsgym.games.game import StaticGameData
 
 TABLES = (
     *("keybindings", "keymap", "actions", "coordinates", "player_animations", "critical_player_animations"),
@@ -99,87 +96,6 @@ def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):
     monkeypatch.setattr(logger, "level", logger.level)
     theirs.set_log_level(logging.ERROR)
     assert logging.getLogger("soulsgraph_envs.drivers.realtime.readings").getEffectiveLevel() == logging.ERROR
-
-
-@pytest.mark.parametrize(("written", "expected"), [("", "no such key"), ("msic = []", "an unknown key")])
-def test_a_fight_has_all_of_soulsgyms_kinds_of_animations(tmp_path, written, expected):
-    text = (DATA / "fights" / "vordt.toml").read_text(encoding="utf-8")
-    path = tmp_path / "vordt.toml"
-    path.write_text(text.replace('misc = ["SABreak"]', written), encoding="utf-8")
-    with pytest.raises(DataError, match=rf"animations\.(misc|msic): expected .*, found {expected}"):
-        load(Fight, Where(path))
-
-
-def test_the_tables_are_numbered_named_and_measured_as_soulsgyms():
-    data = StaticGameData("DarkSoulsIII")
-    assert set(vars(data)) == set(TABLES)
-    assert [animation["ID"] for animation in data.player_animations.values()] == list(range(50))
-    assert data.player_animations["RollingMedium"] == {"timings": [0.69, 0.73, 0.75], "ID": 21}
-    assert data.critical_player_animations == {"DeathIdle": [0.0, 0.0, 0.0]}
-    assert {boss: len(kinds["all"]) for boss, kinds in data.boss_animations.items()} == {"iudex": 32, "vordt": 27}
-    assert data.boss_animations["iudex"]["all"]["SABreak"] == {"ID": 30, "type": "misc"}
-    assert data.boss_animations["vordt"]["all"]["WalkFrontBattle"] == {"ID": 14, "type": "movement"}
-    assert (data.actions[9], data.actions[19]) == (["forward", "right", "roll"], [])
-    assert {data.keymap[key] for key in data.keybindings.values()} == {ord(key) for key in "WSADLHMRQEJKOP "}
-    assert data.coordinates["iudex"]["player_init_poses_random"].shape == (11, 4)
-    assert data.coordinates["vordt"]["boss_init_pose"].tolist() == [27.0, 2.0, -25.0, 3.1]
-    assert data.player_stats["iudex"] == [9, 12, 10, 11, 15, 13, 12, 9, 9, 7]
-    assert data.bonfires["Dancer of the Boreal Valley"] == 3002954
-
-
-def test_the_addresses_are_those_of_the_address_maps():
-    data = StaticGameData("DarkSoulsIII")
-    assert data.address_offsets["PlayerHP"] == [0x80, 0x1F90, 0x18, 0xD8]
-    assert data.address_offsets["IudexMaxHP"] == [0x0, 0x320, 0x0, 0x1F90, 0x18, 0xE0]
-    assert data.address_offsets["VordtMaxHP"] == [0x0, 0x4C8, 0x0, 0x1F90, 0x18, 0xDC]
-    assert data.address_bases == {"Cam": 0x4796298, "Iudex": 0x475A7A8, "Vordt": 0x475A7A8}
-    assert data.address_base_patterns["GameMan"]["pattern"] == r"\x48\x8B\x05....\x48\x8B\x80\x60\x0C\x00\x00"
-
-
-def test_a_callers_tables_are_its_own_and_other_games_have_none():
-    StaticGameData("DarkSoulsIII").actions[0].append("jump")
-    assert StaticGameData("DarkSoulsIII").actions[0] == ["forward"]
-    with pytest.raises(UnknownNameError, match="unknown game: expected one of DarkSoulsIII; found 'EldenRing'"):
-        StaticGameData("EldenRing")
-
-
-def test_the_classes_say_what_soulsgyms_say():
-    iudex, vordt = soulsgraph_envs.soulsgym.IudexEnv, soulsgraph_envs.soulsgym.VordtEnv
-    assert (iudex.ENV_ID, iudex.BONFIRE, iudex.step_size) == ("iudex", "Cemetery of Ash", 0.1)
-    assert (iudex.ARENA_LIM_LOW, iudex.ARENA_LIM_HIGH) == ([110, 540, -73, -3.1416], [190, 640, -55, 3.1416])
-    assert (iudex.IUDEX_MAX_HP, iudex.HARD_RESET_INTERVAL, iudex.CAM_SETUP_POSE) == (1037, 900, [0.378, 0.926, 0.0])
-    assert (vordt.ENV_ID, vordt.BONFIRE, vordt.VORDT_MAX_HP) == ("vordt", "Dancer of the Boreal Valley", 1328)
-    assert (vordt.ARENA_LIM_LOW, vordt.ARENA_LIM_HIGH) == ([13, -7, -27, -3.1416], [42, 46, -15, 3.1416])
-    assert soulsgraph_envs.soulsgym.SoulsEnv.ENV_ID == ""
-    for env in (iudex(), vordt()):
-        box = env.observation_space["player_pose"]
-        assert np.array_equal(box.low, np.array(env.ARENA_LIM_LOW, np.float32))
-        assert np.array_equal(box.high, np.array(env.ARENA_LIM_HIGH, np.float32))
-
-
-def test_a_state_has_defaults_changes_and_comes_back_from_json():
-    state = GameState()
-    assert (state.phase, state.boss_max_hp, state.player_animation, state.lock_on) == (1, 1, "NoAnimation", False)
-    assert (state.player_pose.shape, state.camera_pose.shape) == ((4,), (6,))
-    state.boss_hp, state.player_pose[0] = np.float32(500), 7.0
-    assert GameState().player_pose[0] == 0
-    again = GameState.from_dict(json.loads(json.dumps(state.as_json())))
-    assert again.as_json() == state.as_json()
-    assert isinstance(again.player_pose, np.ndarray)
-    assert state.as_dict(deepcopy=False)["player_pose"] is state.player_pose
-    copied = state.as_dict()
-    copied["player_pose"][0] = 8.0
-    assert state.player_pose[0] == 7.0
-
-
-def test_the_state_is_read_as_a_property_and_as_a_method_and_is_a_copy():
-    env = soulsgraph_envs.soulsgym.IudexEnv()
-    env.reset(seed=0)
-    assert env.game_state.as_json() == env.game_state().as_json()
-    env.game_state.boss_hp = 0.0
-    env.game_state().player_pose[:] = 0.0
-    assert env.game_state.boss_hp == 1037
-    assert env.obs["player_pose"][0] > 0
 
 
 def columns(animations, alike):

@@ -361,3 +361,27 @@ def test_an_id_that_is_taken_stays_its_owners(monkeypatch):
     register_environments()
     assert gymnasium.spec("SoulsGymIudex-v0") is theirs
     assert gymnasium.spec("soulsgraph/SoulsGymIudex-v0").entry_point == "soulsgraph_envs.soulsgym:IudexEnv"
+
+
+def test_the_classes_say_what_soulsgyms_say():
+    iudex, vordt = IudexEnv, VordtEnv
+    assert (iudex.ENV_ID, iudex.BONFIRE, iudex.step_size) == ("iudex", "Cemetery of Ash", 0.1)
+    assert (iudex.ARENA_LIM_LOW, iudex.ARENA_LIM_HIGH) == ([110, 540, -73, -3.1416], [190, 640, -55, 3.1416])
+    assert (iudex.IUDEX_MAX_HP, iudex.HARD_RESET_INTERVAL, iudex.CAM_SETUP_POSE) == (1037, 900, [0.378, 0.926, 0.0])
+    assert (vordt.ENV_ID, vordt.BONFIRE, vordt.VORDT_MAX_HP) == ("vordt", "Dancer of the Boreal Valley", 1328)
+    assert (vordt.ARENA_LIM_LOW, vordt.ARENA_LIM_HIGH) == ([13, -7, -27, -3.1416], [42, 46, -15, 3.1416])
+    assert SoulsEnv.ENV_ID == ""
+    for env in (iudex(), vordt()):
+        box = env.observation_space["player_pose"]
+        assert np.array_equal(box.low, np.array(env.ARENA_LIM_LOW, np.float32))
+        assert np.array_equal(box.high, np.array(env.ARENA_LIM_HIGH, np.float32))
+
+
+def test_the_state_is_read_as_a_property_and_as_a_method_and_is_a_copy():
+    env = IudexEnv()
+    env.reset(seed=0)
+    assert env.game_state.as_json() == env.game_state().as_json()
+    env.game_state.boss_hp = 0.0
+    env.game_state().player_pose[:] = 0.0
+    assert env.game_state.boss_hp == 1037
+    assert env.obs["player_pose"][0] > 0
