@@ -354,3 +354,15 @@ def test_the_efficiency_of_learners_is_what_the_benchmark_printed() -> None:
         ]
         expected = [f"{row['reached']} of {len(row['seeds'])}", *until, f"{row['trained_cpu_s']:.1f}"]
         assert cells == expected
+
+
+def test_what_whole_commands_take_is_what_the_benchmark_printed() -> None:
+    printed = json.loads((_DOCS / "results" / "start" / "commands.json").read_text(encoding="utf-8"))
+    told = [*_rows("findings.md", "### What whole commands take\n").values()]
+    assert len(told) == len(printed["results"]) == 3
+    for cells, row in zip(told, printed["results"], strict=True):
+        wall, (cpu, first, second) = row["wall_s"], (row[name] for name in ("cpu_s", "first_line_s", "second_line_s"))
+        seconds = [f"{one['median']:.1f} s" for one in (cpu, first, second)]
+        spread = f"{wall['lowest']:.1f} to {wall['highest']:.1f}"
+        assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
+    assert f"at commit {printed['commit'][:7]}\n" in (_DOCS / "findings.md").read_text(encoding="utf-8")
