@@ -22,6 +22,11 @@ pictures: .venv/ready
 	.venv/bin/python site/picture_environments.py docs/environments
 	.venv/bin/python site/picture_pages.py
 
+# The notebooks as pages with what they show: it trains a run and a reproduction where there are none, a few minutes.
+.PHONY: notebooks
+notebooks: .venv/ready
+	.venv/bin/python site/execute_notebooks.py
+
 .PHONY: curriculum test chaos check bench zoo docs docs-test clean screen
 
 curriculum: .venv/ready

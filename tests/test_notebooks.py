@@ -1,5 +1,6 @@
 """Every notebook works on what `soulsgraph` wrote, and is kept without outputs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,19 @@ def test_a_notebook_is_kept_without_outputs(path):
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     assert cells
     assert not any(cell.outputs or cell.execution_count for cell in cells)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_a_page_of_what_it_shows(path):
+    folder = path.parents[1] / "docs" / "notebooks" / path.stem
+    page, cells = (folder / "README.md").read_text(encoding="utf-8"), nbformat.read(path, as_version=4).cells
+    # `make notebooks` writes it: a notebook that changed is executed again.
+    parts = [cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```" for cell in cells]
+    places = [page.find(part.split("\n", 1)[-1].strip()) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert {path.name for path in folder.glob("*.png")} == {*re.findall(r"!\[png\]\((.*?)\)", page)}
+    assert "Traceback" not in page
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A fleet by its commands: real processes of a head and a game PC, killed as a power cut would."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_a_stage_that_nobody_plays_ends_with_one_line(fleet):
     assert "expected a game that plays, found none for 3 s" in training.logs().splitlines()[-1]
 
 
-def test_a_curriculum_over_all_stages_by_one_game(tmp_path):
+def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_path):
     game = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 8\n'
     fleet = FleetInFolder(tmp_path, {"attic": game})
     try:
@@ -107,5 +108,15 @@ def test_a_curriculum_over_all_stages_by_one_game(tmp_path):
         assert training.logs().count("attic/1 joined") == len(order)
         code, text = fleet.call("fleet", "replay", fleet.run, order[-1])
         assert code == 0, text
+        # It stays where it is for the next commands.
+        words = ("--scenario", "iudex-phase2", "--skills", "dodge", "--budget", 300, "--fleet", fleet.file)
+        code, text = fleet.call("adapt", fleet.run, *words)
+        assert code == 0, text
+        adapted = run.library.card("dodge", 2)
+        assert (adapted.training.scenario, adapted.training.steps) == ("iudex-phase2", 300)
+        assert "attic/1 joined" in text
+        code, text = fleet.call("evaluate", fleet.run, "--episodes", 2, "--fleet", fleet.file, "--json")
+        assert code == 0, text
+        assert json.loads(text[text.index("{\n") :])["played_in"] == "attic/1 (simulator)"
     finally:
         fleet.close()

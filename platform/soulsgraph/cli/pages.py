@@ -18,7 +18,7 @@ def report(
     output: RunOptions = DEFAULT_RUN,
     variants: tuple[Path, ...] = (),
     attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
-    earlier: Path | None = None,
+    earlier: tuple[Path, ...] = (),
     out: Path | None = None,
     html: Annotated[Path | None, arg(metavar="FILE")] = None,
     beside: Annotated[Path | None, arg(metavar="RUN")] = None,
@@ -32,7 +32,7 @@ def report(
         folders: Folders that reproduce wrote; with `--html` a run folder, or the name of an agent of the zoo.
         variants: Folders of an ablation, the reference first.
         attach: Tables of other commands to show in it, as of transfer, recovery or retention.
-        earlier: Folder of a report on other seeds; every row is compared with its row there.
+        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
         out: Folder of the report; `report` in the first folder if not given.
         html: HTML file to write about a run.
         beside: Another run or agent, shown beside the first in the page.

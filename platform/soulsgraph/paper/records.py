@@ -279,8 +279,27 @@ SIGNIFICANCE = 0.05
 _NEEDED = ("reproduction", "label", "part", "scenario", "start", "seed", "wins", "episodes")
 
 
-def load_earlier(report: Path) -> Mapping[str, Reproduction]:
-    """Read the win rates of every seed from the folder of an earlier report, by the reproductions' names.
+def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
+    """Read the win rates of every seed from the folders of earlier reports, by the reproductions' names.
+
+    Seeds of one name are pooled, whichever report they are from.
+
+    Raises:
+        SoulsGraphError: if a folder holds no table of seeds, or a damaged one, or two hold the same seed.
+    """
+    rows: dict[str, Records] = {}
+    for report in reports:
+        for name, own in _earlier_rows(report).items():
+            known = {(row["label"], row["seed"]) for row in rows.get(name, [])}
+            if shared := sorted({row["seed"] for row in own if (row["label"], row["seed"]) in known}):
+                found = ", ".join(map(str, shared))
+                raise SoulsGraphError(f"{report}: {name}: expected seeds of its own, found {found} in another report.")
+            rows[name] = [*rows.get(name, []), *own]
+    return {name: Reproduction(name, rows=own) for name, own in rows.items()}
+
+
+def _earlier_rows(report: Path) -> dict[str, Records]:
+    """Read the win rates of every seed from the folder of a report, by the reproductions' present names.
 
     Raises:
         SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
@@ -297,7 +316,7 @@ def load_earlier(report: Path) -> Mapping[str, Reproduction]:
         name: [row for row in rows if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
     }
     present = _present_names(report)
-    return {present.get(name, name): Reproduction(present.get(name, name), rows=own) for name, own in found.items()}
+    return {present.get(name, name): own for name, own in found.items()}
 
 
 def _present_names(report: Path) -> dict[str, str]:

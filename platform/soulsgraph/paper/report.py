@@ -66,13 +66,13 @@ def write_report(
     out: Path,
     variants: Sequence[Path] = (),
     attachments: Sequence[Attachment] = (),
-    earlier: Path | None = None,
+    earlier: Sequence[Path] = (),
 ) -> Path:
     """Write the report of one or several reproductions and return its Markdown file.
 
     Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
     whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
-    `attachments` are tables of other tools; `earlier` is the folder of a report on other seeds to compare with.
+    `attachments` are tables of other tools; `earlier` are folders of reports on other seeds to compare with, pooled.
     Whatever was not recorded is left out.
 
     Raises:
@@ -80,7 +80,7 @@ def write_report(
         WriteError: if the place cannot be written.
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
-    agreement = agreement_rows(reproductions, load_earlier(earlier)) if earlier else []
+    agreement = agreement_rows(reproductions, load_earlier(earlier))
     tables = sections.report_tables(reproductions, ablated) | ({"agreement": agreement} if agreement else {})
     extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)

@@ -1,4 +1,5 @@
 import json
+from statistics import median
 
 import pytest
 
@@ -19,7 +20,7 @@ def earlier(tmp_path_factory):
 
 def _compared(tmp_path, earlier, lift):
     folder = write_synthetic_records(tmp_path / "paper", seeds=range(310, 330), lift=lift)
-    text = write_report([folder], tmp_path / "report", earlier=earlier).read_text()
+    text = write_report([folder], tmp_path / "report", earlier=[earlier]).read_text()
     rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
     return text, {row["label"]: row for row in rows}
 
@@ -45,13 +46,13 @@ def test_seeds_of_better_agents_differ(tmp_path, earlier):
 def test_a_shared_seed_is_refused(tmp_path, earlier):
     folder = write_synthetic_records(tmp_path / "paper", seeds=range(309, 312))
     with pytest.raises(SoulsGraphError, match="found 309 in both"):
-        write_report([folder], tmp_path / "report", earlier=earlier)
+        write_report([folder], tmp_path / "report", earlier=[earlier])
 
 
 def test_a_folder_without_a_report_is_refused(tmp_path, earlier):
     folder = write_synthetic_records(tmp_path / "paper", seeds=(400,))
     with pytest.raises(SoulsGraphError, match=r"seeds\.parquet"):
-        write_report([folder], tmp_path / "report", earlier=tmp_path)
+        write_report([folder], tmp_path / "report", earlier=[tmp_path])
 
 
 def test_holm_adjusts_for_the_number_of_tests():
@@ -77,6 +78,23 @@ def test_an_earlier_report_is_compared_under_its_presets_present_name(tmp_path):
     report["reproductions"]["best"] |= {"version": 1, "plan": {"preset": "best"}}
     file.write_text(json.dumps(report))
     folder = write_synthetic_records(tmp_path / "now", preset="best-1", seeds=range(310, 315))
-    write_report([folder], tmp_path / "report", earlier=tmp_path / "earlier")
+    write_report([folder], tmp_path / "report", earlier=[tmp_path / "earlier"])
     rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
     assert {row["reproduction"] for row in rows} == {"best-1"}
+
+
+def test_the_seeds_of_several_earlier_reports_are_pooled_each_once(tmp_path, earlier):
+    other = write_synthetic_records(tmp_path / "other", seeds=range(320, 324))
+    write_report([other], tmp_path / "other-report")
+    folder = write_synthetic_records(tmp_path / "paper", seeds=range(310, 314))
+    write_report([folder], tmp_path / "report", earlier=[earlier, tmp_path / "other-report"])
+    rows = {row["label"]: row for row in read_rows(tmp_path / "report" / "tables" / "agreement.parquet")}
+    assert rows[BOTH]["earlier_seeds"] == 14
+    both = [*_percents(earlier), *_percents(tmp_path / "other-report")]
+    assert rows[BOTH]["earlier_median"] == pytest.approx(median(both))
+    with pytest.raises(SoulsGraphError, match=r"found 300, 301, .* in another report"):
+        write_report([folder], tmp_path / "report", earlier=[earlier, earlier])
+
+
+def _percents(report):
+    return [row["percent"] for row in read_rows(report / "tables" / "seeds.parquet") if row["label"] == BOTH]
