@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import FrozenNetwork
 from soulsgraph_policies.library import Artifact, SkillCard
+from soulsgraph_policies.projects import Loaded, loaded_projects, take_over
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.head.evaluation import FleetFights, FleetGame
@@ -338,21 +338,40 @@ def evaluate_rows(
     worker: WorkerProcess | None = None,
 ) -> Mapping[Row, Episodes]:
     """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
-    rows = allowed_rows(run)
+    rows, on_finished = allowed_rows(run), on_finished or (lambda _: None)
     played: dict[Row, Episodes] = {}
     if worker is not None and worker.running:
-        for row in rows[1::2]:
-            worker.submit(_play_row, run, row, episodes, seed)
-        for row in rows[::2]:
-            played[row] = _play_row(run, row, episodes, seed, on_finished)
-        with suppress(WorkerLostError):
-            for row in rows[1::2]:
-                played[row] = worker.result()
-                if on_finished:
-                    on_finished(episodes)
+        worker.forget()
+        theirs, projects = [*rows[1::2]], tuple(loaded_projects().values())
+        for row in theirs:
+            worker.submit(_play_row_elsewhere, projects, run, row, episodes, seed)
+        try:
+            for row in rows[::2]:
+                played[row] = _play_row(run, row, episodes, seed, on_finished)
+                # A pipe holds few answers.
+                while theirs and worker.answered:
+                    _take(played, theirs, worker, on_finished)
+            while theirs:
+                _take(played, theirs, worker, on_finished)
+        except WorkerLostError:
+            pass
+        finally:
+            worker.forget()
     missing = [row for row in rows if row not in played]
     played |= {row: _play_row(run, row, episodes, seed, on_finished) for row in missing}
     return {row: played[row] for row in rows}
+
+
+def _take(played: dict[Row, Episodes], theirs: list[Row], worker: WorkerProcess, on_finished: OnFinished) -> None:
+    """Take the worker's next answer, that of the first of its rows."""
+    played[theirs[0]] = worker.result()
+    on_finished(len(played[theirs.pop(0)]))
+
+
+def _play_row_elsewhere(projects: Sequence[Loaded], run: RunFolder, *words: Any) -> Episodes:
+    """Play a row in a process that has not imported the code of projects."""
+    take_over(projects)
+    return _play_row(run, *words)
 
 
 def _play_row(run: RunFolder, row: Row, episodes: int, seed: int, on_finished: OnFinished | None = None) -> Episodes:

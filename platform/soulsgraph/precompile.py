@@ -86,9 +86,10 @@ def precompile_playing(console: Console) -> None:
 
 
 def load_playing() -> None:
-    """Load what playing calls, and compile what is not compiled yet."""
-    for part in _PLAYING:
-        part()
+    """Load the compiled code that playing calls; where it is not compiled yet, others do that."""
+    if not numba.config.DISABLE_JIT and _holds(_stamp(), _key()):
+        for part in _PLAYING:
+            part()
 
 
 def _holds(stamp: Path, key: str) -> bool:

@@ -79,13 +79,17 @@ def command_times(words: Sequence[str], folder: Path, environment: Mapping[str, 
         )  # fmt: skip
         lines_s: list[float] = []
         most, polls = 0.0, 0
-        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-            lines = output.read_bytes().count(b"\n")
-            lines_s += [time.perf_counter() - begun_s] * (lines - len(lines_s))
-            if polls % 20 == 0:
-                most = max(most, _memory_mib(process.pid))
-            polls += 1
-            time.sleep(0.05)
+        try:
+            while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+                lines = output.read_bytes().count(b"\n")
+                lines_s += [time.perf_counter() - begun_s] * (lines - len(lines_s))
+                if polls % 20 == 0:
+                    most = max(most, _memory_mib(process.pid))
+                polls += 1
+                time.sleep(0.05)
+        except BaseException:
+            process.kill()
+            raise
     wall_s = time.perf_counter() - begun_s
     process.returncode = os.waitstatus_to_exitcode(ended[1])
     if process.returncode:
@@ -103,9 +107,9 @@ def command_times(words: Sequence[str], folder: Path, environment: Mapping[str, 
 
 def _memory_mib(pid: int) -> float:
     held = 0
-    with suppress(psutil.NoSuchProcess):
+    with suppress(psutil.Error):
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.Error):
                 held += process.memory_full_info().pss
     return held / 2**20

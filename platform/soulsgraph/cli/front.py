@@ -69,7 +69,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "fleet": "fleet",
     },
     "Measure speed": {
-        "bench": "commands",
+        "bench": "bench",
     },
 }
 #: The commands that need nothing but what the distribution for game PCs installs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -35,6 +34,7 @@ from soulsgraph_envs.skills import load_skill_options
 if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.train import Workplace
+    from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.settings import Fleet
     from soulsgraph_clusters.session import Session
 
@@ -224,27 +224,17 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Import without collecting garbage: what modules hold stays, and to look through it takes part of a second."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.freeze()
-
-
-@contextmanager
-def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
+def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | None = None) -> Iterator[Workplace]:
     """Check the games, lock the run, join or start Ray where env runners need it, and open the TensorBoard.
+
+    Learning curves are played by `worker`, or by a process that ends with the work.
 
     Raises:
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
-    # Imported here: evaluation needs none of it.
-    from soulsgraph.curves import CHECKPOINT_INTERVAL
-    from soulsgraph.precompile import load_playing
+    # Imported here: evaluation needs none of it, and it takes seconds.
     from soulsgraph.progress import Board
+    from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.settings import load_fleet
     from soulsgraph_clusters.session import LOCAL, chosen_address
@@ -265,19 +255,13 @@ def workplace(run: RunFolder, session: SessionOptions) -> Iterator[Workplace]:
     if chosen_address(session.address) == LOCAL:
         check_games(games)
     sole = nullcontext() if fleet is None else _sole_head(fleet)
-    with WorkerProcess() as worker:
-        if any(stage.steps >= CHECKPOINT_INTERVAL for stage in run.plan.stages()):
-            # On another core, while RLlib is imported here.
-            worker.start(load_playing)
-        with uncollected():
-            from soulsgraph.train import Workplace
-
-        with (
-            ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
-            _own_fleet(run, session.games, joined) as own,
-            Board(run.tensorboard, run.plan.skill_graph.order) as board,
-        ):
-            yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=worker)
+    with (
+        ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
+        _own_fleet(run, session.games, joined) as own,
+        Board(run.tensorboard, run.plan.skill_graph.order) as board,
+        WorkerProcess() if worker is None else nullcontext(worker) as curves,
+    ):
+        yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=curves)
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 from soulsgraph.files import write_json, write_text
 from soulsgraph.paper import report_sections as sections
-from soulsgraph.paper.records import Reproduction, agreement_rows, agreement_section, load_earlier, load_reproductions
+from soulsgraph.paper.earlier import agreement_rows, agreement_section, load_earlier
+from soulsgraph.paper.records import Reproduction, load_reproductions
 from soulsgraph.progress import Board
 from soulsgraph.tables import read_rows, readable_table, write_rows
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -3,8 +3,8 @@ from statistics import median
 
 import pytest
 
+from soulsgraph.paper.earlier import holm
 from soulsgraph.paper.expected_ranges import BOTH
-from soulsgraph.paper.records import holm
 from soulsgraph.paper.report import write_report
 from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.tables import read_rows

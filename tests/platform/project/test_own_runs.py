@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from soulsgraph.domains import check_target
-from soulsgraph.evaluate import Setting, allowed_rows, make_agent
+from soulsgraph.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
@@ -123,6 +123,18 @@ def test_the_table_of_an_own_graph_has_every_skill_trained_and_its_own_skill_ran
         ("parry random", ("parry",)),
         ("heal_attack random", ("heal_attack",)),
     ]
+
+
+def test_a_worker_plays_half_of_the_table_of_an_own_graph_whose_code_it_never_imported(run):
+    pretend_training(run, run.plan.stages())
+    alone = evaluate_rows(run, 2, 9)
+    with WorkerProcess() as worker:
+        worker.start()
+        beside = evaluate_rows(run, 2, 9, worker=worker)
+        assert worker.running
+    assert {row.label: fights.lengths.tolist() for row, fights in beside.items()} == {
+        row.label: fights.lengths.tolist() for row, fights in alone.items()
+    }
 
 
 def test_the_papers_environments_refuse_an_own_skill_by_name(fencing):

@@ -165,6 +165,10 @@ class GatewayRunner(ChunkRunner):
         """Answer another gateway by the `Desk` method of this name."""
         return getattr(self._desk, question)(*words)
 
+    def keep_status(self) -> None:
+        """Show the games as they are now from here on."""
+        self._status.keep()
+
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""
         self._journal.prune(before)
@@ -174,7 +178,7 @@ class GatewayRunner(ChunkRunner):
         if exporter := getattr(self, "_exporter", None):
             exporter.close()
         if hasattr(self, "_gateway"):
-            self._status.keep()
+            self.keep_status()
             self._gateway.stop("the stage is over")
             self._status.update(self._version, always=True)
         if hasattr(self, "_journal"):

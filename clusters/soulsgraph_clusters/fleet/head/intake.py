@@ -144,6 +144,9 @@ class Intake(Offers):
         self._require_room(session, session.hello.boot, 1)
         self.elsewhere.claim(session.hello, gateway)
         self._lanes.first(session.name, session.hello.lanes)
+        if not gateway:
+            # Writing takes a moment, in which another gateway may have let its like in.
+            self.elsewhere.claim(session.hello, gateway)
 
     def require_room(self, session: Session, chunk: wire.Chunk) -> None:
         """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""

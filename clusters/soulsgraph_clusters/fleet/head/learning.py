@@ -171,7 +171,11 @@ class FleetDQN(SkillDQN):
         """Return None: a gateway is asked for what comes after a position."""
 
     def cleanup(self) -> None:
-        """Stop the further gateways before the one that writes the journal."""
+        """Stop the further gateways before the one that writes the journal, which remembers how their games did."""
+        if self._stage.relays:
+            self.env_runner_group.foreach_env_runner(
+                "keep_status", local_env_runner=False, timeout_seconds=_SEND_EVERY_S
+            )
         self._relays.end()
         super().cleanup()
 

@@ -90,14 +90,12 @@ def check_alone(live: wire.Hello, new: wire.Hello) -> None:
     """
     if live.pc != new.pc:
         return
-    if live.game == new.game and live.boot != new.boot:
-        name = f"{new.pc}/{new.game}"
-        raise FleetError(
-            f"{name}: expected one live game of this name, found another process that plays as it; {_REMEDY}."
-        )
     if live.machine and new.machine and live.machine != new.machine:
-        found = f"another, whose game {live.game} is live"
+        found = "another, whose games are live"
         raise FleetError(f"{new.pc}: expected one machine of this name, found {found}; {_REMEDY}.")
+    if live.game == new.game and live.boot != new.boot:
+        found = "another process that plays as it"
+        raise FleetError(f"{new.pc}/{new.game}: expected one live game of this name, found {found}; {_REMEDY}.")
 
 
 class Sessions:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from soulsgraph_clusters.fleet.head.intake import Intake, Offers
 from soulsgraph_clusters.fleet.head.serving import plain
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
 from soulsgraph_clusters.fleet.settings import LOST, LOST_EPISODES, NOT_SEEN, REFUSED, RESET_S
-from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError, whole_file
 
@@ -123,13 +123,14 @@ class StatusWriter:
         self._intake, self._sessions, self._described = intake, sessions, Describer(intake, sessions)
         self._elsewhere = elsewhere
         self._written_s, self._began_s = 0.0, time.monotonic()
-        self._left_open: tuple[str, ...] = ()
+        self._kept: tuple[GameStatus, ...] | None = None
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
         self._earlier = _earlier(intake)
 
     def keep(self) -> None:
-        """Show what is connected now as it is from here on: the stage is over, and its games are sent away."""
-        self._left_open = tuple(session.name for session in self._sessions.live)
+        """Show the games as they are now from here on: the stage is over, and they are sent away."""
+        if self._kept is None:
+            self._kept = self._rows(time.monotonic())
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
         """Write the status if it is time to, or `always`, and return it; `version` is that of the newest weights."""
@@ -139,26 +140,32 @@ class StatusWriter:
         self._written_s, status = now, self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
-            temporary.write_text(json.dumps(to_table(status), indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(f"{json.dumps(_table(status))}\n", encoding="utf-8")
         return status
 
     def describe(self, version: int) -> FleetStatus:
         """Return how the games do now."""
-        journal, games = self._intake.journal, self._rows(time.monotonic())
+        journal = self._intake.journal
+        games = self._rows(time.monotonic()) if self._kept is None else self._kept
         decisions = dict(journal.decisions)
         return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
 
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
-        open_now = {session.name for session in self._sessions.live} | {*self._left_open}
+        open_now = {session.name for session in self._sessions.live}
         earlier, there = self._earlier, [*self._elsewhere()]
         rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         for session, row in self._described.latest():
+            before = rows.pop(row.name, None)
             if row.name in open_now:
                 rows[row.name] = row
-            elif row.name not in rows or row.silent_s < rows[row.name].silent_s:
+            elif before is None or row.silent_s < before.silent_s:
                 rows[row.name] = _lost(row, session.reason, row.silent_s)
-        rows |= {row.name: row for row in there}
+            else:
+                rows[row.name] = before
+        for row in there:
+            rows.pop(row.name, None)
+            rows[row.name] = row
         # What another gateway does not report any more is shown as it was.
         self._earlier = earlier | {row.name: (row, now - row.silent_s) for row in there}
         seen = {name.partition("/")[0] for name in rows}
@@ -227,6 +234,11 @@ class Describer:
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
         )
+
+
+def _table(status: FleetStatus) -> dict[str, Any]:
+    """Return a status as plain values: by hand, for a thousand games take as long as all else of it otherwise."""
+    return {**vars(status), "games": [vars(game) for game in status.games]}
 
 
 def _lost(row: GameStatus, reason: str, silent_s: float) -> GameStatus:

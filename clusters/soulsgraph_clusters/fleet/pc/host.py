@@ -111,7 +111,7 @@ class _Order:
     spool: str
     spool_mb: int
     game: int
-    machine: str
+    machine: str = ""
     projects: Sequence[str] = ()
 
     @property

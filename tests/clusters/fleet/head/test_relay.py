@@ -166,7 +166,7 @@ def test_a_machine_at_another_gateway_keeps_its_name_to_itself(door, open_beside
     door.joined(first.address, machine="a" * 16)
     for address in (door.address, second.address):
         other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16), address=address)
-        assert "attic: expected one machine of this name, found another, whose game 1 is live" in other.refusal()
+        assert "attic: expected one machine of this name, found another, whose games are live" in other.refusal()
 
 
 def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(door, open_beside):

@@ -208,3 +208,15 @@ def test_the_gateway_that_heard_a_lost_game_last_says_how_it_was(here):
     there.clear()
     (lost,) = status.describe(1).games
     assert (lost.state, lost.ticks) == (LOST, 900)
+
+
+def test_games_of_all_gateways_stand_as_they_were_when_the_stage_is_over(here):
+    session = _joined(here, 1.0, state="playing")
+    there = [GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)]
+    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status.keep()
+    session.close()
+    there.clear()
+    # The gateway that stops asks for it once more.
+    status.keep()
+    assert {one.name: one.state for one in status.describe(1).games} == {"attic/1": "playing", "cellar/1": "playing"}
