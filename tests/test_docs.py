@@ -233,15 +233,20 @@ def test_what_one_game_costs_the_others_is_what_the_benchmark_printed() -> None:
 
 
 def test_what_the_driver_takes_is_what_the_benchmark_printed() -> None:
-    printed = json.loads((_DOCS / "results" / "fleet" / "driver.json").read_text(encoding="utf-8"))
-    rows = {row["name"]: row for row in printed["results"]}
-    told = (
-        (_DOCS / "findings.md").read_text(encoding="utf-8").partition("### The driver's share\n")[2].partition("\n#")[0]
-    )
-    gateway, both = (rows[name] for name in ("gateway", "gateway and driver without updates"))
-    assert f"--streams {both['streams']} --rounds {both['rounds']}` at commit {printed['commit'][:7]}" in told
-    for row in (gateway, both):
-        assert f"{row['beyond_bare_ms_a_chunk']['median']:.2f} ms" in told
+    told = _rows("findings.md", "### The driver's share\n")
+    for file, streams in (("driver", "300"), ("driver-1000", "1,000")):
+        printed = json.loads((_DOCS / "results" / "fleet" / f"{file}.json").read_text(encoding="utf-8"))
+        bare, gateway, both = printed["results"]
+        rates = [1000.0 * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in bare["measured"]]
+        alone = median(one["cpu_s"] * rate for one, rate in zip(bare["measured"], rates, strict=True))
+        driver = median(
+            1000.0 * one["driver_cpu_s"] * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in both["measured"]
+        )
+        beyond = [row["beyond_bare_ms_a_chunk"]["median"] for row in (gateway, both)]
+        assert told[streams] == [f"{value:.2f} ms" for value in (alone, *beyond, driver)]
+        # It received all that came: ten decisions of each chunk, in the seconds that were measured.
+        for one in both["measured"]:
+            assert one["received_decisions"] > 9.8 * one["chunks"] * one["wall_s"] / one["driven_s"]
 
 
 def test_the_figures_of_resets_are_those_that_the_benchmark_printed() -> None:
