@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +36,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "notebooks")
     parser.add_argument("--opened", type=Path, default=ROOT / "runs" / "notebooks", help="where the run is, or will be")
     words = parser.parse_args()
-    paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    for path in paths:
-        if words.names and path.stem not in words.names:
-            continue
+    paths = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    if unknown := {*words.names} - paths.keys():
+        parser.error(f"expected some of {', '.join(paths)}, found {', '.join(sorted(unknown))}")
+    for path in (paths[name] for name in words.names or paths):
         print(f"executing {path.name}", flush=True)
         write_page(path, words.out / path.stem, {} if path.stem in _ZOO else _opened(path, words.opened))
 
@@ -49,7 +50,11 @@ def _opened(path: Path, folder: Path) -> dict[str, str]:
     for variable, (name, command) in OPENED.items():
         if variable in text:
             if not (folder / name).exists():
-                subprocess.run([Path(sys.executable).with_name("soulsgraph"), *command, folder / name], check=True)
+                # What an interrupt leaves is not taken for whole.
+                unfinished = folder / f"{name}-unfinished"
+                shutil.rmtree(unfinished, ignore_errors=True)
+                subprocess.run([Path(sys.executable).with_name("soulsgraph"), *command, unfinished], check=True)
+                unfinished.rename(folder / name)
             found[variable] = str(folder / name)
     return found
 
@@ -59,8 +64,11 @@ def write_page(path: Path, folder: Path, environment: dict[str, str]) -> None:
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=_MOST_S, resources=resources).execute(env={**os.environ, **environment})
+    for cell in notebook.cells:
+        # Warnings of libraries name the machine's folders.
+        cell.outputs = [shown for shown in cell.get("outputs", []) if shown.get("name") != "stderr"]
     text, made = MarkdownExporter().from_notebook_node(notebook)
-    source = f"What [the notebook]({os.path.relpath(path, folder)}) shows, executed by `make notebooks`.\n"
+    source = f"What [the notebook](../../../notebooks/{path.name}) shows, executed by `make notebooks`.\n"
     title, rest = text.strip().split("\n", 1)
     with whole_folder(folder, replace=True) as temporary:
         (temporary / "README.md").write_text(f"{title}\n\n{source}{rest.rstrip()}\n", encoding="utf-8")

@@ -37,13 +37,13 @@ _PREFIX = "step-"
 
 
 class CurvePoint(NamedTuple):
-    """One checkpoint on its learning curve: figures by the names that a run's curves have for them.
+    """One checkpoint on its learning curve: metrics by the names that a run's curves have for them.
 
     `low` and `high` are the ends of the 95 % t interval of the mean return over episodes.
     """
 
     step: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
 
 
 #: Weights of some steps.

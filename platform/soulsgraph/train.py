@@ -73,21 +73,21 @@ class StageRecords:
         pace: dict[str, float] = {"steps_per_s": (done - before) / max(self._last[0] - since, 1e-9)}
         if algorithm.config.num_env_runners:
             pace["env_runners"] = algorithm.live_runners
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for skill in skills:
             episodes, learner = drained.get(skill), result.get(LEARNER_RESULTS, {}).get(skill, {})
-            figures = {"exploration": algorithm.training[skill].exploration_rate, **pace}
+            metrics = {"exploration": algorithm.training[skill].exploration_rate, **pace}
             names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
-            figures |= {name: float(learner[key]) for name, key in names.items() if key in learner}
-            figures |= {} if episodes is None else self._play(skill, episodes)
+            metrics |= {name: float(learner[key]) for name, key in names.items() if key in learner}
+            metrics |= {} if episodes is None else self._play(skill, episodes)
             count = 0 if episodes is None else len(episodes)
-            self._write(self._training, skill, done, figures, episodes=count)
+            self._write(self._training, skill, done, metrics, episodes=count)
         if done // CHECKPOINT_INTERVAL > before // CHECKPOINT_INTERVAL:
             self._evaluator.add(done, checkpoint_weights({skill: algorithm.weights(skill) for skill in skills}))
-        for owner, measured in algorithm.runner_figures().items():
+        for owner, measured in algorithm.runner_metrics().items():
             self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
-        return figures.get("return")
+        return metrics.get("return")
 
     def flush(self) -> None:
         """Write everything to disk, as at each checkpoint."""
@@ -122,13 +122,13 @@ class StageRecords:
 
     def _draw(self, points: list[CurvePoint]) -> None:
         for point in points:
-            self._write(self._curve, self._setup.stage.skill, point.step, point.figures, "evaluation/")
+            self._write(self._curve, self._setup.stage.skill, point.step, point.metrics, "evaluation/")
 
     def _write(
-        self, table: GrowingTable, skill: str, step: int, figures: dict[str, float], prefix: str = "", **counts: int
+        self, table: GrowingTable, skill: str, step: int, metrics: dict[str, float], prefix: str = "", **counts: int
     ) -> None:
-        table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **figures})
-        values = {f"{prefix}{name}": value for name, value in figures.items()}
+        table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **metrics})
+        values = {f"{prefix}{name}": value for name, value in metrics.items()}
         self._board.log(skill, step + self._offset, values)
 
 

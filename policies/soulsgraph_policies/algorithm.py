@@ -203,8 +203,8 @@ class SkillDQN(DQN):
             self._learn()
             self._send_weights([one.name for one in learning])
             for one in learning:
-                if (figures := one.figures()) is not None:
-                    self.metrics.log_dict(figures, key=(LEARNER_RESULTS, one.name), window=1)
+                if (metrics := one.metrics()) is not None:
+                    self.metrics.log_dict(metrics, key=(LEARNER_RESULTS, one.name), window=1)
         return received
 
     def _receive(self, chunks: Sequence[Chunk]) -> int:
@@ -237,12 +237,12 @@ class SkillDQN(DQN):
         owed = {name: updates for name, one in self.training.items() if (updates := one.owed)}
         if not owed:
             return
-        (figures,) = self.learner_group.update(
+        (metrics,) = self.learner_group.update(
             batch=as_multi_agent_batch({name: self.training[name].draw(updates) for name, updates in owed.items()}),
             timesteps=self._counts(),
         )
         for name, updates in owed.items():
-            self.training[name].learned(figures[name], updates)
+            self.training[name].learned(metrics[name], updates)
 
     def _counts(self) -> dict[str, Any]:
         """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
@@ -315,7 +315,7 @@ class SkillDQN(DQN):
         drained, self._episodes = self._episodes, {}
         return {skill: Episodes.join(parts) for skill, parts in drained.items()}
 
-    def runner_figures(self) -> dict[str, dict[str, float]]:
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
         """Return how whatever plays does, by its name and the figure's; nothing here."""
         return {}
 

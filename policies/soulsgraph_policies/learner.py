@@ -32,7 +32,7 @@ from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
-from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateFigures
+from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics
 
 #: The learner's two ways to compute the same update.
 AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
@@ -123,11 +123,11 @@ class SkillDQNLearner(DQNTorchLearner):
         training_data: TrainingData | None = None,
         timesteps: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> dict[str, UpdateFigures]:
+    ) -> dict[str, UpdateMetrics]:
         """Take one update of a module for every `batch_size` rows of its batch; modules without a batch stay.
 
         `timesteps` holds the decisions of each module received so far: a target network is copied
-        between the updates where a target period ended. The figures come back as they are, by
+        between the updates where a target period ended. The metrics come back as they are, by
         module: RLlib's reduction of logged values would take longer than the updates.
 
         Raises:
@@ -210,23 +210,23 @@ class ModuleUpdates:
         first, second, actions = (parameter.shape[0] for parameter in network[::2])
         return CpuUpdater(memory, (network[0].shape[1], first, second, actions), self._hyperparameters)
 
-    def learn(self, batch: Batch, decisions: int | None = None) -> UpdateFigures:
+    def learn(self, batch: Batch, decisions: int | None = None) -> UpdateMetrics:
         """Take one update for every `batch_size` rows, at a count of decisions received (by default the last one)."""
         numbers, rows = self._hyperparameters, len(batch.actions)
         reached = self._decisions if decisions is None else decisions
         copied, self._decisions = numbers.target_copy(self._decisions, reached), reached
         if copied is None:
-            figures = self._take_updates(batch)
+            metrics = self._take_updates(batch)
         else:
             before = min(numbers.updates_before(copied, int(self._steps.item())) * numbers.batch_size, rows)
             parts = [self._take_updates(batch.part(0, before))] if before else []
             self._update_target(1.0)
             if before < rows:
                 parts.append(self._take_updates(batch.part(before, rows)))
-            figures = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
+            metrics = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
         if numbers.averages(reached):
             self._add_to_average()
-        return figures
+        return metrics
 
     @torch.no_grad()
     def _add_to_average(self) -> None:
@@ -237,18 +237,18 @@ class ModuleUpdates:
     def _update_target(self, share: float) -> None:
         update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=share)
 
-    def _take_updates(self, batch: Batch) -> UpdateFigures:
+    def _take_updates(self, batch: Batch) -> UpdateMetrics:
         size = self._hyperparameters.batch_size
         if self.updater is not None:
             done = int(self._steps.item())
-            figures = self.updater.update(batch, done)
+            metrics = self.updater.update(batch, done)
             self._steps.fill_(done + len(batch.actions) // size)
-            return figures
+            return metrics
         tensors = [torch.as_tensor(values, device=self._device) for values in vars(batch).values()]
         starts = range(0, len(batch.actions), size)
         return _mean([self._autograd_update([part[start : start + size] for part in tensors]) for start in starts])
 
-    def _autograd_update(self, columns: Sequence[Tensor]) -> UpdateFigures:
+    def _autograd_update(self, columns: Sequence[Tensor]) -> UpdateMetrics:
         numbers, module, optimizer = self._hyperparameters, self.module, self.optimizer
         result = minibatch_loss(module, columns, numbers)
         optimizer.zero_grad()
@@ -258,7 +258,7 @@ class ModuleUpdates:
         if numbers.target_rate:
             self._update_target(numbers.target_rate)
         errors = result.errors.abs().cpu().numpy()
-        return UpdateFigures(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
+        return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
 
     def newest_weights(self) -> Weights:
         """Return the module's weights as of the last update; on a CPU the arrays share its memory."""
@@ -308,10 +308,10 @@ class ModuleUpdates:
         self.set_counts(state)
 
 
-def _mean(figures: Sequence[UpdateFigures], weights: Sequence[int] | None = None) -> UpdateFigures:
-    rows = np.array([(one.loss, one.q_mean, one.td_error) for one in figures])
+def _mean(metrics: Sequence[UpdateMetrics], weights: Sequence[int] | None = None) -> UpdateMetrics:
+    rows = np.array([(one.loss, one.q_mean, one.td_error) for one in metrics])
     loss, q_mean, td_error = np.average(rows, axis=0, weights=weights).tolist()
-    return UpdateFigures(loss, q_mean, td_error, np.concatenate([one.errors for one in figures]))
+    return UpdateMetrics(loss, q_mean, td_error, np.concatenate([one.errors for one in metrics]))
 
 
 class ModuleTraining:
@@ -335,7 +335,7 @@ class ModuleTraining:
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))
         self.decisions, self.updates = 0, 0
-        #: Sums of loss, Q-value and TD error over the updates since the last `figures`.
+        #: Sums of loss, Q-value and TD error over the updates since the last `metrics`.
         self._sums, self._summed = np.zeros(3), 0
 
     @property
@@ -366,15 +366,15 @@ class ModuleTraining:
         count = updates * self.hyperparameters.batch_size
         return self.replay.sample(count, self._generator, self.normalizer, self.decisions)
 
-    def learned(self, figures: UpdateFigures, updates: int) -> None:
+    def learned(self, metrics: UpdateMetrics, updates: int) -> None:
         """Count updates that were taken, with what the learner reports of them."""
         self.updates += updates
-        self._sums += updates * np.array([figures.loss, figures.q_mean, figures.td_error])
+        self._sums += updates * np.array([metrics.loss, metrics.q_mean, metrics.td_error])
         self._summed += updates
-        self.replay.learned(figures.errors)
+        self.replay.learned(metrics.errors)
 
-    def figures(self) -> dict[str, float] | None:
-        """Return means of the learner's figures once there are enough updates, or at the end; else None."""
+    def metrics(self) -> dict[str, float] | None:
+        """Return means of the learner's metrics once there are enough updates, or at the end; else None."""
         if not self.finished and self._summed < UPDATES_PER_LOG:
             return None
         means = (self._sums / max(self._summed, 1)).tolist()

@@ -33,7 +33,7 @@ class FlatMemory(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UpdateFigures:
+class UpdateMetrics:
     """Means over every row of every update of one call, and each row's absolute TD error, (n,)."""
 
     loss: float
@@ -179,11 +179,11 @@ def _raise_shown(
 
 @_inner
 def _output_gradients(
-    values: Floats, bias: Floats, batch: Rows, targets: Floats, figures: tuple[Doubles, Floats], slopes: Floats
+    values: Floats, bias: Floats, batch: Rows, targets: Floats, metrics: tuple[Doubles, Floats], slopes: Floats
 ) -> None:
     """Compute the TD errors and, from them, the gradient of every row's Q-values."""
     _, _, actions, _, _, weights, margins = batch
-    sums, errors = figures
+    sums, errors = metrics
     one, zero, half = np.float32(1.0), np.float32(0.0), np.float32(0.5)
     scale, raising = one / np.float32(len(actions)), np.float32(MARGIN_WEIGHT)
     slopes[:, :] = zero
@@ -275,7 +275,7 @@ def _average(network: Floats, target: Floats, share: float) -> None:
 
 
 @_inner
-def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]) -> None:
+def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]) -> None:
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
@@ -290,7 +290,7 @@ def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, f
         _choose(work.values, target_bias, work.choices)
     _targets(work.values, target_bias, batch, work.choices, work.targets)
     _forward(work.network, observations, work)
-    _output_gradients(work.values, layers[5], batch, work.targets, figures, work.slopes)
+    _output_gradients(work.values, layers[5], batch, work.targets, metrics, work.slopes)
     _gradients(_layers(work.gradient, work.sizes), observations, work)
     _adam((network, first_moment, second_moment), work.gradient, step, learning_rate, max_norm)
     if target_rate > 0.0:
@@ -303,11 +303,11 @@ def _build_updates(sources: int) -> Callable[..., int]:
 
     @njit(cache=True)
     def updates(
-        memory: FlatMemory, work: Work, batch: Rows, constants: Constants, figures: tuple[Doubles, Floats]
+        memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]
     ) -> int:
         observations, following, actions, rewards, discounts, weights, margins = batch
         steps, learning_rate, max_norm, target_rate, double = constants
-        sums, errors = figures
+        sums, errors = metrics
         size = len(work.targets)
         _arrange(_layers(memory.target, work.sizes), work.target)
         for update in range(len(actions) // size):
@@ -352,11 +352,11 @@ class CpuUpdater:
             choices=np.empty(rows, np.int64),
         )
 
-    def update(self, batch: Batch, steps: int) -> UpdateFigures:
+    def update(self, batch: Batch, steps: int) -> UpdateMetrics:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
         constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
         _updates(self._memory, self._work, tuple(vars(batch).values()), constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
-        return UpdateFigures(loss, q_mean, td_error, errors)
+        return UpdateMetrics(loss, q_mean, td_error, errors)

@@ -106,7 +106,7 @@ class FleetSettings:
     #: PEM files of the head's certificate and its key; without them the head listens on the loopback only.
     certificate: str = ""
     key: str = ""
-    #: Host and port of the figures for Prometheus; nowhere by default.
+    #: Host and port of the metrics for Prometheus; nowhere by default.
     metrics: str = ""
     #: Chunks of older weights are refused: control ticks, at the game's own pace.
     most_stale_ticks: Annotated[int, Between(1, 10**6)] = 1200

@@ -219,7 +219,7 @@ class _Watch(BaseCallback):
 
     def _draw(self, points: Sequence[CurvePoint]) -> None:
         for point in points:
-            self._curve.add({**self._place(point.step), **point.figures})
+            self._curve.add({**self._place(point.step), **point.metrics})
 
     def _place(self, step: int) -> dict[str, str | float]:
         return {"stage": self._setup.stage.name, "skill": self._setup.stage.skill, "step": step}

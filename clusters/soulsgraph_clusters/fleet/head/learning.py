@@ -231,17 +231,17 @@ class FleetDQN(SkillDQN):
         stage: FleetStage = self.config.env_config[FLEET]
         return stage
 
-    def runner_figures(self) -> dict[str, dict[str, float]]:
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
         """Return how every connected game does, and for each PC what became of the decisions that came."""
         if self.status is None:
             return {}
         # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
         named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
-        figures = {f"fleet/{game.name}": game.figures for game in named}
+        metrics = {f"fleet/{game.name}": game.metrics for game in named}
         for key, count in self.status.decisions.items():
             pc, _, verdict = key.partition("/")
-            figures.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
-        return figures
+            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
+        return metrics
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""

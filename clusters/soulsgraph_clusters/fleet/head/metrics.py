@@ -1,4 +1,4 @@
-"""A gateway's figures for Prometheus, on a port of their own: bare on the loopback, or by TLS and with a token."""
+"""A gateway's metrics for Prometheus, on a port of their own: bare on the loopback, or by TLS and with a token."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class Exporter:
-    """Serve a fleet's figures at the settings' `metrics` until closed; with a certificate by TLS, to its token only.
+    """Serve a fleet's metrics at the settings' `metrics` until closed; with a certificate by TLS, to its token only.
 
     Raises:
         FleetError: if it cannot listen there.

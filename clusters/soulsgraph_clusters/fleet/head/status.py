@@ -77,7 +77,7 @@ class GameStatus:
         return self.ticks_per_s / self.ideal_ticks_per_s if self.ideal_ticks_per_s else 0.0
 
     @property
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """What is drawn of it, by name; of a PC without a game that it is not there, and for how long."""
         there = {"connected": float(self.connected), "silent_s": self.silent_s}
         if not self.is_game:

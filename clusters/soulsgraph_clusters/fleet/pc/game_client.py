@@ -340,7 +340,7 @@ class GameClient:
         )
 
     def _measured(self, play: _Play | None) -> dict[str, float]:
-        """Return the figures of a `Health` message, those that are summed up being since the boot."""
+        """Return the metrics of a `Health` message, those that are summed up being since the boot."""
         found = {"speed": self._speed, "cpu_s": time.process_time(), **self._metrics}
         if play is None:
             return found

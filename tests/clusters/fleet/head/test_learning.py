@@ -265,7 +265,7 @@ def test_a_journal_that_ends_before_the_budget_is_an_error(stage):
 
 def test_figures_of_every_game_and_of_its_pcs_decisions_are_drawn(stage):
     algorithm = _algorithm(stage)
-    assert algorithm.runner_figures() == {}
+    assert algorithm.runner_metrics() == {}
     numbers = {"ticks_per_s": 15.0, "ideal_ticks_per_s": 30.0, "stale_ticks": 7.0, "silent_s": 0.1}
     game = GameStatus(
         name="attic/2",
@@ -283,10 +283,10 @@ def test_figures_of_every_game_and_of_its_pcs_decisions_are_drawn(stage):
     )
     decisions = {"attic/journaled": 90, "attic/other stage": 6}
     algorithm.status = FleetStatus("lock_on", "a1", 0.0, 1, 9, decisions, (game,))
-    figures = algorithm.runner_figures()
+    metrics = algorithm.runner_metrics()
     algorithm.stop()
-    assert figures["fleet/attic"] == {"decisions/journaled": 90.0, "decisions/other stage": 6.0}
-    assert figures["fleet/attic/2"] == {
+    assert metrics["fleet/attic"] == {"decisions/journaled": 90.0, "decisions/other stage": 6.0}
+    assert metrics["fleet/attic/2"] == {
         "connected": 1.0,
         "silent_s": 0.1,
         "ticks_per_s": 15.0,

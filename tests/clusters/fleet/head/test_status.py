@@ -88,7 +88,7 @@ def test_the_file_holds_what_was_described(here):
     assert (here.journal.folder / STATUS_FILE).exists()
     assert found == written
     assert found.games[0].lost_episodes == {"the game is gone": 3}
-    assert found.games[0].figures["lost_episodes/the game is gone"] == 3.0
+    assert found.games[0].metrics["lost_episodes/the game is gone"] == 3.0
 
 
 def test_a_game_says_how_late_its_ticks_are_and_what_its_resets_and_itself_take(here):
@@ -118,7 +118,7 @@ def test_a_game_that_is_gone_keeps_its_last_row_and_says_for_how_long_it_is_sile
     assert gone.ticks >= last.ticks > 0
     assert gone.finished >= last.finished > 0
     assert gone.ticks_per_s == 0.0
-    assert gone.figures["connected"] == 0.0
+    assert gone.metrics["connected"] == 0.0
     until(lambda: _row(here, "attic/1").silent_s > gone.silent_s + 0.5, "a longer silence")
     here.play(GameSettings(driver="simulator", speed=20.0, lanes=2))
     until(lambda: _row(here, "attic/1").connected, "the game that is back")
@@ -160,7 +160,7 @@ def test_a_pc_of_the_file_that_never_came_has_a_row(tmp_path):
         row = _row(here, "cellar")
         assert (row.state, row.connected, row.driver) == ("not seen", False, "")
         until(lambda: _row(here, "cellar").silent_s > row.silent_s + 0.2, "a longer absence")
-        assert set(row.figures) == {"connected", "silent_s"}
+        assert set(row.metrics) == {"connected", "silent_s"}
         assert _row(here, "attic") is None
         assert read_status(here.journal.folder.parent) is None
         here.status.update(1, always=True)
