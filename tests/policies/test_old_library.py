@@ -21,6 +21,9 @@ _OLD_CARDS = {
     "camera": "7e95a48bd0eabbf9a7703fce00ea83747e60f9a3272a206b5c499a88522d328e",
     "lock_on": "186929f51c73f1a11f3f060029331a2c0ce41bd8f0a434311c802905b3006ee7",
 }
+#: Every kind of folder before today's, by what its sample is called: those, and all skills of the paper as the last
+#: code that wrote format 1 (commit 90ac6a7) trained them for a hundredth of their budgets.
+_KEPT = {"without_checksums": tuple(_OLD_CARDS), "of_format_1": PAPER_GRAPH.order}
 
 
 @pytest.fixture
@@ -52,14 +55,16 @@ def test_a_layer_too_many_is_refused_in_either_format(library, version):
         artifact_from(card, load_file(folder / "weights.safetensors") | surplus, folder)
 
 
-def test_skills_written_in_the_old_format_play_as_they_did(library):
+@pytest.mark.parametrize(("kept_as", "skills"), _KEPT.items())
+def test_skills_written_in_the_old_format_play_as_they_did(library, kept_as, skills):
     """The file holds the Q-values of 64 drawn State rows, computed by the code that wrote the format."""
-    old, kept = SkillLibrary(_OLD_LIBRARY, PAPER_GRAPH), np.load(_OLD_LIBRARY.parent / "q_values_without_checksums.npz")
+    folder = _OLD_LIBRARY.parent / f"library_{kept_as}"
+    old, kept = SkillLibrary(folder, PAPER_GRAPH), np.load(folder.parent / f"q_values_{kept_as}.npz")
     scenario, rows = load_scenario("iudex-phase1"), kept["rows"]
-    assert kept.keys() - {"rows"} == _OLD_CARDS.keys() == {path.name for path in _OLD_LIBRARY.iterdir()}
-    for skill in _OLD_CARDS:
+    assert kept.keys() - {"rows"} == {*skills} == {path.name for path in folder.iterdir()}
+    for skill in skills:
         artifact = old.load(skill)
-        raw = load_file(_OLD_LIBRARY / skill / "v1" / "weights.safetensors")
+        raw = load_file(folder / skill / "v1" / "weights.safetensors")
         np.testing.assert_array_equal(artifact.parameters["q_network.2.weight"], raw["layer.1.weight"].T)
         # On another processor the last bits of values differ, which may decide between two that are as good as equal.
         values = np.sort(kept[skill], axis=1)
@@ -90,3 +95,14 @@ def test_a_damaged_folder_of_the_old_format_is_refused_by_its_own_rule(tmp_path,
     (folder / "card.json").write_text(json.dumps(card | {"observation_clip": card["observation_clip"] + 1.0}))
     with pytest.raises(SoulsGraphError, match="digest"):
         library.load(skill)
+
+
+def test_every_skill_of_format_1_has_the_upstream_and_the_digest_that_it_was_written_with():
+    folder = _OLD_LIBRARY.parent / "library_of_format_1"
+    old = SkillLibrary(folder, PAPER_GRAPH)
+    for skill in PAPER_GRAPH.order:
+        written = json.loads((folder / skill / "v1" / "card.json").read_text())
+        card = old.load(skill).card
+        assert (card.format_version, card.digest, card.sha256) == (1, written["digest"], written["sha256"])
+        assert [one.skill for one in card.upstream] == [*PAPER_GRAPH.upstream(skill)]
+        old.check_upstream(card)
