@@ -372,3 +372,5 @@ def test_what_whole_commands_take_is_what_the_benchmark_printed() -> None:
         spread = f"{wall['lowest']:.1f} to {wall['highest']:.1f}"
         assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
     assert f"at commit {printed['commit'][:7]}\n" in (_DOCS / "findings.md").read_text(encoding="utf-8")
+    best = printed["results"][-1]["wall_s"]["median"]
+    assert f"`soulsgraph curriculum --preset best` ends after {best:.1f} s" in (_DOCS.parent / "README.md").read_text()
