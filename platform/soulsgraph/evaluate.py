@@ -105,13 +105,13 @@ def evaluation_seeds(seed: int, episodes: int) -> Seeds:
 def play(
     agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
 ) -> Episodes:
-    """Play one episode a seed in the simulator and return them in the order of the seeds."""
+    """Play one episode for each of `seeds` (n,) in the simulator and return them in the order of the seeds."""
     rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
     return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
 
 
 def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
-    """Play each of an agent's variants on the same seeds, all in one batch of lanes, and return them in this order."""
+    """Play each of an agent's variants on the same `seeds` (n,), all in one batch; return them in this order."""
     return agent.rollout(make_game(lanes=variants * len(seeds))).play(np.tile(seeds, variants))
 
 

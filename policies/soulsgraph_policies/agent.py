@@ -30,10 +30,10 @@ class NetworkController:
         self.networks = networks
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Do nothing: networks have no state between decisions."""
+        """Do nothing: networks have no state between decisions; `lanes` (n,), `seeds` (n,)."""
 
     def act(self, combat: Combat, actions: Actions) -> None:
-        """Write the greedy actions of the due skills."""
+        """Write the greedy `actions` (lanes, skills) of the due skills."""
         self.networks.act(combat.rows, combat.due, actions)
 
 
@@ -44,12 +44,12 @@ class Controllers:
         self._controllers = tuple(controllers)
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin the lanes' episodes in every controller."""
+        """Begin episodes of `seeds` (n,) on `lanes` (n,) in every controller."""
         for controller in self._controllers:
             controller.begin(lanes, seeds)
 
     def act(self, combat: Combat, actions: Actions) -> None:
-        """Let every controller write its skills' actions, one after the other."""
+        """Let every controller write its skills' `actions` (lanes, skills), one after the other."""
         for controller in self._controllers:
             controller.act(combat, actions)
 

@@ -43,7 +43,7 @@ class BatchShares:
         self._queues = [_Queue() for _ in self._shares]
 
     def add(self, rows: Integers, source: int) -> None:
-        """Note that rows were written with transitions of a source: those that come next in the ring, in its order."""
+        """Note that `rows` (n,) were written with transitions of a source: the next ones of the ring, in its order."""
         rows = rows[-len(self._sources) :]
         overwritten = np.bincount(self._sources[rows] - _EMPTY, minlength=len(self._queues) + 1)[1:]
         for place in overwritten.nonzero()[0]:
@@ -105,7 +105,7 @@ class _Queue:
         return self._kept[self._first : self._end]
 
     def push(self, rows: Integers) -> None:
-        """Add the newest rows."""
+        """Add the newest `rows` (n,)."""
         if self._end + len(rows) > len(self._kept):
             # Room for as many again, so that a row is moved about once.
             self._kept = np.concatenate([self.rows, np.zeros(len(self) + len(rows), np.int64)])

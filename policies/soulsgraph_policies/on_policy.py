@@ -80,7 +80,7 @@ class RecentDecisions:
         return values
 
     def learned(self, errors: Floats) -> None:
-        """Record nothing: what was learned from is gone."""
+        """Record nothing of `errors` (n,): what was learned from is gone."""
 
     def get_state(self) -> dict[str, Any]:
         """Return the transitions kept, as arrays."""

@@ -53,7 +53,7 @@ class Priorities:
         self._greatest = 1.0
 
     def add(self, rows: Integers) -> None:
-        """Add rows with the greatest priority so far."""
+        """Add `rows` (n,) with the greatest priority so far."""
         _write(self._tree, rows, np.full(len(rows), self._greatest))
 
     def draw(self, count: int, generator: np.random.Generator) -> Integers:
@@ -63,7 +63,7 @@ class Priorities:
         return rows
 
     def weights(self, rows: Integers, size: int, correction: float) -> Floats:
-        """Return the importance weights of drawn rows among `size`, scaled to a maximum of 1, (n,)."""
+        """Return the importance weights of drawn `rows` (n,) among `size`, scaled to a maximum of 1, (n,)."""
         half = len(self._tree) // 2
         scarcity = self._tree[1] / (size * self._tree[half + rows])
         weights = scarcity**correction
@@ -71,7 +71,7 @@ class Priorities:
         return normalized
 
     def update(self, rows: Integers, errors: Floats) -> None:
-        """Set the priorities of drawn rows from their new TD errors; of a row drawn twice, the last counts."""
+        """Set the priorities of drawn `rows` (n,) from new TD `errors` (n,); of a row drawn twice, the last counts."""
         values = (np.abs(errors, dtype=np.float64) + _EPSILON) ** self._exponent
         self._greatest = max(self._greatest, float(values.max()))
         _write(self._tree, rows, values)

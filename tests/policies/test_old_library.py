@@ -1,4 +1,4 @@
-"""Skill folders of format 1, with and without a checksum in their cards, are read by the rules that they were written by."""
+"""Skill folders of format 1, with and without a checksum in their cards, are read by their own rules."""
 
 import json
 import shutil

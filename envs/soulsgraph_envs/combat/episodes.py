@@ -50,7 +50,7 @@ class DecisionColumns:
         return in_order(whole, whole.episodes)
 
     def without(self, episodes: Integers) -> DecisionColumns:
-        """Return the columns without the decisions of some episodes."""
+        """Return the columns without the decisions of some `episodes` (n,)."""
         kept = ~np.isin(self.episodes, episodes)
         return DecisionColumns(*(column[kept] for column in vars(self).values()))
 

@@ -189,7 +189,7 @@ class Rollout(SkillLog):
             self.after_tick()
 
     def advance(self, active: Flags | None = None) -> int:
-        """Run a tick and log the skill's decisions that ended with it; return how many those are.
+        """Run a tick of the `active` (lanes,) and log the skill's decisions that ended with it; return their number.
 
         Raises:
             GameError: if the log has no room for as many as there are lanes.
@@ -307,7 +307,7 @@ class _Assignment:
         return self.playing >= 0
 
     def follow(self, free: LaneIndices) -> LaneIndices:
-        """Assign the next episodes to lanes that had none or whose episode ended; return the lanes that got one."""
+        """Assign the next episodes to lanes that are `free` (n,), without one or at its end; return those that got one."""
         self._ended.append(self.playing[free])
         following, self._waiting = np.split(self._waiting, [len(free)])
         self.playing[free] = -1

@@ -261,7 +261,7 @@ def _skill_columns(
 
 
 def at_rows(values: Floats, places: Integers, count: int) -> pa.Array:
-    """Return `count` numbers of which those at some rows have a value, the others none."""
+    """Return `count` numbers of which those at `places` (n,) have `values` (n,), the others none."""
     whole, missing = np.zeros(count, np.float32), np.ones(count, np.bool_)
     whole[places], missing[places] = values, False
     return pa.array(whole, pa.float32(), mask=missing)
