@@ -307,7 +307,7 @@ class _Assignment:
         return self.playing >= 0
 
     def follow(self, free: LaneIndices) -> LaneIndices:
-        """Assign the next episodes to lanes that are `free` (n,), without one or at its end; return those that got one."""
+        """Assign the next episodes to lanes that are `free` (n,), with none or one that ended; return those served."""
         self._ended.append(self.playing[free])
         following, self._waiting = np.split(self._waiting, [len(free)])
         self.playing[free] = -1
