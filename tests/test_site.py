@@ -35,6 +35,8 @@ def test_every_page_is_in_the_site(site: Path) -> None:
     assert pages <= built
     for name in ("commands.html", "python.html", "contributing.html", "security.html"):
         assert Path(name) in built
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        assert Path("notebooks", notebook.stem, "index.html") in built
     assert "usage: soulsgraph curriculum" in (site / "commands.html").read_text(encoding="utf-8")
     # A file that a page links to is there with it.
     assert (site / "source" / "envs" / "soulsgraph_envs" / "data" / "skills.toml").is_file()
