@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from soulsgraph.paper.records import Records, Reproduction, in_present_names
+from soulsgraph.paper.records import REFERENCE, Records, Reproduction, in_present_names
 from soulsgraph.plan import RENAMED_PRESETS
 from soulsgraph.statistics import Interval, Spread, paired_difference
 from soulsgraph.tables import markdown_table, number, read_rows
@@ -43,7 +43,7 @@ def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
 
 
 def _earlier_rows(report: Path) -> dict[str, Records]:
-    """Read the win rates of every seed from the folder of a report, by the reproductions' present names.
+    """Read the win rates of every training seed from the folder of a report, by the reproductions' present names.
 
     Raises:
         SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
@@ -56,8 +56,10 @@ def _earlier_rows(report: Path) -> dict[str, Records]:
             f"{path}: expected the seeds of a report, found no column {missing[0]}; "
             "name the folder that holds an earlier report.md."
         )
+    # Scripted references have no training seed.
+    trained = [row for row in rows if row["part"] != REFERENCE]
     found = {
-        name: [row for row in rows if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
+        name: [row for row in trained if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
     }
     present = _present_names(report)
     return {present.get(name, name): own for name, own in found.items()}
