@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ import yaml
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.keys import virtual_screen
 
+KeepResult = Callable[[str, Mapping[str, Any]], None]
 ROOT = Path(__file__).parents[1]
 #: Pages that go on with what another one made, behind it.
 _FIRST = ("README.md", "docs/first_run.md", "docs/adapt.md", "docs/own_boss.md")
@@ -148,7 +150,8 @@ def _timed(block: Block, folder: Path, display: str) -> float:
 
 
 @pytest.mark.docs
-def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path) -> None:
+def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path, keep_result: KeepResult) -> None:
+    """Print what each block takes; `--keep-results` keeps it."""
     train = "soulsgraph curriculum --run runs/curriculum; soulsgraph curriculum --run runs/other --seed 1"
     taken_s = {"the runs that pages open": _timed(Block("", 0, "sh", "", "", train), folder, "")}
     failed, quicker = [], []
@@ -168,4 +171,5 @@ def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path
     total_s = sum(taken_s.values())
     print(f"{total_s:.0f} s in {len(taken_s)} blocks; under {_QUICK_S:.0f} s, not marked quick: {', '.join(quicker)}")
     assert not failed, "\n\n".join(failed)
+    keep_result("pages/blocks.json", {"total_s": total_s, "taken_s": taken_s})
     assert total_s < _MOST_S, f"the blocks took {total_s:.0f} s"
