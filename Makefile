@@ -41,9 +41,9 @@ chaos: SHELL := bash
 chaos: .SHELLFLAGS := -o pipefail -c
 chaos: .venv/ready
 	.venv/bin/python -m soulsgraph.precompile
-	mkdir -p $(CHAOS_OUT)
+	mkdir -p build $(CHAOS_OUT)
 	CHAOS_FAULTS=$(CHAOS_FAULTS) CHAOS_OUT=$(CHAOS_OUT) .venv/bin/pytest -m chaos -v -s --durations=0 2>&1 \
-		| tee $(CHAOS_OUT)/chaos.log
+		| tee build/chaos.log; ended=$$?; mv build/chaos.log $(CHAOS_OUT)/chaos.log; exit $$ended
 
 # Linux tests keys and windows on a virtual screen; pygame opens its window through the two libraries.
 screen:

@@ -289,6 +289,16 @@ def test_the_chaos_run_that_is_kept_had_every_fault_at_least_five_times() -> Non
     assert run["replay"] == "the same bits"
 
 
+def test_how_long_a_fleet_is_away_after_a_fault_is_what_the_chaos_run_measured() -> None:
+    chaos = json.loads((_DOCS / "results" / "chaos" / "chaos.json").read_text(encoding="utf-8"))
+    told = _rows("findings.md", "until decisions came to the journal again")
+    assert len(told) == 8
+    for fault, cells in told.items():
+        column = "back_s" if fault.startswith("cut") else "seconds"
+        taken = [row[column] for row in chaos["run"]["faults"] if row["fault"] == fault]
+        assert cells[1:] == [str(len(taken)), f"{median(taken):.1f} s", f"{max(taken):.1f} s"], fault
+
+
 def test_what_the_page_says_of_onnx_is_what_the_exports_of_the_zoo_wrote() -> None:
     files = {name: _DOCS / "results" / "onnx" / f"{name}.json" for name in agent_names()}
     found = [one for file in files.values() for one in json.loads(file.read_text(encoding="utf-8"))["skills"]]
