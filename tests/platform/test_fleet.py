@@ -117,6 +117,6 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         assert "attic/1 joined" in text
         code, text = fleet.call("evaluate", fleet.run, "--episodes", 2, "--fleet", fleet.file, "--json")
         assert code == 0, text
-        assert json.loads(text[text.index("{\n") :])["played_in"] == "attic/1 (simulator)"
+        assert json.loads(text[text.index("{\n") :])["played_in"] == "attic/1 (simulator x 8)"
     finally:
         fleet.close()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
-from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing import PATIENCE_S, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
@@ -65,9 +66,14 @@ def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, tw
 
 def test_an_agent_of_the_zoo_fights_in_two_games_by_the_command_that_evaluates_it_anywhere(two_games):
     games, displays = two_games
-    played = soulsgraph("evaluate", "iudex-phase1-best-0", "--games", games, "--episodes", "2", "--json")
-    assert played.returncode == 0, played.stderr
-    found = json.loads(played.stdout)
+
+    def evaluated():
+        played = soulsgraph("evaluate", "iudex-phase1-best-0", "--games", games, "--episodes", "2", "--json")
+        if played.returncode:
+            raise SoulsGraphError(played.stderr)
+        return json.loads(played.stdout)
+
+    found = undisturbed(evaluated)
     assert found["episodes"] >= 2
     assert found["mean_seconds"] > 5.0
     assert len(found["games"]) == 2

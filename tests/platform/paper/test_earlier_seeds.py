@@ -3,12 +3,21 @@ from statistics import median
 
 import pytest
 
+from soulsgraph.paper import report
 from soulsgraph.paper.earlier import holm
 from soulsgraph.paper.expected_ranges import BOTH
 from soulsgraph.paper.report import write_report
 from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_figures():
+    """Draw none: other tests look at them, and most of a report's time goes there."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report, "_write_figures", lambda reproductions, out: {})
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +83,9 @@ def test_an_earlier_report_is_compared_under_its_presets_present_name(tmp_path):
     before = write_synthetic_records(tmp_path / "before", preset="best", seeds=range(300, 305))
     write_report([before], tmp_path / "earlier")
     file = tmp_path / "earlier" / "report.json"
-    report = json.loads(file.read_text())
-    report["reproductions"]["best"] |= {"version": 1, "plan": {"preset": "best"}}
-    file.write_text(json.dumps(report))
+    described = json.loads(file.read_text())
+    described["reproductions"]["best"] |= {"version": 1, "plan": {"preset": "best"}}
+    file.write_text(json.dumps(described))
     folder = write_synthetic_records(tmp_path / "now", preset="best-1", seeds=range(310, 315))
     write_report([folder], tmp_path / "report", earlier=[tmp_path / "earlier"])
     rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
@@ -96,5 +105,5 @@ def test_the_seeds_of_several_earlier_reports_are_pooled_each_once(tmp_path, ear
         write_report([folder], tmp_path / "report", earlier=[earlier, earlier])
 
 
-def _percents(report):
-    return [row["percent"] for row in read_rows(report / "tables" / "seeds.parquet") if row["label"] == BOTH]
+def _percents(folder):
+    return [row["percent"] for row in read_rows(folder / "tables" / "seeds.parquet") if row["label"] == BOTH]
