@@ -69,8 +69,8 @@ def test_the_bare_loop_keeps_its_time():
 
 
 def test_games_are_measured_while_one_of_them_resets_or_is_frozen(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_disturbed, "_READ_AFTER_S", 4.0)
-    monkeypatch.setattr(fleet_disturbed, "_SETTLED_AFTER_S", 1.0)
+    # On a busy machine the learner may stand still for seconds.
+    monkeypatch.setattr(fleet_disturbed, "_READ_AFTER_S", 10.0)
     resetting, frozen = fleet_disturbed.bench_disturbed(games=2, rounds=1, folder=tmp_path)
     for result in (resetting, frozen):
         (measured,) = result["measured"]
