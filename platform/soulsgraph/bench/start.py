@@ -68,7 +68,7 @@ def command_times(words: Sequence[str], folder: Path, environment: Mapping[str, 
     """Return the seconds and MiB of a Python that runs code with words in a folder.
 
     Raises:
-        subprocess.CalledProcessError: It failed.
+        subprocess.CalledProcessError: if it failed.
     """
     begun_s = time.perf_counter()
     output = folder / "output"
