@@ -153,21 +153,16 @@ class StatusWriter:
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
         open_now = {session.name for session in self._sessions.live}
-        earlier, there = self._earlier, [*self._elsewhere()]
-        rows = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
-        for session, row in self._described.latest():
-            before = rows.pop(row.name, None)
-            if row.name in open_now:
-                rows[row.name] = row
-            elif before is None or row.silent_s < before.silent_s:
-                rows[row.name] = _lost(row, session.reason, row.silent_s)
-            else:
-                rows[row.name] = before
-        for row in there:
-            rows.pop(row.name, None)
-            rows[row.name] = row
+        earlier, there = self._earlier, {row.name: row for row in self._elsewhere()}
         # What another gateway does not report any more is shown as it was.
-        self._earlier = earlier | {row.name: (row, now - row.silent_s) for row in there}
+        self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
+        seen = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
+        own: dict[str, GameStatus] = {}
+        for session, latest in self._described.latest():
+            row = latest if latest.name in open_now else _lost(latest, session.reason, latest.silent_s)
+            # Of two gateways that lost a game, the one that heard it last says how it was.
+            own[row.name] = min((row, seen.get(row.name, row)), key=lambda one: (not one.connected, one.silent_s))
+        rows = own | {name: row for name, row in seen.items() if name not in own} | there
         seen = {name.partition("/")[0] for name in rows}
         refused = dict(self._sessions.refusals)
         absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
@@ -237,7 +232,7 @@ class Describer:
 
 
 def _table(status: FleetStatus) -> dict[str, Any]:
-    """Return a status as plain values: by hand, for a thousand games take as long as all else of it otherwise."""
+    """Return a status as plain values; the general way takes as long for a thousand games as all else of a status."""
     return {**vars(status), "games": [vars(game) for game in status.games]}
 
 
