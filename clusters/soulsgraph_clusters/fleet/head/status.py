@@ -156,13 +156,13 @@ class StatusWriter:
         earlier, there = self._earlier, {row.name: row for row in self._elsewhere()}
         # What another gateway does not report any more is shown as it was.
         self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
-        seen = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
+        before = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         own: dict[str, GameStatus] = {}
         for session, latest in self._described.latest():
             row = latest if latest.name in open_now else _lost(latest, session.reason, latest.silent_s)
             # Of two gateways that lost a game, the one that heard it last says how it was.
-            own[row.name] = min((row, seen.get(row.name, row)), key=lambda one: (not one.connected, one.silent_s))
-        rows = own | {name: row for name, row in seen.items() if name not in own} | there
+            own[row.name] = min((row, before.get(row.name, row)), key=lambda one: (not one.connected, one.silent_s))
+        rows = own | {name: row for name, row in before.items() if name not in own} | there
         seen = {name.partition("/")[0] for name in rows}
         refused = dict(self._sessions.refusals)
         absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
