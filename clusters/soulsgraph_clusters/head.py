@@ -28,6 +28,8 @@ PROBE_TIMEOUT_S = 5.0
 HEALTH_CHECK_TIMEOUT_S = 30.0
 #: A start takes some seconds of an idle processor.
 _START_WITHIN_S, _END_WITHIN_S, _LOOK_EVERY_S = 120.0, 15.0, 0.5
+#: `ray start --block` looks at its servers every second, and one that was lost may be noticed here first.
+_SEES_ITS_END_WITHIN_S = 5.0
 #: A head of ours that listens is ended when this many health checks in a row fail: one may be slow on a busy machine.
 _FAILED_CHECKS = 3
 _LONGEST_LINE, _MOST_BYTES, _COLOUR = 300, 4096, re.compile(r"\x1b\[[0-9;]*m")
@@ -150,17 +152,23 @@ class RayHead:
             self._failed_checks = 0
             return ""
         self._failed_checks += 1
+        listening = self.listens()
+        ended = ended or self._collect(0.0 if listening else _SEES_ITS_END_WITHIN_S)
         ours = self._process is not None
-        if self.listens() and (not ours or self._failed_checks < _FAILED_CHECKS):
+        if listening and (not ours or self._failed_checks < _FAILED_CHECKS):
             return f"{found} No other head is started while something listens there"
         why = found.rstrip(".") if ours else ended or f"{self.address}: no Ray head answers"
         self._report(f"{why}; a Ray head is started there")
         self.close()
         return self._start(stopped)
 
-    def _collect(self) -> str:
+    def _collect(self, wait_s: float = 0.0) -> str:
         """Return how the head that was started here ended, empty if it did not; what it left behind is killed."""
-        if self._process is None or (code := self._process.poll()) is None:
+        if self._process is None:
+            return ""
+        try:
+            code = self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
             return ""
         how = describe_end(code, self._last_line())
         self.close()

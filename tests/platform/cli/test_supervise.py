@@ -150,7 +150,7 @@ def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
 
 def test_a_head_that_died_and_came_back_is_waited_for(supervise):
     with LocalCluster(workers=1) as cluster:
-        words = ("--", "train", "camera", "--scale", "20", "--env-runners", "1", "--address", cluster.address)
+        words = ("--", "train", "camera", "--scale", "200", "--env-runners", "1", "--address", cluster.address)
         supervised = supervise(*words, environment=cluster.environment)
         until(lambda: supervised.training and supervised.checkpoint(), "a checkpoint")
         cluster.kill_head()

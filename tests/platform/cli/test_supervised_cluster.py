@@ -19,14 +19,14 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.supervision import describe_process, end_orphan, has_ended
 from soulsgraph_clusters.fleet.head.sole import sole_head
 from soulsgraph_clusters.fleet.settings import load_fleet
-from soulsgraph_clusters.head import RayHead, listens, processes_of_session
+from soulsgraph_clusters.head import ClusterAwayError, RayHead, listens, processes_of_session
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.testing import LocalCluster
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import until
 
 #: Long enough that heads and drivers are lost in the middle of it.
-TRAIN = ("--", "train", "camera", "--scale", "40", "--env-runners", "1")
+TRAIN = ("--", "train", "camera", "--scale", "400", "--env-runners", "1")
 
 
 @pytest.fixture
@@ -197,6 +197,20 @@ def test_a_head_that_does_not_start_is_reported_with_its_last_line():
     assert re.search(r"the Ray head ended with code 2 \(its last line: .*many.*\) as it started", found)
     with pytest.raises(SoulsGraphError, match="expected a program, found no 'no-such-ray'"):
         RayHead(f"no-such-ray start --head --port={port}", lines.append).ensure(lambda: False)
+
+
+def test_a_head_that_ends_while_it_is_asked_is_reported_by_its_end(monkeypatch):
+    lines, port = [], free_port()
+    head = RayHead(f"sh -c 'exit 3' start --head --port={port}", lines.append)
+    head._process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+    def lost(*_):
+        head._process.kill()
+        raise ClusterAwayError("no answer.")
+
+    monkeypatch.setattr("soulsgraph_clusters.head.check_cluster", lost)
+    assert head.ensure(lambda: False) == f"127.0.0.1:{port}: the Ray head ended with code 3 as it started"
+    assert lines == [f"127.0.0.1:{port}: the Ray head was ended by SIGKILL; a Ray head is started there"]
 
 
 @pytest.mark.parametrize(
