@@ -16,19 +16,21 @@ class FromGame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ...) -> None: ...
 
 class ToGame(_message.Message):
-    __slots__ = ("task", "weights", "acknowledgement", "stop")
+    __slots__ = ("task", "weights", "acknowledgement", "stop", "acknowledged")
     TASK_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     task: Task
     weights: Weights
     acknowledgement: Acknowledgement
     stop: Stop
-    def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
+    acknowledged: _containers.RepeatedCompositeFieldContainer[Acknowledgement]
+    def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[Acknowledgement, _Mapping]]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version", "pc", "game", "boot", "driver", "lanes", "digests", "only_asks", "machine")
+    __slots__ = ("protocol", "version", "pc", "game", "boot", "driver", "lanes", "digests", "only_asks", "machine", "reads_acknowledged")
     class DigestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +48,7 @@ class Hello(_message.Message):
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ONLY_ASKS_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
+    READS_ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
     pc: str
@@ -56,7 +59,8 @@ class Hello(_message.Message):
     digests: _containers.ScalarMap[str, str]
     only_asks: bool
     machine: str
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., pc: _Optional[str] = ..., game: _Optional[str] = ..., boot: _Optional[str] = ..., driver: _Optional[str] = ..., lanes: _Optional[int] = ..., digests: _Optional[_Mapping[str, str]] = ..., only_asks: bool = ..., machine: _Optional[str] = ...) -> None: ...
+    reads_acknowledged: bool
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., pc: _Optional[str] = ..., game: _Optional[str] = ..., boot: _Optional[str] = ..., driver: _Optional[str] = ..., lanes: _Optional[int] = ..., digests: _Optional[_Mapping[str, str]] = ..., only_asks: bool = ..., machine: _Optional[str] = ..., reads_acknowledged: bool = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("boot", "sequence", "stage", "attempt", "weights_version", "lane_ticks", "decisions", "columns")

@@ -157,8 +157,8 @@ class Relay:
         context.add_callback(call.cancel)
         try:
             for data in call:
-                answer = ToGame.FromString(data).acknowledgement
-                self.acknowledged |= {(answer.boot, sequence) for sequence in answer.sequences}
+                for answer in ToGame.FromString(data).acknowledged:
+                    self.acknowledged |= {(answer.boot, sequence) for sequence in answer.sequences}
                 yield data
         except grpc.RpcError:
             pass  # The stream ends for the PC as it ended here.

@@ -111,7 +111,7 @@ class GatewayServer(Server):
         return {game.name: (said[game.name], game) for game in games if game.ticks and game.name in said}
 
     def end(self) -> dict[str, float]:
-        """Return what was used since, and how long chunks waited for their acknowledgement."""
+        """Return what was used since, and how long chunks waited to be in the journal."""
         ages = sorted(self._here.gateway.chunks.ages_s) or [0.0]
         p50, p99 = (1000.0 * ages[ceil(share * len(ages)) - 1] for share in (0.5, 0.99))
         decisions = self._here.journal.decisions.items()
@@ -120,7 +120,7 @@ class GatewayServer(Server):
 
 
 class BareServer(Server):
-    """A gRPC server that answers each message with an acknowledgement and weights, all of the gateway's sizes."""
+    """A gRPC server that answers each message with weights and an acknowledgement on them, of the gateway's sizes."""
 
     def __init__(self, _: str) -> None:
         task = bench_task()
@@ -131,9 +131,9 @@ class BareServer(Server):
             wire.ToGame(task=order).SerializeToString(),
             wire.ToGame(weights=wire.Weights(version=1, arrays=encode_weights(first))).SerializeToString(),
         ]
-        self._weights = wire.ToGame(weights=wire.Weights(version=2, arrays=encode_weights(weights))).SerializeToString()
+        newer = wire.Weights(version=2, arrays=encode_weights(weights))
         answer = wire.Acknowledgement(boot="0" * 16, sequences=[1])
-        self._answer = wire.ToGame(acknowledgement=answer).SerializeToString()
+        self._answer = wire.ToGame(weights=newer, acknowledged=[answer]).SerializeToString()
         started = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True).start()
         started.wait()
@@ -154,7 +154,6 @@ class BareServer(Server):
         async for _ in messages:
             if not hello:
                 await context.write(self._answer)
-                await context.write(self._weights)
             hello = False
 
 
@@ -204,6 +203,7 @@ class _Clients:
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
         boot, name = f"{number:016x}", f"{number:04d}"
         hello = wire.Hello(protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests=digests())
+        hello.reads_acknowledged = True
         await call.write(wire.FromGame(hello=hello).SerializeToString())
         answer = wire.ToGame.FromString(await call.read())
         if answer.HasField("stop"):
@@ -238,10 +238,10 @@ class _Clients:
     async def _read(self, call: Any, chunk: wire.Chunk) -> None:
         while (data := await call.read()) is not grpc.aio.EOF:
             message = wire.ToGame.FromString(data)
-            if message.HasField("acknowledgement"):
-                self.counts["acknowledged"] += len(message.acknowledgement.sequences)
-                self.counts["refused"] += sum(message.acknowledgement.refused.values())
-            elif message.HasField("weights"):
+            for answer in message.acknowledged:
+                self.counts["acknowledged"] += len(answer.sequences)
+                self.counts["refused"] += sum(answer.refused.values())
+            if message.HasField("weights"):
                 if not chunk.weights_version:
                     self._left -= 1
                     if not self._left:
@@ -305,7 +305,7 @@ def bench_streams(
     """Measure a bare server, a gateway, and a gateway with its `driver` in turn; journals are on the folder's disk.
 
     CPU times are those of a server's processes, all their threads; the queue's age is the time from a chunk's receipt
-    to its acknowledgement.
+    until it is in the journal.
     """
     kinds: dict[str, type[Server]] = {
         BARE: BareServer,

@@ -36,7 +36,7 @@ class ChunkQueue:
         self._intake, self._note = intake, note
         self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
         self._bytes, self._closed = 0, False
-        #: Seconds from a chunk's receipt to its acknowledgement, of the latest chunks.
+        #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
         self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
         #: Set whenever something was appended to the journal.
         self.appended = threading.Event()
@@ -66,7 +66,7 @@ class ChunkQueue:
             now_s = time.monotonic()
             self.ages_s.extend(now_s - received_s for _, _, received_s in group)
             for session, answer in answers:
-                session.send(wire.ToGame(acknowledgement=answer))
+                session.acknowledge(answer)
             for session, chunk, _ in group:
                 if session.refused:
                     session.send(wire.ToGame(stop=wire.Stop(reason=session.refused, refused=True)))

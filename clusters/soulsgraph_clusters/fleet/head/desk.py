@@ -81,7 +81,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Orders:
-    """The answer to a report: rights, newer weights as bytes, and the games whose streams are to end."""
+    """The answer to a report: rights, newer weights as games get them, and the games whose streams are to end."""
 
     rights: Rights = field(repr=False)
     weights: bytes
@@ -147,9 +147,7 @@ class Desk:
         self.notes.extend(f"gateway {number}: {note}" for note in report.notes)
         if report.games is not None:
             self._described = {**self._described, number: report.games}
-        offered = self._gateway.offered(report.known)
-        weights = b"" if offered is None else offered.SerializeToString()
-        return Orders(self._rights(), weights, frozenset(ended))
+        return Orders(self._rights(), self._gateway.offered(report.known), frozenset(ended))
 
     @property
     def playing(self) -> int:

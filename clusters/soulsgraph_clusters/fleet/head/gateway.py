@@ -99,13 +99,13 @@ class Gateway:
         self._offer = version, {**(self._offer[1] if self._offer else {}), **weights}, decisions
         self._offered.set()
 
-    def offered(self, known: int) -> wire.Weights | None:
-        """Return the newest weights for one who has those of the version `known`, or none and -1; None if it has them.
+    def offered(self, known: int) -> bytes:
+        """Return the newest weights for one who has those of the version `known`, or none and -1; empty if it has them.
 
         Any thread may ask.
         """
         offer = self._offer
-        return None if offer is None or offer[0] == known else self._intake.weights_message(offer, first=known < 0)
+        return b"" if offer is None or offer[0] == known else self._intake.weights_message(offer, first=known < 0)
 
     def end(self, names: Collection[str], reason: str) -> None:
         """End the streams of these games."""
@@ -250,7 +250,7 @@ class Gateway:
     async def _send(self, session: Session, context: Any) -> None:
         while not session.closed:
             for message in await session.waiting():
-                await context.write(to_bytes(message))
+                await context.write(message)
 
     async def _read(self, session: Session, messages: AsyncIterator[bytes]) -> None:
         try:

@@ -52,7 +52,7 @@ class Offers:
         self.task = task
         self._versions: list[int] = []
         self._published_s: list[float] = []
-        self._messages: dict[tuple[int, bool], wire.Weights] = {}
+        self._messages: dict[tuple[int, bool], bytes] = {}
 
     def published(self, version: int, now_s: float) -> None:
         """Note when a version of the weights went out."""
@@ -62,13 +62,17 @@ class Offers:
             del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
         self._messages = {}
 
-    def weights_message(self, offer: Offer, first: bool) -> wire.Weights:
-        """Return the message of offered weights: all modules at first, then those that learn; any thread may ask."""
+    def weights_message(self, offer: Offer, first: bool) -> bytes:
+        """Return the message of offered weights as it is sent to every game; any thread may ask.
+
+        It has all modules at first, then those that learn.
+        """
         version, weights, decisions = offer
         kept, key = self._messages, (version, first)
         if key not in kept:
             sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
-            kept[key] = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
+            message = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
+            kept[key] = wire.ToGame(weights=message).SerializeToString()
         return kept[key]
 
     def stale_ticks(self, version: int, now_s: float) -> float:
@@ -100,8 +104,8 @@ class Takes(Protocol):
     def published(self, version: int, now_s: float) -> None:
         """Note when a version of the weights went out."""
 
-    def weights_message(self, offer: Offer, first: bool) -> wire.Weights:
-        """Return the message of offered weights."""
+    def weights_message(self, offer: Offer, first: bool) -> bytes:
+        """Return the message of offered weights as it is sent."""
 
     def write(
         self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float

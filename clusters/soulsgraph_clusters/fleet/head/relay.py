@@ -177,7 +177,7 @@ class RelayGateway:
         self._notes, self._described_s = [], time.monotonic() if due else self._described_s
         self._follow(orders.rights)
         if orders.weights:
-            weights = wire.Weights.FromString(orders.weights)
+            weights = wire.ToGame.FromString(orders.weights).weights
             self._known = int(weights.version)
             self.gateway.publish(self._known, decode_weights(weights.arrays), dict(weights.decisions))
         if orders.ended:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.settings import FleetError
 
+#: Acknowledgements wait so long for weights to ride on, which go out about once a second.
+RIDE_WITHIN_S = 1.5
+
 
 @dataclass(eq=False)
 class Session:
@@ -19,8 +22,8 @@ class Session:
     health: wire.Health = field(default_factory=wire.Health)
     #: When it came.
     health_s: float = 0.0
-    #: The newest weights, until they are sent, and their version; -1 before there are any.
-    weights: wire.Weights | None = None
+    #: The message of the newest weights, until it is sent, and their version; -1 before there are any.
+    weights: bytes = b""
     weights_version: int = -1
     #: Why the stream ended, where the game did not end it.
     reason: str = ""
@@ -37,7 +40,8 @@ class Session:
     token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        self._outbox: list[wire.ToGame] = []
+        self._outbox: list[bytes] = []
+        self._acknowledged: list[wire.Acknowledgement] = []
         self._changed = asyncio.Event()
         self.over = asyncio.Event()
         self._finishing = False
@@ -49,8 +53,27 @@ class Session:
 
     def send(self, message: wire.ToGame) -> None:
         """Send a message after those that wait."""
-        self._outbox.append(message)
+        self._outbox.append(message.SerializeToString())
         self._changed.set()
+
+    def acknowledge(self, answer: wire.Acknowledgement) -> None:
+        """Send an acknowledgement with the next weights; by itself where none come soon, or the game reads no other."""
+        if not self.hello.reads_acknowledged:
+            self.send(wire.ToGame(acknowledgement=answer))
+            return
+        if not self._acknowledged:
+            asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
+        self._acknowledged.append(answer)
+
+    def _ride_no_longer(self) -> None:
+        if self._acknowledged:
+            self._outbox.append(self._riders())
+            self._changed.set()
+
+    def _riders(self) -> bytes:
+        """Return what waits to ride, as a message, or as what makes another one have it as well when it follows it."""
+        riders, self._acknowledged = self._acknowledged, []
+        return bytes(wire.ToGame(acknowledged=riders).SerializeToString())
 
     def wake(self) -> None:
         """Send newer `weights`, which replace those not yet sent."""
@@ -67,14 +90,17 @@ class Session:
         self.over.set()
         self._changed.set()
 
-    async def waiting(self) -> list[wire.ToGame]:
+    async def waiting(self) -> list[bytes]:
         """Wait for messages to send and return them."""
         await self._changed.wait()
         self._changed.clear()
         messages, self._outbox = self._outbox, []
-        if self.weights is not None:
-            messages.append(wire.ToGame(weights=self.weights))
-            self.weights = None
+        if self._finishing and self._acknowledged:
+            # A game may leave as soon as it is told to stop.
+            messages.insert(0, self._riders())
+        if self.weights:
+            messages.append(self.weights + self._riders())
+            self.weights = b""
         self.closed = self.closed or self._finishing
         return messages
 

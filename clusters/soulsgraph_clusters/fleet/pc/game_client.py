@@ -46,10 +46,10 @@ from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Chunk, Sampler
 
-#: A chunk holds what was played in so long.
-CHUNK_S = 1.0
 #: Between two looks at what was played: a look at every decision would keep the game's thread waiting.
 COLLECT_EVERY_S = 0.25
+#: A chunk is closed so long after its first look: with the wait for that, one leaves about once a second.
+CHUNK_S = 0.7
 #: A task or weights that a game cannot play by are asked for again, at most so often.
 ASK_AGAIN_EVERY_S = 30.0
 #: A play's episodes are numbered from its own number times two to the power of this.
@@ -100,6 +100,7 @@ class GameClient:
             lanes=settings.lanes,
             digests=digests() | own_projects.in_hello(),
             machine=machine,
+            reads_acknowledged=True,
         )
         self._stream = Stream(head, hello, spool, self._health, self._take, report)
         self._inbox: list[wire.ToGame] = []

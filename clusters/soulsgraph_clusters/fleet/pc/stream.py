@@ -197,16 +197,16 @@ class Stream:
     def _receive(self, call: Any) -> str:
         stopped = False
         for message in call:
-            if message.HasField("acknowledgement"):
-                answer = message.acknowledgement
+            # An older head's are messages of their own.
+            for answer in (*message.acknowledged, message.acknowledgement):
                 self._spool.acknowledge(answer.boot, answer.sequences)
-            elif message.HasField("stop"):
+            kind = message.WhichOneof("message")
+            if kind == "stop":
                 stopped = True
-                self._take(message)
-            else:
-                if message.HasField("task"):
-                    self.connected = True
-                    self._reported = ""
+            elif kind == "task":
+                self.connected = True
+                self._reported = ""
+            if kind in ("task", "weights", "stop"):
                 self._take(message)
         return "" if stopped else "the head ended the stream"
 

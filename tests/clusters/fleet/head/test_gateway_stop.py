@@ -21,13 +21,14 @@ TASK = StageTask("iudex-phase1", {"camera": "camera"}, {}, 10.0)
 CHUNKS = 400
 
 
+@pytest.mark.parametrize("rides", [True, False])
 @pytest.mark.parametrize("wait_s", [0.0, 0.02, 0.08])
-def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait_s):
+def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait_s, rides):
     token, journal = Tokens(tmp_path / "tokens.json").issue("attic"), Journal(tmp_path / "journal", "camera")
     settings = FleetSettings(listen="127.0.0.1:0")
     gateway = Gateway(Fleet(settings, tmp_path), Intake(journal, TASK, 0, settings))
     messages = queue.SimpleQueue()
-    hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests())
+    hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests(), reads_acknowledged=rides)
     messages.put(FromGame(hello=hello))
     for sequence in range(1, CHUNKS + 1):
         messages.put(FromGame(chunk=Chunk(boot="b" * 16, sequence=sequence, columns=bytes(2000))))
@@ -37,8 +38,9 @@ def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait
         assert next(answers).HasField("task")
         time.sleep(wait_s)
         gateway.stop("the stage is over")
-        acknowledged = [one for answer in answers for one in answer.acknowledgement.sequences]
+        told = [(*answer.acknowledged, answer.acknowledgement) for answer in answers]
         messages.put(None)
+    acknowledged = [one for all_of_it in told for answer in all_of_it for one in answer.sequences]
     journal.close()
     written = [record.chunk.sequence for record in read_records(tmp_path / "journal", "camera")]
     assert sorted(acknowledged) == sorted(written)
