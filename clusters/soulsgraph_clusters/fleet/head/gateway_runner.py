@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class Fetched:
     Bytes travel between processes at a tenth of what their arrays would take.
 
     `attempt` and `batch_shares` are the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
-    games that are connected, `status` describes them once a second. `failure` is why nothing can be fetched any more.
+    games that are connected, `status` describes them about once a second. `failure` is why nothing more can be fetched.
     """
 
     attempt: str = ""
@@ -118,6 +119,8 @@ class GatewayRunner(ChunkRunner):
                 f"batches keep the shares that the stage was begun with: {kept or 'none'}; those of the fleet's file "
                 "count from the next stage on"
             )
+        # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.
+        gc.freeze()
 
     def _export(self, fleet: Fleet) -> Exporter:
         return Exporter(fleet, lambda: self._status.describe(self._version))

@@ -6,6 +6,7 @@ same weights.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import time
@@ -19,6 +20,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.head.gateway import PUBLISH_EVERY_S
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.relay import Relays
@@ -36,8 +38,10 @@ _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
 #: games get new weights once a second.
 _FETCH_EVERY_S = 0.2
-#: The gateway gets new weights at most this often.
-_SEND_EVERY_S = 0.5
+#: The gateway gets new weights at most this often: it offers them at once, and games no newer ones for as long.
+_SEND_EVERY_S = PUBLISH_EVERY_S
+#: At a stage's end the gateway has so long to remember how the games did.
+_KEPT_WITHIN_S = 0.5
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 5.0
 
@@ -78,6 +82,8 @@ class FleetDQN(SkillDQN):
             (writer,) = self.env_runner_group._worker_manager.actors().values()
             self._relays.serve(writer)
         self._task = self._stage.task(self.config)
+        # As in the gateway; what is frozen is never collected, so only as long as the stage lasts.
+        gc.freeze()
 
     def training_step(self) -> None:
         """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
@@ -174,10 +180,11 @@ class FleetDQN(SkillDQN):
         """Stop the further gateways before the one that writes the journal, which remembers how their games did."""
         if self._stage.relays:
             self.env_runner_group.foreach_env_runner(
-                "keep_status", local_env_runner=False, timeout_seconds=_SEND_EVERY_S
+                "keep_status", local_env_runner=False, timeout_seconds=_KEPT_WITHIN_S
             )
         self._relays.end()
         super().cleanup()
+        gc.unfreeze()
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask a lost gateway at intervals whether it is back."""

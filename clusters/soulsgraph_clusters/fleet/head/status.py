@@ -22,7 +22,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError, whole_file
 
 STATUS_FILE = "status.json"
-WRITE_EVERY_S = 1.0
+#: It is written about once a second; less often where so many games play that it would take more of a processor's time.
+WRITE_EVERY_S, _MOST_SHARE = 1.0, 0.02
 #: Control ticks a second of a game at speed 1.
 TICKS_PER_S = 10.0
 #: Window of shares and rates: a game reports once a second.
@@ -112,7 +113,7 @@ _Said = tuple[float, int, Mapping[str, float]]
 
 
 class StatusWriter:
-    """Describe all gateways' games, and write the description once a second; several threads may ask.
+    """Describe all gateways' games, and write the description as often as it takes little; several threads may ask.
 
     `elsewhere` returns how those of other gateways do.
     """
@@ -122,7 +123,7 @@ class StatusWriter:
     ) -> None:
         self._intake, self._sessions, self._described = intake, sessions, Describer(intake, sessions)
         self._elsewhere = elsewhere
-        self._written_s, self._began_s = 0.0, time.monotonic()
+        self._next_s, self._began_s = 0.0, time.monotonic()
         self._kept: tuple[GameStatus, ...] | None = None
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
         self._earlier = _earlier(intake)
@@ -134,13 +135,14 @@ class StatusWriter:
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
         """Write the status if it is time to, or `always`, and return it; `version` is that of the newest weights."""
-        now = time.monotonic()
-        if now - self._written_s < WRITE_EVERY_S and not always:
+        now, spent_s = time.monotonic(), time.thread_time()
+        if now < self._next_s and not always:
             return None
-        self._written_s, status = now, self.describe(version)
+        status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
             temporary.write_text(f"{json.dumps(_table(status))}\n", encoding="utf-8")
+        self._next_s = now + max(WRITE_EVERY_S, (time.thread_time() - spent_s) / _MOST_SHARE)
         return status
 
     def describe(self, version: int) -> FleetStatus:
