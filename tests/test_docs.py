@@ -130,9 +130,14 @@ def test_every_field_of_every_toml_file_is_on_its_page() -> None:
 
 def test_the_figures_of_own_skills_are_what_compare_wrote() -> None:
     table = (_DOCS / "results" / "own-skills" / "comparison.md").read_text(encoding="utf-8")
-    assert table.strip() in (_DOCS / "own_skills.md").read_text(encoding="utf-8")
+    page = (_DOCS / "own_skills.md").read_text(encoding="utf-8")
+    assert table.strip() in page
     written = json.loads((_DOCS / "results" / "own-skills" / "comparison.json").read_text(encoding="utf-8"))
     assert [agent["seed"] for agent in written["agents"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert f"{sum(agent['trained_cpu_s'] for agent in written['agents']):.1f} s of CPU time together" in page
+    taken = json.loads((_DOCS / "results" / "pages" / "blocks.json").read_text(encoding="utf-8"))["taken_s"]
+    seconds = [value for block, value in taken.items() if block.startswith("docs/own_skills.md:")]
+    assert " | ".join(f"{value:.1f}" for value in (*seconds, sum(seconds))) in page
 
 
 def test_the_readme_is_a_door() -> None:
