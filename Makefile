@@ -81,7 +81,7 @@ zoo: .venv/ready
 
 # Runs every command and piece of code of the pages, but for those that say why not.
 docs-test: .venv/ready screen
-	.venv/bin/pytest -m docs -s tests/test_pages.py $(if $(KEEP),--keep-results)
+	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_two_machines.py $(if $(KEEP),--keep-results)
 
 # The pages as a site in build/site, which loads nothing from another host. Diagrams are drawn by mermaid, from npm.
 docs: .venv/ready build/mermaid-$(MERMAID).min.js
