@@ -153,7 +153,9 @@ class RayHead:
             return ""
         self._failed_checks += 1
         listening = self.listens()
-        ended = ended or self._collect(0.0 if listening else _SEES_ITS_END_WITHIN_S)
+        until_s = time.monotonic() + (0.0 if listening else _SEES_ITS_END_WITHIN_S)
+        while not (ended := ended or self._collect()) and time.monotonic() < until_s and not stopped():
+            time.sleep(_LOOK_EVERY_S)
         ours = self._process is not None
         if listening and (not ours or self._failed_checks < _FAILED_CHECKS):
             return f"{found} No other head is started while something listens there"
@@ -162,13 +164,9 @@ class RayHead:
         self.close()
         return self._start(stopped)
 
-    def _collect(self, wait_s: float = 0.0) -> str:
+    def _collect(self) -> str:
         """Return how the head that was started here ended, empty if it did not; what it left behind is killed."""
-        if self._process is None:
-            return ""
-        try:
-            code = self._process.wait(wait_s)
-        except subprocess.TimeoutExpired:
+        if self._process is None or (code := self._process.poll()) is None:
             return ""
         how = describe_end(code, self._last_line())
         self.close()

@@ -139,6 +139,7 @@ class Arena:
             for boot, chunks in found.items()
             for sequence in chunks
         }
+        assert self.relay.acknowledged, "the relay saw no acknowledgement"
         assert self.relay.acknowledged <= arrived, "an acknowledged chunk is nowhere"
         verdicts = Counter()
         for record in fleet.records():

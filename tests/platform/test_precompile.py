@@ -48,22 +48,15 @@ def _run(arguments, folder):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Return a folder for what is compiled; a game PC is the first that uses it, and compiles its part alone."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.slow
-def test_a_game_pc_plays_after_it_without_a_compiler(cache):
+def test_a_game_pc_then_a_run_compile_nothing_after_it_and_a_second_time_there_is_nothing_to_do(tmp_path):
+    cache = tmp_path / "cache"
     first, second, played = (_run(["-c", code], cache) for code in (_PLAYING, _PLAYING, _PLAYED))
     assert first.startswith("compiling fights for this processor, once")
     assert second == ""
     assert played == "played 1\n"
-
-
-@pytest.mark.slow
-def test_a_run_after_it_compiles_nothing_and_a_second_one_has_nothing_to_do(cache, tmp_path):
+    # A run's part is all of that and more; it is compiled on top.
+    assert {*module._PLAYING} <= {part for parts in module._PARTS for part in parts}
     first, second = (_run(["-m", "soulsgraph.precompile"], cache) for _ in range(2))
     assert first.startswith("compiling fights and training for this processor, once")
     assert "100%" in first

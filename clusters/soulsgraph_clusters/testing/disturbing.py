@@ -157,7 +157,8 @@ class Relay:
         context.add_callback(call.cancel)
         try:
             for data in call:
-                for answer in ToGame.FromString(data).acknowledged:
+                message = ToGame.FromString(data)
+                for answer in (*message.acknowledged, message.acknowledgement):
                     self.acknowledged |= {(answer.boot, sequence) for sequence in answer.sequences}
                 yield data
         except grpc.RpcError:

@@ -39,6 +39,8 @@ _CONNECTED_WITHIN_S = 600.0
 _STEADY_AFTER_S = 2.0
 #: What was in flight at the end of a measurement has arrived after so long.
 _SETTLED_AFTER_S = 3.0
+#: What the clients count.
+_COUNTED = ("chunks", "acknowledged", "acknowledged_alone", "weights", "refused", "lost")
 #: Those whose games the streams are in turn: a PC has at most 256 of them.
 PCS = "attic", *(f"pc-{number}" for number in range(1, 50))
 _SKILLS = "camera", "lock_on", "movement", "dodge"
@@ -241,6 +243,8 @@ class _Clients:
             for answer in message.acknowledged:
                 self.counts["acknowledged"] += len(answer.sequences)
                 self.counts["refused"] += sum(answer.refused.values())
+            if message.WhichOneof("message") is None:
+                self.counts["acknowledged_alone"] += 1
             if message.HasField("weights"):
                 if not chunk.weights_version:
                     self._left -= 1
@@ -296,7 +300,7 @@ def _measure(kind: type[Server], streams: int, seconds: float, folder: str) -> d
         server.submit(call_here, "close")
         server.result()
     found["driven_s"] = driven_s
-    return {**found, **{name: counts[name] for name in ("chunks", "acknowledged", "weights", "refused", "lost")}}
+    return {**found, **{name: counts[name] for name in _COUNTED}}
 
 
 def bench_streams(

@@ -23,7 +23,7 @@ from soulsgraph.progress import interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
 from soulsgraph_clusters.fleet.head.drain import set_drained
-from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus, read_status
+from soulsgraph_clusters.fleet.head.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
 from soulsgraph_envs.core.config import to_table
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
 #: A status that is older is that of a head that trains no more.
-_OLD_S = 5.0
+_OLD_S = WRITTEN_WITHIN_S + 1.0
 #: Phases of resets that the page names.
 _PHASES = 2
 

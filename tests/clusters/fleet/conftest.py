@@ -51,8 +51,10 @@ class Client:
         return self
 
     def got(self, kind):
-        """Return what came of one kind of message, in order."""
-        return [getattr(message, kind) for message in [*self.received] if message.HasField(kind)]
+        """Return what came of one kind of message, in order; acknowledgements however they came."""
+        found = [getattr(message, kind) for message in [*self.received] if message.HasField(kind)]
+        riding = [answer for message in [*self.received] for answer in message.acknowledged]
+        return [*found, *riding] if kind == "acknowledgement" else found
 
     def wait(self, kind, count=1):
         """Wait for messages of a kind, and return the latest."""
@@ -104,7 +106,8 @@ class Door(GatewayHere):
 
     def hello(self, **changes):
         values = {"protocol": PROTOCOL, "version": "0.1.0", "game": "1", "boot": BOOT, "driver": "simulator"}
-        return wire.FromGame(hello=wire.Hello(**values | {"lanes": LANES, "digests": digests()} | changes))
+        values |= {"lanes": LANES, "digests": digests(), "reads_acknowledged": True}
+        return wire.FromGame(hello=wire.Hello(**values | changes))
 
     def health(self, **values):
         return wire.FromGame(health=wire.Health(**values))

@@ -120,6 +120,7 @@ class GatewayRunner(ChunkRunner):
                 "count from the next stage on"
             )
         # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.
+        gc.collect()
         gc.freeze()
 
     def _export(self, fleet: Fleet) -> Exporter:

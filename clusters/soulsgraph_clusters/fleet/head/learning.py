@@ -38,7 +38,7 @@ _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
 #: games get new weights once a second.
 _FETCH_EVERY_S = 0.2
-#: The gateway gets new weights at most this often: it offers them at once, and games no newer ones for as long.
+#: The gateway gets new weights at most this often: it passes them on at once, then waits that long before the next.
 _SEND_EVERY_S = PUBLISH_EVERY_S
 #: At a stage's end the gateway has so long to remember how the games did.
 _KEPT_WITHIN_S = 0.5
@@ -83,6 +83,7 @@ class FleetDQN(SkillDQN):
             self._relays.serve(writer)
         self._task = self._stage.task(self.config)
         # As in the gateway; what is frozen is never collected, so only as long as the stage lasts.
+        gc.collect()
         gc.freeze()
 
     def training_step(self) -> None:
@@ -178,13 +179,13 @@ class FleetDQN(SkillDQN):
 
     def cleanup(self) -> None:
         """Stop the further gateways before the one that writes the journal, which remembers how their games did."""
+        gc.unfreeze()
         if self._stage.relays:
             self.env_runner_group.foreach_env_runner(
                 "keep_status", local_env_runner=False, timeout_seconds=_KEPT_WITHIN_S
             )
         self._relays.end()
         super().cleanup()
-        gc.unfreeze()
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask a lost gateway at intervals whether it is back."""

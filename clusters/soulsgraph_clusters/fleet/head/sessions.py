@@ -42,6 +42,7 @@ class Session:
     def __post_init__(self) -> None:
         self._outbox: list[bytes] = []
         self._acknowledged: list[wire.Acknowledgement] = []
+        self._ride: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self.over = asyncio.Event()
         self._finishing = False
@@ -57,23 +58,28 @@ class Session:
         self._changed.set()
 
     def acknowledge(self, answer: wire.Acknowledgement) -> None:
-        """Send an acknowledgement with the next weights; by itself where none come soon, or the game reads no other."""
+        """Send an acknowledgement with the next weights; alone where none come soon or the game reads no other."""
         if not self.hello.reads_acknowledged:
             self.send(wire.ToGame(acknowledgement=answer))
             return
-        if not self._acknowledged:
-            asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
+        if self._ride is None:
+            self._ride = asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
         self._acknowledged.append(answer)
 
     def _ride_no_longer(self) -> None:
-        if self._acknowledged:
-            self._outbox.append(self._riders())
-            self._changed.set()
+        self._outbox.append(self._riders())
+        self._changed.set()
 
     def _riders(self) -> bytes:
-        """Return what waits to ride, as a message, or as what makes another one have it as well when it follows it."""
+        """Return the waiting acknowledgements as a message; behind another one's bytes they become a part of that."""
         riders, self._acknowledged = self._acknowledged, []
+        self._cancel_ride()
         return bytes(wire.ToGame(acknowledged=riders).SerializeToString())
+
+    def _cancel_ride(self) -> None:
+        if self._ride is not None:
+            self._ride.cancel()
+            self._ride = None
 
     def wake(self) -> None:
         """Send newer `weights`, which replace those not yet sent."""
@@ -87,6 +93,7 @@ class Session:
     def close(self) -> None:
         """Close at once, and set `over`."""
         self.closed = True
+        self._cancel_ride()
         self.over.set()
         self._changed.set()
 

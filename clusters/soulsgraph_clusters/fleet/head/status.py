@@ -22,8 +22,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError, whole_file
 
 STATUS_FILE = "status.json"
-#: It is written about once a second; less often where so many games play that it would take more of a processor's time.
-WRITE_EVERY_S, _MOST_SHARE = 1.0, 0.02
+#: It is written about once a second; up to the last less often where that takes more than a part of a processor's time.
+WRITE_EVERY_S, _MOST_SHARE, WRITTEN_WITHIN_S = 1.0, 0.02, 4.0
 #: Control ticks a second of a game at speed 1.
 TICKS_PER_S = 10.0
 #: Window of shares and rates: a game reports once a second.
@@ -113,7 +113,7 @@ _Said = tuple[float, int, Mapping[str, float]]
 
 
 class StatusWriter:
-    """Describe all gateways' games, and write the description as often as it takes little; several threads may ask.
+    """Describe all gateways' games, and write the description about once a second; several threads may ask.
 
     `elsewhere` returns how those of other gateways do.
     """
@@ -142,7 +142,8 @@ class StatusWriter:
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
             temporary.write_text(f"{json.dumps(_table(status))}\n", encoding="utf-8")
-        self._next_s = now + max(WRITE_EVERY_S, (time.thread_time() - spent_s) / _MOST_SHARE)
+        spent_s = time.thread_time() - spent_s
+        self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
         return status
 
     def describe(self, version: int) -> FleetStatus:
