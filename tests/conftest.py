@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 #: A worker may start a Ray and a game of its own: more workers than this wait for memory, not for processors.
-_MOST_WORKERS = 6
+_MOST_WORKERS = 4
 
 # Before numpy and torch are imported: threads of two workers would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,22 +34,17 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers `-n auto` starts: three for a processor, for tests of games and Ray mostly wait."""
+    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(3 * processors, _MOST_WORKERS)
+    return min(2 * processors, _MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes a quarter of an hour and more, unless asked for by its mark; begin with files of slow tests.
-
-    A worker that began a long file last would keep all others waiting.
-    """
+    """Leave out what takes a quarter of an hour and more, unless it is asked for by its mark."""
     for mark in ("chaos", "docs"):
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
