@@ -1,0 +1,56 @@
+"""Acknowledgements: they ride on weights where these come soon, each in its own time, and older games are served."""
+
+import time
+
+from soulsgraph_envs.testing import until
+
+OTHER_BOOT = "00000000000000b1"
+
+
+def riding(client):
+    """Return the sequences that were acknowledged beside another message or none, and the kind of that."""
+    return [
+        (message.WhichOneof("message"), [one for answer in message.acknowledged for one in answer.sequences])
+        for message in [*client.received]
+        if message.acknowledged
+    ]
+
+
+def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.head.sessions.RIDE_WITHIN_S", 3600.0)
+    client, older = door.joined(), door.joined(game="2", boot=OTHER_BOOT, reads_acknowledged=False)
+    client.send(*(door.chunk(sequence) for sequence in (1, 2)), door.chunk(9, boot="00000000000000b2"))
+    until(lambda: len(door.verdicts()) == 3, "the chunks")
+    older.send(door.chunk(1, boot=OTHER_BOOT))
+    older.acknowledged(1)
+    assert not riding(client)
+    door.publish()
+    until(lambda: riding(client), "acknowledgements")
+    assert [(kind, sorted(told)) for kind, told in riding(client)] == [("weights", [1, 2, 9])]
+    assert client.got("weights")[-1] == older.wait("weights")
+    assert riding(older) == []
+
+
+def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
+    client = door.joined()
+    monkeypatch.setattr("soulsgraph_clusters.fleet.head.sessions.RIDE_WITHIN_S", 2.0)
+    client.send(door.chunk(1))
+    until(lambda: len(door.verdicts()) == 1, "the first chunk")
+    door.publish()
+    until(lambda: len(riding(client)) == 1, "its acknowledgement")
+    monkeypatch.setattr("soulsgraph_clusters.fleet.head.sessions.RIDE_WITHIN_S", 3600.0)
+    client.send(door.chunk(2))
+    # Beyond the time that the first would have waited.
+    time.sleep(3.0)
+    assert len(riding(client)) == 1
+    door.publish()
+    until(lambda: len(riding(client)) == 2, "the second acknowledgement")
+    assert riding(client) == [("weights", [1]), ("weights", [2])]
+
+
+def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.head.sessions.RIDE_WITHIN_S", 0.2)
+    client = door.joined()
+    client.send(door.chunk(1))
+    until(lambda: riding(client), "an acknowledgement")
+    assert riding(client) == [(None, [1])]
