@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 
 _WRITE_REMEDIES = {
     errno.ENOSPC: "free some disk space and try again",
@@ -30,6 +30,10 @@ class WriteError(SoulsGraphError):
         super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}; {remedy}.")
 
 
+class FullDiskError(WriteError, UnavailableError):
+    """No space is left to write something now, which may be over by itself."""
+
+
 class AccessError(SoulsGraphError):
     """The operating system refused access, and it is not known whether for reading or writing."""
 
@@ -45,7 +49,8 @@ def writing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(path, error) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (FullDiskError if full else WriteError)(path, error) from error
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS as COMMANDS
@@ -191,7 +192,8 @@ def _suggest(app: SubcommandApp) -> None:
     """Print which options or choices are meant by words that nearly are some, where a command was refused."""
     from soulsgraph.cli.placeholders import registry
 
-    words, shown = sys.argv[1:], io.StringIO()
+    # What follows is another command's, which has said what is wrong with it.
+    words, shown = [*takewhile(lambda word: word != "--", sys.argv[1:])], io.StringIO()
     # The second word may be an action, which has a help of its own, or an argument, which has none.
     for command in (words[:2], words[:1]):
         with redirect_stdout(shown), redirect_stderr(io.StringIO()), suppress(SystemExit):

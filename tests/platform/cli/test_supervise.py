@@ -1,6 +1,7 @@
 """`soulsgraph supervise`: real trainings, killed and interrupted while they run."""
 
 import os
+import re
 import signal
 
 import psutil
@@ -164,3 +165,21 @@ def test_a_head_that_died_and_came_back_is_waited_for(supervise):
         assert "GCS may have been killed" in supervised.logs.partition("it goes on in")[0].rpartition("last line")[2]
         supervised.interrupt()
         assert supervised.wait() == 130, supervised.logs
+
+
+def test_a_full_disk_is_waited_for(supervise, tmp_path):
+    code = "import errno, os, sys\nif 'supervision' in ' '.join(sys.orig_argv[:4]):\n"
+    code += "    def full(handle): raise OSError(errno.ENOSPC, 'No space left on device')\n    os.fsync = full"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    supervised = supervise("--cluster-within", "0.05", "--", "train", "camera", environment=environment)
+    assert supervised.wait() == 69, supervised.logs
+    assert re.search(r"waiting until it can run, .* No space left on device; free some disk space", supervised.logs)
+
+
+def test_what_a_command_refused_is_reported_by_that_command_alone(supervise):
+    supervised = supervise("--", "train", "camera", "--scale", "0")
+    assert supervised.wait() == 2
+    assert supervised.logs.startswith("error: scale: expected"), supervised.logs
+    assert supervised.logs.count("\n") == 1
