@@ -51,7 +51,7 @@ def supervise(
         words: The command with its options, behind `--`.
         most_restarts: Restarts after which it gives up.
         cluster_within: Minutes to wait for a cluster that does not answer or has no free place, as after its head died,
-            or for game PCs. Such a wait is no restart.
+            for game PCs, or for room on a full disk. Such a wait is no restart.
         head_command: What starts the cluster's head, as "ray start --head --port=6379": it is run where no head
             answers, again whenever that is lost, and ended at the end.
         job: Dashboard of a cluster, as http://127.0.0.1:8265: the command is submitted there as a job, again when the

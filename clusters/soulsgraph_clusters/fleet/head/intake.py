@@ -20,6 +20,7 @@ from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights
 from soulsgraph_clusters.fleet.head.elsewhere import Elsewhere
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
+from soulsgraph_clusters.fleet.head.serving import to_bytes
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.task import StageTask
@@ -72,7 +73,7 @@ class Offers:
         if key not in kept:
             sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
             message = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
-            kept[key] = wire.ToGame(weights=message).SerializeToString()
+            kept[key] = to_bytes(wire.ToGame(weights=message))
         return kept[key]
 
     def stale_ticks(self, version: int, now_s: float) -> float:

@@ -38,8 +38,6 @@ _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
 #: games get new weights once a second.
 _FETCH_EVERY_S = 0.2
-#: The gateway gets new weights at most this often: it passes them on at once, then waits that long before the next.
-_SEND_EVERY_S = PUBLISH_EVERY_S
 #: At a stage's end the gateway has so long to remember how the games did.
 _KEPT_WITHIN_S = 0.5
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
@@ -166,7 +164,7 @@ class FleetDQN(SkillDQN):
 
     def _send_unsent(self) -> None:
         now = time.monotonic()
-        if self._unsent and now - self._sent_s >= _SEND_EVERY_S:
+        if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
             state = self._state_of(sorted(self._unsent))
             self._runner.set_state(state)
             self.env_runner_group.foreach_env_runner(

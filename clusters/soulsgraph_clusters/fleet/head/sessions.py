@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.head.serving import to_bytes
 from soulsgraph_clusters.fleet.settings import FleetError
 
 #: Acknowledgements wait so long for weights to ride on, which go out about once a second.
@@ -30,7 +31,7 @@ class Session:
     closed: bool = False
     #: Whether the gateway does not read on, because too much waits to be written.
     held: bool = False
-    #: Whether the game was told to play no longer.
+    #: Whether the game was asked to play no longer.
     drained: bool = False
     #: Boot and sequence of the latest chunk that came.
     latest: tuple[str, int] = ("", 0)
@@ -54,7 +55,7 @@ class Session:
 
     def send(self, message: wire.ToGame) -> None:
         """Send a message after those that wait."""
-        self._outbox.append(message.SerializeToString())
+        self._outbox.append(to_bytes(message))
         self._changed.set()
 
     def acknowledge(self, answer: wire.Acknowledgement) -> None:
@@ -74,7 +75,7 @@ class Session:
         """Return the waiting acknowledgements as a message; behind another one's bytes they become a part of that."""
         riders, self._acknowledged = self._acknowledged, []
         self._cancel_ride()
-        return bytes(wire.ToGame(acknowledged=riders).SerializeToString())
+        return to_bytes(wire.ToGame(acknowledged=riders))
 
     def _cancel_ride(self) -> None:
         if self._ride is not None:
@@ -103,7 +104,7 @@ class Session:
         self._changed.clear()
         messages, self._outbox = self._outbox, []
         if self._finishing and self._acknowledged:
-            # A game may leave as soon as it is told to stop.
+            # A game may leave as soon as a stop has come.
             messages.insert(0, self._riders())
         if self.weights:
             messages.append(self.weights + self._riders())

@@ -38,9 +38,10 @@ def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait
         assert next(answers).HasField("task")
         time.sleep(wait_s)
         gateway.stop("the stage is over")
-        told = [(*answer.acknowledged, answer.acknowledgement) for answer in answers]
+        received = [*answers]
         messages.put(None)
-    acknowledged = [one for all_of_it in told for answer in all_of_it for one in answer.sequences]
+    found = [answer for message in received for answer in (*message.acknowledged, message.acknowledgement)]
+    acknowledged = [sequence for answer in found for sequence in answer.sequences]
     journal.close()
     written = [record.chunk.sequence for record in read_records(tmp_path / "journal", "camera")]
     assert sorted(acknowledged) == sorted(written)

@@ -1,5 +1,7 @@
 import time
 from dataclasses import replace
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +91,20 @@ def test_the_file_holds_what_was_described(here):
     assert found == written
     assert found.games[0].lost_episodes == {"the game is gone": 3}
     assert found.games[0].metrics["lost_episodes/the game is gone"] == 3.0
+
+
+@pytest.mark.parametrize(("took_s", "next_s"), [(0.001, 1.0), (0.05, 2.5), (60.0, 4.0)])
+def test_what_takes_long_to_write_is_written_less_often_up_to_a_bound(here, monkeypatch, took_s, next_s):
+    now_s, spent_s = [time.monotonic() + 100.0], count(0.0, took_s)
+    monkeypatch.setattr(
+        "soulsgraph_clusters.fleet.head.status.time",
+        SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: next(spent_s), time=time.time),
+    )
+    assert here.status.update(1) is not None
+    now_s[0] += next_s - 0.01
+    assert here.status.update(1) is None
+    now_s[0] += 0.02
+    assert here.status.update(1) is not None
 
 
 def test_a_game_says_how_late_its_ticks_are_and_what_its_resets_and_itself_take(here):
