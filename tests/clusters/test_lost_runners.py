@@ -122,7 +122,8 @@ def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
     stage.training_step()
     first = stage.weights("camera")
     ray.kill(stage.env_runner_group._worker_manager.actors()[1], no_restart=False)
-    train_until(stage, "env runner 1 on .* was lost, 1 of 2 play", caplog)
+    # Where it runs is known once it has answered: the other may have been the first.
+    train_until(stage, "env runner 1( on .*)? was lost, 1 of 2 play", caplog)
     train_until(stage, "env runner 1 on .* is back, 2 of 2 play", caplog)
     stage.training_step()
     assert stage.updates == (stage.decisions - 100) // 4
