@@ -20,6 +20,8 @@ from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
 
 PLAY = f"/{SERVICE}/{METHOD}"
+#: What a server is asked to learn whether it answers; one that does not know the question answers as well.
+_HEALTH = "/grpc.health.v1.Health/Check"
 HEALTH_EVERY_S = 1.0
 #: Waits between two attempts to connect: doubled after each, up to the second.
 BACK_OFF_S = 0.1, 2.0
@@ -146,7 +148,7 @@ class Stream:
         """Connect and serve the stream to its end; return why it ended."""
         channels, self._left = [self._head.channel(address) for address in self._head.addresses], False
         try:
-            channel = self._first_ready(channels)
+            channel = self._first_to_answer(channels)
             for other in channels:
                 if other is not channel:
                     other.close()
@@ -169,29 +171,30 @@ class Stream:
             for each in channels:
                 each.close()
 
-    def _first_ready(self, channels: Sequence[Any]) -> Any:
-        """Wait for the first channel that leads to a head, and return it; a later one has to wait for those before.
+    def _first_to_answer(self, channels: Sequence[Any]) -> Any:
+        """Wait for the first channel on which a server answers and return it; a later one waits for those before it.
 
         Raises:
             grpc.FutureTimeoutError: if none of them does.
         """
-        ready = [grpc.channel_ready_future(channel) for channel in channels]
+        # Not `channel_ready_future`: its thread raises where the channel is closed while it looks at it.
+        asked = [channel.unary_unary(_HEALTH).future(b"", wait_for_ready=True) for channel in channels]
         until_s = time.monotonic() + CONNECT_WITHIN_S
         waits_s = 0.0
         try:
             while True:
                 with suppress(grpc.FutureTimeoutError):
-                    ready[0].result(_LOOK_EVERY_S)
+                    asked[0].exception(_LOOK_EVERY_S)
                     return channels[0]
                 now_s = time.monotonic()
-                found = [channel for channel, one in zip(channels, ready, strict=True) if one.done()]
+                found = [channel for channel, one in zip(channels, asked, strict=True) if one.done()]
                 waits_s = (waits_s or now_s) if found else 0.0
                 if found and now_s - waits_s > PREFER_S:
                     return found[0]
                 if self._stopping.is_set() or (not found and now_s >= until_s):
                     raise grpc.FutureTimeoutError
         finally:
-            for one in ready:
+            for one in asked:
                 one.cancel()
 
     def _receive(self, call: Any) -> str:

@@ -1,5 +1,6 @@
 """Which of its head's gateways a game dials, and where it goes when that one is lost."""
 
+import sys
 import time
 
 import pytest
@@ -54,6 +55,24 @@ def test_where_none_answers_one_line_names_them_all(tmp_path, here):
         until(lambda: lines, "a line")
         time.sleep(8.0)
     assert lines == [f"no head answers at {addresses[0]} or {addresses[1]}; it listens while a stage is trained"]
+
+
+def test_no_thread_of_grpc_watches_a_channel_that_may_be_closed_meanwhile(tmp_path, here):
+    nobody = f"127.0.0.1:{free_port()}"
+    with playing(Head(f"{nobody},{here.address}", here.token_file()), tmp_path / "spool", FAST):
+        until(lambda: _runs("_first_to_answer"), "a stream that waits for an answer")
+        assert not _runs("_poll_connectivity")
+
+
+def _runs(function):
+    """Return whether a thread is in a function of this name now."""
+    frames = list(sys._current_frames().values())
+    while frames:
+        frame = frames.pop()
+        if frame.f_code.co_name == function:
+            return True
+        frames += [frame.f_back] if frame.f_back else []
+    return False
 
 
 @pytest.mark.parametrize("head", ["127.0.0.1:7443,", "127.0.0.1:7443,head", "127.0.0.1:1,127.0.0.1:70000"])
