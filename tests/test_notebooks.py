@@ -53,7 +53,9 @@ def run_folder(tmp_path_factory):
 def outputs_of(path: Path) -> list[dict]:
     """Execute a notebook in its folder and return the data of all its outputs."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=3 * int(PATIENCE_S), resources={"metadata": {"path": str(path.parent)}}).execute()
+    patience_s = int(PATIENCE_S)
+    options = {"timeout": 3 * patience_s, "startup_timeout": patience_s, "iopub_timeout": patience_s}
+    NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **options).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return [output["data"] for output in outputs if "data" in output]
 

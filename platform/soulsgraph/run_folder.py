@@ -252,7 +252,8 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
 def _take(handle: int, folder: Path) -> None:
     while not _taken(handle):
         owner = os.pread(handle, 40, 0).decode()
-        if end_orphan(folder / _LOCK, owner):
+        # The second look: it may have ended by itself meanwhile.
+        if end_orphan(folder / _LOCK, owner) or _taken(handle):
             continue
         found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
         raise RunFolderError(folder, "no other process writing here", found, remedy)

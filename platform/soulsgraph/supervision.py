@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A training that was asked to stop has this time to leave a checkpoint.
 STOP_WITHIN_S = 120.0
+#: One that was killed ends within this time, however large it is.
+_KILLED_WITHIN_S = 60.0
 #: Exit codes: what was needed is not there now, and may come by itself; a stop that was asked for.
 UNAVAILABLE, INTERRUPTED = 69, 130
 #: Two times of a process's begin that differ by no more are the same.
@@ -119,8 +121,8 @@ def end_orphan(lock: Path, owner: str, within_s: float = STOP_WITHIN_S) -> bool:
         if not _ends(process, within_s):
             _logger.warning("process %d did not stop within %g s: it is killed", holder, within_s)
             process.kill()
-        return _ends(process, within_s)
-    except psutil.NoSuchProcess:
+        return _ends(process, _KILLED_WITHIN_S)
+    except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
         return True
     except psutil.AccessDenied:
         return False

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
+from soulsgraph_clusters.testing import over
 from soulsgraph_clusters.testing.fleet_in_folder import require_still
 from soulsgraph_envs.testing import until
 
@@ -47,6 +48,7 @@ def kill_game(arena):
 
 
 def freeze_host(arena, seconds=FREEZE_S):
+    _require_both(arena)
     pids, left = arena.hosts["attic"].pids, arena.fleet.logs("train").count("left: silent for 5 s")
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -69,7 +71,20 @@ def cut_30_s(arena):
     return _cut(arena, 30.0)
 
 
+def _require_both(arena):
+    """Wait until both games of attic are connected: both are to leave."""
+
+    def connected():
+        status = arena.fleet.status()
+        return (
+            [] if status is None else [one for one in status.games if one.name.startswith("attic/") and one.connected]
+        )
+
+    until(lambda: len(connected()) == 2, "both games of attic")
+
+
 def _cut(arena, seconds):
+    _require_both(arena)
     left = arena.fleet.logs("train").count("left")
     (arena.cable.pull if arena.cable else arena.proxy.cut)()
     try:
@@ -211,8 +226,9 @@ def kill_head(arena):
 
 
 def _kill(pid):
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
+    victim = psutil.Process(pid)
+    victim.kill()
+    until(lambda: over(victim), "its end")
 
 
 def freeze_host_shortly(arena):

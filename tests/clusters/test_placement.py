@@ -5,6 +5,7 @@ import ray
 
 from soulsgraph_clusters import session as placement
 from soulsgraph_clusters.session import ClusterError, Session, connect, place_env_runners, place_relays
+from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +36,23 @@ def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
 
 
 def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
-    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
+    reserve = placement._answer
+
+    def answer(bundles):
+        # What is there has as long as a busy machine needs.
+        with monkeypatch.context() as short:
+            short.setattr(placement, "RESERVATION_TIMEOUT_S", 1 if len(bundles) == 2 else PATIENCE_S)
+            return reserve(bundles)
+
+    monkeypatch.setattr(placement, "_answer", answer)
     holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
     first = holder.remote()
     ray.get(first.there.remote())
     assert place_env_runners(2, game_pcs)["num_env_runners"] == 1
     second = holder.remote()
     ray.get(second.there.remote())
+    monkeypatch.setattr(placement, "_answer", reserve)
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
     with pytest.raises(ClusterError, match=r"expected a free place that offers CPU 1, game_pc 1.*join a worker"):
         place_env_runners(2, game_pcs)
     ray.kill(first)

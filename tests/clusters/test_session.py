@@ -149,14 +149,16 @@ def test_a_cluster_that_refuses_the_token_is_told_as_such(cluster, changes):
 
 @pytest.mark.slow
 def test_a_job_of_the_cluster_runs_on_both_workers(cluster):
+    # Two actors that live together, each on a game PC of its own.
     code = (
-        "import time, torch, ray; from soulsgraph_clusters.session import connect\n"
-        "def place():\n"
-        "    time.sleep(2)  # One node alone would do what takes no time.\n"
-        "    return ray.get_runtime_context().get_node_id()\n"
+        "import torch, ray; from soulsgraph_clusters.session import connect\n"
+        "class Player:\n"
+        "    def place(self):\n"
+        "        return ray.get_runtime_context().get_node_id()\n"
         "with connect() as session:\n"
-        "    place = ray.remote(num_cpus=0, resources={'game_pc': 1})(place)\n"
-        "    print('nodes', session.local, len({*ray.get([place.remote() for _ in range(6)])}))"
+        "    player = ray.remote(num_cpus=0, resources={'game_pc': 1})(Player)\n"
+        "    players = [player.remote(), player.remote()]\n"
+        "    print('nodes', session.local, len({*ray.get([one.place.remote() for one in players])}))"
     )
     job = cluster.job_submit(["python", "-c", code])
     assert job.wait() == 0, job.logs()

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph_clusters.fleet.head.status import read_status
-from soulsgraph_clusters.testing import LocalCluster, Program
+from soulsgraph_clusters.testing import LocalCluster, Program, command_of
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.remote_sampling import CHUNKS_PER_CALL
 
@@ -38,16 +38,7 @@ class Story:
 
 def env_runners(node: Program) -> int:
     """Count the env runners among a node's processes."""
-    processes = [psutil.Process(pid) for pid in node.pids if psutil.pid_exists(pid)]
-    return sum("SkillGraphEnvRunner" in word for process in processes for word in command_of(process)[:1])
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    """Return a process's command line, empty if the process has ended."""
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
+    return sum("SkillGraphEnvRunner" in word for pid in node.pids for word in command_of(pid)[:1])
 
 
 def newest_step(folder) -> int:
@@ -57,7 +48,7 @@ def newest_step(folder) -> int:
 
 def process_of(command: list[str]) -> psutil.Process:
     """Return the process of a job's command."""
-    [process] = [process for process in psutil.process_iter() if command_of(process)[2:] == command[1:]]
+    [process] = [psutil.Process(pid) for pid in psutil.pids() if command_of(pid)[2:] == command[1:]]
     return process
 
 
@@ -117,11 +108,12 @@ def story(cluster, tmp_path_factory):
     with slowed(first):
         cluster.kill_worker(0)
         steps_when_lost = newest_step(curves)
-        wait_for_log(job, "was lost, 1 of 2 play")
+        wait_for_log(job, "was lost, ")
     with paused(first):
         returned = cluster.add_worker()
     with slowed(first):
-        wait_for_log(job, "is back, 2 of 2 play")
+        until(lambda: env_runners(returned) == 1 or not job.running, "an env runner on the new node")
+        wait_for_log(job, "is back, ")
     with paused(first):
         after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
         cluster.stop_job(job)
@@ -195,7 +187,7 @@ def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_
 def hosts(node: Program) -> list[int]:
     """Return the ids of a node's processes that play a game."""
     module = "soulsgraph_clusters.fleet.pc.host"
-    return [pid for pid in node.pids if psutil.pid_exists(pid) and module in command_of(psutil.Process(pid))]
+    return [pid for pid in node.pids if module in command_of(pid)]
 
 
 def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_one(cluster, tmp_path):
@@ -209,13 +201,16 @@ def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_o
     assert [len(hosts(node)) for node in alive] == [1, 1]
     alive[0].kill()
     wait_for_log(job, "/1 left")
-    returned, joined = cluster.add_worker(), job.logs().count(" joined, ")
-    until(lambda: job.logs().count(" joined, ") > joined or not job.running, "the place taken")
-    assert len(hosts(returned)) == 1, job.logs()
+    returned = cluster.add_worker()
+    until(lambda: len(hosts(returned)) == 1 or not job.running, "the place taken")
+
+    def both_played():
+        decisions = read_status(path / "journal").decisions
+        return all(decisions.get(f"game-pc-{number}/journaled") for number in (1, 2))
+
+    until(lambda: both_played() or not job.running, "play of both")
+    assert job.running, job.logs()
     cluster.stop_job(job)
     job.wait()
     assert "stopped in stage camera after" in job.logs()
     until(lambda: not [pid for node in cluster.workers for pid in hosts(node)], "no game left")
-    decisions = read_status(path / "journal").decisions
-    assert decisions["game-pc-1/journaled"] > 0
-    assert decisions["game-pc-2/journaled"] > 0

@@ -3,13 +3,11 @@
 import os
 import re
 import signal
-from pathlib import Path
 
-import psutil
 import pytest
 
 from soulsgraph_clusters.local_ray import free_port
-from soulsgraph_clusters.testing import LocalCluster
+from soulsgraph_clusters.testing import LocalCluster, command_of
 from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, grows, require_once, require_replay, settle
 from soulsgraph_envs.testing import until
 
@@ -40,11 +38,7 @@ def _train(fleet, scale, *words):
 
 def _relay_pids(pids):
     """Return which of these processes are further gateways."""
-    found = []
-    for pid in pids:
-        if psutil.pid_exists(pid) and Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::Relay"):
-            found.append(pid)
-    return found
+    return [pid for pid in pids if any(word.startswith("ray::Relay") for word in command_of(pid)[:1])]
 
 
 def test_a_killed_gateway_loses_nothing_and_its_games_go_on_at_the_other(fleet):

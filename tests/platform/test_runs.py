@@ -2,10 +2,9 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,33 @@ pytestmark = pytest.mark.slow
 SCALE = 0.1
 OPTIONS = ("--scale", str(SCALE), "--episodes", "20", "--seed", "3")
 COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
+#: A person's Ctrl-C as the first checkpoint of dodge's curve is written; from outside a test might come too late.
+_INTERRUPTED = """
+import os
+import signal
+from soulsgraph import curves
+from soulsgraph.cli import main
+
+save = curves.save_checkpoint
 
 
-def soulsgraph(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def save_and_interrupt(folder, *rest):
+    save(folder, *rest)
+    if folder.name == "dodge":
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+curves.save_checkpoint = save_and_interrupt
+main()
+"""
+INTERRUPTED_IN_DODGE = (sys.executable, "-c", _INTERRUPTED)
+
+
+def soulsgraph(
+    *arguments: object, cwd: Path | None = None, start: Sequence[str] = COMMAND
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=3 * PATIENCE_S, cwd=cwd
+        [*start, *map(str, arguments)], capture_output=True, text=True, timeout=3 * PATIENCE_S, cwd=cwd
     )
 
 
@@ -74,14 +95,9 @@ def test_a_run_leaves_library_curves_tensorboard_and_results(finished):
 
 def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(finished, tmp_path):
     run = tmp_path / "interrupted"
-    process = subprocess.Popen([*COMMAND, "curriculum", "--run", str(run), *OPTIONS], stderr=subprocess.PIPE, text=True)
-    while not list((run / "curves" / "dodge").glob("step-*")):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert "stopped in stage dodge after" in errors
+    stopped = soulsgraph("curriculum", "--run", run, *OPTIONS, start=INTERRUPTED_IN_DODGE)
+    assert stopped.returncode == 130
+    assert "stopped in stage dodge after" in stopped.stderr
     library = RunFolder.open(run).library
     assert library.versions("movement") == [1]
     assert library.versions("dodge") == []

@@ -75,6 +75,20 @@ def reported_ports(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
         reporter.join()
 
 
+def command_of(pid: int) -> list[str]:
+    """Return the command line of a process, empty where it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return [*psutil.Process(pid).cmdline()]
+    return []
+
+
+def over(process: psutil.Process) -> bool:
+    """Return whether a process has ended, collected or not: whoever inherits it collects it some time."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    return True
+
+
 class Program:
     """A command with its output in a file: a node, or a job whose exit code is 0 if it succeeded.
 
@@ -126,7 +140,10 @@ class Program:
 
     def kill(self) -> None:
         """Kill it and all it started, by process id and without notice, as a power cut would."""
-        victims = [psutil.Process(pid) for pid in self.pids if psutil.pid_exists(pid)]
+        victims = []
+        for pid in self.pids:
+            with suppress(psutil.NoSuchProcess):
+                victims.append(psutil.Process(pid))
         for victim in victims:
             with suppress(psutil.NoSuchProcess):
                 victim.kill()
@@ -141,11 +158,11 @@ class LocalCluster:
     """
 
     def __init__(self, workers: int = 2) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="soulsgraph-"))
-        gcs, dashboard = free_port(), free_port()
+        self._folder, self._ports = Path(tempfile.mkdtemp(prefix="soulsgraph-")), set[int]()
+        gcs, dashboard = self._port(), self._port()
         self._head = [
             *("--head", f"--port={gcs}", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"),
-            *(f"--ray-client-server-port={free_port()}", f"--temp-dir={self._folder}", "--num-cpus=2"),
+            *(f"--ray-client-server-port={self._port()}", f"--temp-dir={self._folder}", "--num-cpus=2"),
         ]
         self.address, self.dashboard = f"127.0.0.1:{gcs}", f"http://127.0.0.1:{dashboard}"
         self._jobs_address = f"--address={self.dashboard}"
@@ -155,6 +172,13 @@ class LocalCluster:
         self.token_file = self._folder / "token"
         self.token_file.touch(mode=0o600)
         self.token_file.write_text(secrets.token_hex(32))
+
+    def _port(self) -> int:
+        """Return a free port, each once: Ray refuses a node that names one twice."""
+        while (port := free_port()) in self._ports:
+            pass
+        self._ports.add(port)
+        return port
 
     @property
     def environment(self) -> dict[str, str]:
@@ -189,9 +213,9 @@ class LocalCluster:
     @contextmanager
     def head_command(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield a command that starts the head, as often as another program likes, and the environment for it."""
-        ports = {port: free_port() for port in AGENT_PORTS}
+        ports = {port: self._port() for port in AGENT_PORTS}
         with reported_ports(self._folder, ports) as node_id:
-            command = shlex.join(["ray", *_start_words(ports, self._head)])
+            command = shlex.join(["ray", *_start_words(ports, self._port(), self._head)])
             own = {**_PATIENT, **_HEALTH_CHECK, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id}
             yield command, self.environment | own
 
@@ -243,8 +267,8 @@ class LocalCluster:
     def _start_node(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Program:
         for _ in range(_TRIES):
             # The agents' default ports are fixed numbers: a second node of one machine needs others.
-            ports = {port: free_port() for port in AGENT_PORTS}
-            start = _start_words(ports, command)
+            ports = {port: self._port() for port in AGENT_PORTS}
+            start = _start_words(ports, self._port(), command)
             with reported_ports(self._folder, ports) as node_id:
                 node = self._start(name, start, {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id})
                 until(partial(_started_or_ended, node), "a Ray node to start")
@@ -255,12 +279,12 @@ class LocalCluster:
         raise SoulsGraphError(f"expected a Ray node, found {_TRIES} times that it ended: {node.logs()[-500:]!r}")
 
 
-def _start_words(ports: Mapping[str, int], command: Sequence[str]) -> list[str]:
+def _start_words(ports: Mapping[str, int], environment_port: int, command: Sequence[str]) -> list[str]:
     listening, grpc, metrics = ports.values()
     return [
         *("start", "--block", "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
         *("--node-ip-address=127.0.0.1", "--min-worker-port=0", "--max-worker-port=0"),
-        *(f"--runtime-env-agent-port={free_port()}", f"--dashboard-agent-listen-port={listening}"),
+        *(f"--runtime-env-agent-port={environment_port}", f"--dashboard-agent-listen-port={listening}"),
         *(f"--dashboard-agent-grpc-port={grpc}", f"--metrics-export-port={metrics}", *command),
     ]
 

@@ -61,10 +61,10 @@ def parse_misbehaviour(text: str) -> Misbehaviour:
 
 
 def length_of(kind: str, text: str) -> float:
-    """Read how long a misbehaviour lasts, in seconds; forever if the text is empty.
+    """Read how long a misbehaviour lasts, in seconds; forever if the text is empty. With 0 one under way ends.
 
     Raises:
-        SoulsGraphError: for anything but a number above 0, or for a length of what happens once.
+        SoulsGraphError: for anything but a number of at least 0, or for a length of what happens once.
     """
     if not text:
         return inf
@@ -288,13 +288,15 @@ class StandIn:
 
     def _misbehave(self, schedule: Schedule, folder: Path) -> None:
         for one in schedule.due():
+            if one.kind == "move":
+                # Before it is reported: whoever attaches then finds the whole game.
+                self._memory.move()
+                self._memory.write(self._values())
             self.say("misbehaving", kind=one.kind)
             if one.kind == "crash":
                 crash(folder)
             elif one.kind == "hang":
                 hang(one.length_s)
-            elif one.kind == "move":
-                self._memory.move()
 
 
 def _factor(text: str) -> float:

@@ -26,7 +26,14 @@ MakeGame = Callable[[int], Game]
 #: How long a test waits for what an idle machine does in seconds at most: a busy one may take as much longer.
 PATIENCE_S = 600.0
 #: What drivers report of a game, or of themselves, where a process waited too long for a processor.
-_BUSY = ("the game's clock", "no longer change", "stood still")
+_BUSY = (
+    "the game's clock",
+    "no longer change",
+    "stood still",
+    "keys do not reach the game",
+    "did not come",
+    "in time, found none",
+)
 
 _TICKS = 40
 _PLAYED, _LEARNED = 40, 34

@@ -8,13 +8,14 @@ import pytest
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import encode_columns
+from soulsgraph_clusters.fleet.head import elsewhere, gateway
 from soulsgraph_clusters.fleet.pc.stream import PLAY
 from soulsgraph_clusters.fleet.security import token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, digests
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
 from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 
 STAGE, LANES, BOOT = "lock_on", 3, "00000000000000b0"
@@ -179,8 +180,16 @@ def columns(lock_on_task):
 
 
 @pytest.fixture
-def open_door(tmp_path, lock_on_task, columns):
+def silent_after_s():
+    """Seconds after which a silent game counts as lost; clients send no health, and a machine may be very busy."""
+    return PATIENCE_S
+
+
+@pytest.fixture
+def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
     """Open gateways as `Door` takes them; all are closed at the end."""
+    for module in (gateway, elsewhere):
+        monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
     doors = []
 
     def make(**options):

@@ -22,7 +22,7 @@ from soulsgraph_envs.drivers.memory.reader import is_running
 from soulsgraph_envs.drivers.opening import open_live_game
 from soulsgraph_envs.drivers.realtime.link import load_games
 from soulsgraph_envs.standin.siphon.serving import Serving
-from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing import PATIENCE_S, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
@@ -39,7 +39,7 @@ def test_a_fight_through_the_served_stand_in(tmp_path: Path) -> None:
                 ready = json.loads(server.stdout.readline())["ready"]
                 device = XTestDevice(display)
                 assert device.down() == ()
-                fight(games)
+                undisturbed(lambda: fight(games))
                 server.terminate()
                 assert server.wait(PATIENCE_S) == 0
                 assert device.down() == ()

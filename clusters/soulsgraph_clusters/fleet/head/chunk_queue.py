@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.head.intake import Takes
@@ -18,8 +17,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 GROUP_S = 0.05
 #: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
 RETRY_AFTER_S = 1.0
-#: When a stage ends, what was received has so long to be written.
-WRITE_WITHIN_S = 3.0
+#: When a stage ends, what was received has so long to be written, unless the journal cannot be written.
+WRITE_WITHIN_S = 20.0
 #: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
 MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
 #: Latest chunks of which the queue's age is known.
@@ -36,6 +35,8 @@ class ChunkQueue:
         self._intake, self._note = intake, note
         self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
         self._bytes, self._closed = 0, False
+        #: Set while nothing can be written.
+        self._fails = asyncio.Event()
         #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
         self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
         #: Set whenever something was appended to the journal.
@@ -56,42 +57,51 @@ class ChunkQueue:
 
     async def write(self) -> None:
         """Write what comes, and acknowledge it, until it is cancelled."""
-        while True:
-            group = [await self._waiting.get()]
-            await asyncio.sleep(GROUP_S)
-            while not self._waiting.empty():
-                group.append(self._waiting.get_nowait())
-            answers = await self._written([(session, chunk) for session, chunk, _ in group])
-            self.appended.set()
-            now_s = time.monotonic()
-            self.ages_s.extend(now_s - received_s for _, _, received_s in group)
-            for session, answer in answers:
-                session.acknowledge(answer)
-            for session, chunk, _ in group:
-                if session.refused:
-                    session.send(wire.ToGame(stop=wire.Stop(reason=session.refused, refused=True)))
-                    session.reason = session.refused
-                    session.finish()
-                self._bytes -= chunk.ByteSize()
-                self._waiting.task_done()
+        try:
+            while True:
+                await self._write_group()
+        finally:
+            self._fails.set()
+
+    async def _write_group(self) -> None:
+        group = [await self._waiting.get()]
+        await asyncio.sleep(GROUP_S)
+        while not self._waiting.empty():
+            group.append(self._waiting.get_nowait())
+        answers = await self._written([(session, chunk) for session, chunk, _ in group])
+        self.appended.set()
+        now_s = time.monotonic()
+        self.ages_s.extend(now_s - received_s for _, _, received_s in group)
+        for session, answer in answers:
+            session.acknowledge(answer)
+        for session, chunk, _ in group:
+            if session.refused:
+                session.send(wire.ToGame(stop=wire.Stop(reason=session.refused, refused=True)))
+                session.reason = session.refused
+                session.finish()
+            self._bytes -= chunk.ByteSize()
+            self._waiting.task_done()
 
     async def _written(self, group: list[tuple[Session, wire.Chunk]]) -> list[tuple[Session, wire.Acknowledgement]]:
         """Write a group, and try again while that fails."""
-        loop, failed = asyncio.get_running_loop(), False
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 answers = await loop.run_in_executor(None, self._intake.write, group, loop.time())
             except SoulsGraphError as error:
-                failed = True
+                self._fails.set()
                 self._note(str(error))
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue
-            if failed:
+            if self._fails.is_set():
+                self._fails.clear()
                 self._note("the journal is written again")
             return answers
 
     async def close(self) -> None:
         """Take no more, and wait until what came is acknowledged, or cannot be: PCs send that again."""
         self._closed = True
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._waiting.join(), WRITE_WITHIN_S)
+        ends = [asyncio.create_task(end) for end in (self._waiting.join(), self._fails.wait())]
+        await asyncio.wait(ends, timeout=WRITE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()

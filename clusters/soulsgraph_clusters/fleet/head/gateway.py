@@ -50,6 +50,8 @@ PUBLISH_EVERY_S = 1.0
 #: Notes that wait to be logged.
 _MOST_NOTES = 200
 _WATCH_EVERY_S, _LONGEST_NOTE = 0.5, 500
+#: When a stage ends, games have so long to read what is left for them.
+_READ_WITHIN_S = 3.0
 _START_TIMEOUT_S = 30.0
 
 
@@ -170,7 +172,7 @@ class Gateway:
         for session in self.sessions.live:
             session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
             session.finish()
-        await self._server.stop(1.0)
+        await self._server.stop(_READ_WITHIN_S)
 
     # A game's stream.
 

@@ -102,6 +102,9 @@ def _start_guard(opening: Sequence[str]) -> Any:
     if answer != _READY:
         _end_guard(guard)
         raise GameError(f"guard of the keys: expected it to open the device, found: {answer or 'no answer'}")
+    if hasattr(os, "fork"):
+        # The child of its own that guards lives on.
+        guard.wait()
     return guard
 
 

@@ -137,7 +137,10 @@ class SiphonCalls:
 
     def stream(self, name: str, **values: object) -> Iterator[Any]:
         """Make a call that answers with a stream; raises as `call`. Closing the iterator ends it."""
-        answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
+        try:
+            answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
+        except ValueError as error:
+            raise self._closed(name) from error
         try:
             yield from answers
         except grpc.RpcError as error:

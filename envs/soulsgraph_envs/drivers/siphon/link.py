@@ -104,13 +104,13 @@ class SiphonLink:
     `supplies` and `writes` follow from the attribute file or address map that `settings.map` names; an
     item that `attach` does not find in the inventory reads as NaN. Siphon has no call for the focus:
     with its own server `focused` returns whether input was initialized, with ours whether keys reach
-    the window now.
+    the window now. Each call may take `patience_s` longer than its time.
 
     Raises:
         GameError: for settings that cannot be used; nothing is called before `attach`.
     """
 
-    def __init__(self, settings: GameSettings) -> None:
+    def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         if settings.pid:
             raise GameError(
                 f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
@@ -119,7 +119,7 @@ class SiphonLink:
         self._file = attributes_for(settings.map)
         info = self._file.process_info
         self._process = ProcessInfo(settings.process or info.name, settings.window or info.window_name)
-        self.calls = SiphonCalls(settings)
+        self.calls = SiphonCalls(settings, patience_s)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
         self._finders = {name: ItemFinder(name, count) for name, count in self._file.counts.items()}

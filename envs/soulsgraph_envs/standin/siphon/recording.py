@@ -190,7 +190,8 @@ class Recording:
 
     def _record_frames(self, file: Any) -> None:
         due = self._begun
-        while not self._stop.is_set() and not 0 < self._longest_s <= self.elapsed_s:
+        # One frame at least: a busy machine may take all the time to begin.
+        while not self._stop.is_set() and not (self.frames and 0 < self._longest_s <= self.elapsed_s):
             self._append(file)
             due += 1 / FRAMES_HZ
             late = int((time.monotonic() - due) * FRAMES_HZ)

@@ -21,6 +21,7 @@ from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_envs.testing import until
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
@@ -187,6 +188,8 @@ def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, 
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        # Nothing is pruned before the first checkpoint, so that it must come.
+        until(lambda: full, "a full journal")
         positions = _saves(algorithm, tmp_path)
     finally:
         over.set()

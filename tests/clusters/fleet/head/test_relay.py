@@ -186,7 +186,7 @@ def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(doo
 def test_a_gateway_that_is_silent_keeps_no_name_from_others(door, beside, monkeypatch):
     monkeypatch.setattr(elsewhere, "SILENT_AFTER_S", 0.5)
     door.joined(beside.address)
-    assert door.desk.playing == 1
+    until(lambda: door.desk.playing == 1, "the game")
     beside.silence()
     until(lambda: door.desk.playing == 0, "its silence")
     door.joined(boot=OTHER_BOOT)

@@ -217,7 +217,7 @@ from soulsgraph_clusters.fleet.pc.spool import Spool
 
 spool = Spool(Path(sys.argv[1]))
 for number in count():
-    spool.put(Chunk(decisions={"camera": 1}, columns=bytes(100_000)))
+    spool.put(Chunk(decisions={"camera": 1}, columns=bytes(10_000)))
     print(spool.boot, spool.pending()[-1][1], flush=True)
 """
 

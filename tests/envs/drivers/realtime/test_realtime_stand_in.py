@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +21,7 @@ from soulsgraph_envs.combat.scripted import STRIKE, Always, ScriptedPlay, Unifor
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.game import Game
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.drivers.opening import open_live_game
@@ -28,7 +31,7 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.process import StandInProcess
-from soulsgraph_envs.testing import PATIENCE_S, check_game, undisturbed
+from soulsgraph_envs.testing import PATIENCE_S, check_game, undisturbed, until
 from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
@@ -112,11 +115,10 @@ def test_skills_fight_through_memory_and_keys(tmp_path: Path) -> None:
     fight(Simulator(1), seed=0, ticks=50)  # What is compiled at its first use must not hold up the running fight.
     with table(tmp_path) as t:
         hurt: set[str] = set()
-        # In the simulator 0.4 % of such episodes end before both were hurt; a busy machine may lose some more.
-        for seed in range(10):
-            hurt |= fight(t.game, seed, ticks=300)
-            if hurt == {"player", "boss"}:
-                break
+        # In the simulator 0.4 % of such episodes end before both were hurt; a busy machine may lose many more.
+        seeds, until_s = count(), time.monotonic() + PATIENCE_S
+        while hurt != {"player", "boss"} and time.monotonic() < until_s:
+            hurt |= fight(t.game, next(seeds), ticks=300)
         assert hurt == {"player", "boss"}
         assert t.game.unknown_animations() == {}
 
@@ -124,20 +126,21 @@ def test_skills_fight_through_memory_and_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("misbehaviour", ["crash", "move", "hang 2", "freeze 2", "stall 3", "drop 3"])
 def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, tmp_path: Path) -> None:
     with table(tmp_path) as t:
-        t.reset()
-        t.play(len(ROUND))
+        undisturbed(lambda: (t.reset(), t.play(len(ROUND))))
         t.process.tell(misbehaviour)
         with pytest.raises(EpisodeLostError):
             t.play(6 * len(ROUND))
         assert t.keys_down() == []
-        # A quick reset may come to its end before the misbehaviour does, and the next episode is lost too.
-        for _ in range(5):
+
+        def plays_on() -> bool:
             t.reset(seed=1)
             with suppress(EpisodeLostError):
                 t.play(len(ROUND))
-                break
-        else:
-            pytest.fail("expected an episode that is played on, found none of five")
+                return True
+            return False
+
+        # A quick reset may come to its end before the misbehaviour does, and the next episode is lost too.
+        assert until(lambda: undisturbed(plays_on))
 
 
 def test_stand_in_that_hangs_for_good_is_ended_and_launched_again(tmp_path: Path) -> None:
@@ -146,14 +149,17 @@ def test_stand_in_that_hangs_for_good_is_ended_and_launched_again(tmp_path: Path
         t.process.tell("hang")
         with pytest.raises(EpisodeLostError):
             t.play(40)
-        t.reset(seed=1)
-        t.play(len(ROUND))
+        undisturbed(lambda: (t.reset(seed=1), t.play(len(ROUND))))
         assert t.process.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_whole_round_of_phases(tmp_path: Path) -> None:
     with table(tmp_path) as t:
         for name in ("iudex-phase2", "iudex-phase1"):
-            raw = t.game.reset(LANE, load_scenario(name), derive_seeds(np.zeros(1), 1))
-            assert raw[0, Raw.BOSS_HP] == load_scenario(name).boss_hp[0]
-            t.play(5)
+
+            def begin(scenario: Scenario) -> None:
+                raw = t.game.reset(LANE, scenario, derive_seeds(np.zeros(1), 1))
+                assert raw[0, Raw.BOSS_HP] == scenario.boss_hp[0]
+                t.play(5)
+
+            undisturbed(partial(begin, load_scenario(name)))

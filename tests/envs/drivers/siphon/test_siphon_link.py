@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ from soulsgraph_envs.standin.siphon.server import Served, SiphonServer, served_s
 from soulsgraph_envs.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, until
 
+#: A link whose calls may take as long as a busy machine needs.
+patient_link = partial(SiphonLink, patience_s=PATIENCE_S)
+
 
 @pytest.fixture(scope="module")
 def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -35,7 +39,7 @@ def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture
 def link(served: Served) -> Iterator[SiphonLink]:
-    link = SiphonLink(served.settings)
+    link = patient_link(served.settings)
     link.attach(PATIENCE_S)
     yield link
     link.close()
@@ -114,7 +118,7 @@ def test_the_link_takes_pictures(link: SiphonLink) -> None:
 
 
 def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) -> None:
-    link = SiphonLink(served.settings)
+    link = patient_link(served.settings)
     link.attach(PATIENCE_S)
     for key in ("w", "left_shift", "mouse_left"):
         link.keys.check(key)
@@ -141,7 +145,7 @@ def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served:
 def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: Path) -> None:
     serving = Serving("127.0.0.1:0", display=served.serving.display)
     server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
-    link = SiphonLink(replace(served.settings, host=server.address))
+    link = patient_link(replace(served.settings, host=server.address))
     try:
         link.attach(PATIENCE_S)
         server.close()
@@ -162,7 +166,7 @@ def test_a_server_that_lacks_our_method_is_told_before_anything_is_sent() -> Non
     service.add_SiphonServiceServicer_to_server(AnotherServer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    link = SiphonLink(GameSettings(driver="siphon", host=f"127.0.0.1:{port}"))
+    link = patient_link(GameSettings(driver="siphon", host=f"127.0.0.1:{port}"))
     with pytest.raises(GameError, match="understands the method 'module'"):
         link.attach(PATIENCE_S)
     link.close()
@@ -193,15 +197,15 @@ def test_an_answer_is_waited_for_as_long_as_patience_says() -> None:
 
 def test_the_server_finds_the_game_whatever_was_launched_here(served: Served) -> None:
     with pytest.raises(GameError, match="expected no pid, found 4242"):
-        SiphonLink(replace(served.settings, pid=4242))
-    link = SiphonLink(served.settings)
+        patient_link(replace(served.settings, pid=4242))
+    link = patient_link(served.settings)
     link.attach(PATIENCE_S, process_id=4242)
     assert can_read(link)
     link.close()
 
 
 def test_nobody_there_is_told(served: Served) -> None:
-    link = SiphonLink(GameSettings(driver="siphon", host="127.0.0.1:1"))
+    link = patient_link(GameSettings(driver="siphon", host="127.0.0.1:1"))
     with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: expected it to answer, found nobody"):
         link.attach(0.2)
     link.close()
@@ -222,14 +226,14 @@ def test_another_address_demands_the_token(
             assert not stock.input_key_tap(["w"])["success"]
             streamed = stock.stream_frames(max_frames=1)
             assert streamed["frames_received"] == 0
-        link = SiphonLink(replace(served.settings, host=host, token_file=str(token)))
+        link = patient_link(replace(served.settings, host=host, token_file=str(token)))
         link.attach(PATIENCE_S)
         assert can_read(link)
         link.close()
         other = tmp_path / "other"
         other.write_text("guess\n")
         other.chmod(0o600)
-        stranger = SiphonLink(replace(served.settings, host=host, token_file=str(other)))
+        stranger = patient_link(replace(served.settings, host=host, token_file=str(other)))
         with pytest.raises(RefusedError, match="token"):
             stranger.attach(PATIENCE_S)
         stranger.close()
@@ -241,10 +245,10 @@ def test_another_address_demands_the_token(
 
 def test_a_bare_remote_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        SiphonLink(GameSettings(driver="siphon", host="gamepc:50051")).close()
+        patient_link(GameSettings(driver="siphon", host="gamepc:50051")).close()
         assert "without a token and without encryption" in caplog.text
         caplog.clear()
-        SiphonLink(GameSettings(driver="siphon", host="localhost:50051")).close()
+        patient_link(GameSettings(driver="siphon", host="localhost:50051")).close()
     assert not caplog.records
 
 
@@ -267,17 +271,17 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
     host = server.address
     settings = replace(served.settings, host=host, token_file=str(token))
     try:
-        link = SiphonLink(replace(settings, certificate=str(certificate)))
+        link = patient_link(replace(settings, certificate=str(certificate)))
         link.attach(PATIENCE_S)
         assert can_read(link)
         link.close()
         for known, told in (("", "`certificate` if it encrypts"), (str(others), "made out to this host")):
-            stranger = SiphonLink(replace(settings, certificate=known))
+            stranger = patient_link(replace(settings, certificate=known))
             with pytest.raises(LinkError, match=told):
                 stranger.attach(0.1)
             stranger.close()
         with pytest.raises(GameError, match="expected the Siphon server's certificate"):
-            SiphonLink(replace(settings, certificate=str(key)))
+            patient_link(replace(settings, certificate=str(key)))
     finally:
         server.close()
 
@@ -286,7 +290,7 @@ def test_server_end_releases_keys_and_ends_streams(served: Served, device: XTest
     server = SiphonServer(
         Serving("127.0.0.1:0", display=served.serving.display), served.game.living_pid, captured_slots=True
     )
-    link = SiphonLink(replace(served.settings, host=server.address))
+    link = patient_link(replace(served.settings, host=server.address))
     link.attach(PATIENCE_S)
     link.keys.press("w")
     frames = link.frames()

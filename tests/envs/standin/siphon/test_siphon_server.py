@@ -31,7 +31,7 @@ PYSIPHON = Path(sys.executable).with_name("pysiphon")
 @pytest.fixture(scope="module")
 def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     serving = Serving("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
-    with served_stand_in(serving, StandInOptions(display=screen)) as served:
+    with served_stand_in(serving, StandInOptions(display=screen, at="bonfire")) as served:
         yield served
 
 
