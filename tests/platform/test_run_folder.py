@@ -1,9 +1,12 @@
 import json
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
+from soulsgraph import run_folder
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
@@ -89,6 +92,19 @@ def test_two_processes_never_write_one_run(run):
     assert free.stdout.strip() == "locked", free.stderr
     with run.locked():
         pass
+
+
+def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(run, monkeypatch):
+    with ExitStack() as holder:
+        holder.enter_context(run.locked())
+
+        def ends_by_itself(*_):
+            holder.close()
+            return False
+
+        monkeypatch.setattr(run_folder, "end_orphan", ends_by_itself)
+        with run.locked():
+            assert (run.path / ".lock").read_text().split()[0] == str(os.getpid())
 
 
 def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
