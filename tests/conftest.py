@@ -65,6 +65,20 @@ def keep_result(request: pytest.FixtureRequest) -> Callable[[str, Mapping[str, A
 
 
 @pytest.fixture(scope="session")
+def page_rows() -> Callable[[str, str], dict[str, list[str]]]:
+    """Return what reads the first table of a page after a heading or phrase: its rows by their first cell."""
+
+    def rows(page: str, above: str) -> dict[str, list[str]]:
+        text = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8").split(above, 1)[1]
+        table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+        assert table
+        found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
+        return {row[0].strip("`| "): row[1:] for row in found}
+
+    return rows
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Return a Chromium that opens pages, without a display."""
     from soulsgraph_envs.testing.browser import BrowserError, find_chromium, open_browser, starts_by_itself

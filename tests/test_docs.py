@@ -1,27 +1,20 @@
-"""Pages agree with code and results: settings, writes, misbehaviours, keys, unverified entries, win rates."""
+"""Pages agree with the code: settings, writes, misbehaviours, keys, columns, links and pictures."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from statistics import median
 
 import gymnasium
-import pandas as pd
 import pytest
 from PIL import Image, ImageSequence
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.header import PlayedSkill
 from soulsgraph.recordings.schema import FIGHT_COLUMNS, skill_columns
-from soulsgraph.zoo import AGENTS, agent_names
-from soulsgraph.zoo.card import read_card
-from soulsgraph.zoo.pages import agents_table
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.drivers.keyboard.device import load_bindings
 from soulsgraph_envs.drivers.memory.address_map import load_address_map
@@ -29,28 +22,22 @@ from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
 from soulsgraph_envs.standin.program import KINDS
 
+PageRows = Callable[[str, str], dict[str, list[str]]]
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
-def _rows(page: str, above: str) -> dict[str, list[str]]:
-    """Return the rows of the first table after a heading or phrase of a page, by the code in their first cell."""
-    text = (_DOCS / page).read_text(encoding="utf-8").split(above, 1)[1]
-    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert table
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
-    return {row[0].strip("`| "): row[1:] for row in rows}
-
-
-def test_every_key_of_the_games_file_is_told() -> None:
-    assert list(_rows("real_games.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
+def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
+    assert list(page_rows("real_games.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
 
 
 @pytest.mark.parametrize(
     ("above", "operations"),
     [("# What is written\n", OPERATIONS), ("by the names of its attributes,", ELDENGYM_OPERATIONS)],
 )
-def test_every_write_operation_is_told_with_its_fields(above: str, operations: Mapping[str, Operation]) -> None:
-    told = _rows("real_games.md", above)
+def test_every_write_operation_is_told_with_its_fields(
+    page_rows: PageRows, above: str, operations: Mapping[str, Operation]
+) -> None:
+    told = page_rows("real_games.md", above)
     assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
         operation = operations[name]
@@ -59,22 +46,22 @@ def test_every_write_operation_is_told_with_its_fields(above: str, operations: M
         assert (optional.strip("| ") == "yes") == operation.optional
 
 
-def test_every_misbehaviour_of_the_stand_in_is_told() -> None:
-    assert set(_rows("real_games.md", "# When the stand-in misbehaves\n")) == set(KINDS)
+def test_every_misbehaviour_of_the_stand_in_is_told(page_rows: PageRows) -> None:
+    assert set(page_rows("real_games.md", "# When the stand-in misbehaves\n")) == set(KINDS)
 
 
-def test_every_unverified_entry_is_on_the_checklist_with_its_fallback() -> None:
+def test_every_unverified_entry_is_on_the_checklist_with_its_fallback(page_rows: PageRows) -> None:
     maps = [load_address_map(name) for name in shipped_names("address map")]
     unverified = {
         name: one.entry(name).fallback for one in maps for name in one.readable() if not one.entry(name).verified
     }
-    told = _rows("game_pc.md", "# Entries that are not verified\n")
+    told = page_rows("game_pc.md", "# Entries that are not verified\n")
     assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
 
 
-def test_every_column_of_a_recording_is_told_with_its_unit() -> None:
+def test_every_column_of_a_recording_is_told_with_its_unit(page_rows: PageRows) -> None:
     skill = PlayedSkill("<skill>", "network", 1, "", True, (), (), ("<term>",))
-    told = _rows("recordings.md", "# What a file holds\n")
+    told = page_rows("recordings.md", "# What a file holds\n")
     assert {name: cells[0].strip() for name, cells in told.items()} == {
         column.name: column.unit for column in (*FIGHT_COLUMNS, *skill_columns(skill))
     }
@@ -88,56 +75,8 @@ def test_the_keys_to_set_are_those_of_the_bindings() -> None:
     assert keys == set(bindings.keys)
 
 
-def _result_tables() -> pd.DataFrame:
-    folders = ("seeds-500-519", "seeds-400-409")
-    tables = [pd.read_parquet(_DOCS / "results" / folder / "tables" / "seeds.parquet") for folder in folders]
-    rates = pd.concat(tables)
-    return rates[rates["part"].isin(["a", "b"])]
-
-
-def test_the_readmes_win_rates_are_those_of_the_reports() -> None:
-    text = (_DOCS.parent / "README.md").read_text(encoding="utf-8").split("## Results\n", 1)[1]
-    heading, _, *lines = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*", text, re.MULTILINE)[:10]
-    ]
-    rates = _result_tables()
-    assert [line[0] for line in lines] == [row.label for row in TABLE_1]
-    groups = re.findall(r"`(\w+)`, (\d+)-(\d+)", " ".join(heading))
-    assert len(groups) == len(heading) - 3 > 0
-    for column, (name, first, last) in enumerate(groups, 3):
-        of_seeds = rates[(rates["reproduction"] == name) & rates["seed"].between(int(first), int(last))]
-        assert (of_seeds["seed"].min(), of_seeds["seed"].max()) == (int(first), int(last))
-        for line in lines:
-            percent = of_seeds[of_seeds["label"] == line[0]]["percent"]
-            expected = "" if percent.empty else f"{percent.median():.1f} ({percent.min():.1f}-{percent.max():.1f})"
-            assert line[column] == expected, (name, line[0])
-
-
-def test_the_page_of_the_zoo_has_the_rates_of_the_cards_and_every_agent_was_played_again() -> None:
-    cards = {name: read_card(AGENTS / name) for name in agent_names()}
-    assert agents_table(cards.values()) in (_DOCS / "zoo.md").read_text(encoding="utf-8")
-    verified = json.loads((_DOCS / "results" / "zoo" / "verify.json").read_text(encoding="utf-8"))["agents"]
-    assert [one["agent"] for one in verified] == list(cards)
-    for one in verified:
-        assert one["holds"]
-        assert one["changed"] == []
-        assert one["card"]["won"] == cards[one["agent"]].reached.won
-
-
 def test_every_field_of_every_toml_file_is_on_its_page() -> None:
     assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
-
-
-def test_the_figures_of_own_skills_are_what_compare_wrote() -> None:
-    table = (_DOCS / "results" / "own-skills" / "comparison.md").read_text(encoding="utf-8")
-    page = (_DOCS / "own_skills.md").read_text(encoding="utf-8")
-    assert table.strip() in page
-    written = json.loads((_DOCS / "results" / "own-skills" / "comparison.json").read_text(encoding="utf-8"))
-    assert [agent["seed"] for agent in written["agents"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    assert f"{sum(agent['trained_cpu_s'] for agent in written['agents']):.1f} s of CPU time together" in page
-    taken = json.loads((_DOCS / "results" / "pages" / "blocks.json").read_text(encoding="utf-8"))["taken_s"]
-    seconds = [value for block, value in taken.items() if block.startswith("docs/own_skills.md:")]
-    assert " | ".join(f"{value:.1f}" for value in (*seconds, sum(seconds))) in page
 
 
 def test_the_readme_is_a_door() -> None:
@@ -168,187 +107,14 @@ def test_the_pictures_in_git_are_at_most_15_mb_together() -> None:
     assert sum(file.stat().st_size for file in files if file.exists()) <= 15_000_000
 
 
-@pytest.mark.parametrize(("file", "above"), [("train", "## Speed\n"), ("train-amd", "On another processor (AMD EPYC,")])
-def test_the_speeds_are_those_that_the_benchmark_printed(file: str, above: str) -> None:
-    printed = json.loads((_DOCS / "results" / "speed" / f"{file}.json").read_text(encoding="utf-8"))["results"]
-    told = _rows("findings.md", above)
-    assert len(told) == 4
-    for title, cells in told.items():
-        skill, lanes = title.split(", ")
-        medians = {
-            row["name"]: row["per_cpu_s"]["median"]
-            for row in printed
-            if (row["skill"], row["lanes"]) == (skill, int(lanes))
-        }
-        ours, theirs = medians["soulsgraph"], medians["stable-baselines3"]
-        stock = f"{medians['stock RLlib DQN']:.0f}" if lanes == "1" else ""
-        bare = f"{medians['limit: BLAS products']:,.0f}"
-        expected = [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", stock, bare]
-        assert [cell.strip("| ") for cell in cells] == expected, title
-
-
-def test_the_differences_between_groups_of_seeds_are_the_reports() -> None:
-    found, seeds = {}, {}
-    # The later report has more seeds of one preset.
-    for folder in ("seeds-720-739", "seeds-720-759"):
-        report = (_DOCS / "results" / folder / "report.md").read_text(encoding="utf-8")
-        for line in re.findall(r"^\|.*agree \|$", report, re.M):
-            row = [cell.strip() for cell in line.strip("|").split("|")]
-            found[row[0], row[1]] = row[4]
-            seeds[row[1]] = " and ".join(cell.rpartition(", ")[2] for cell in row[2:4])
-    rows = "heal-attack trained, dodge trained", "zero-shot, mid-range start", "dodge and heal-attack fine-tuned"
-    told = _rows("findings.md", "## Updates of our own\n")
-    assert len(told) == 3
-    for preset, cells in told.items():
-        name = preset.strip("`")
-        assert [cell.strip("| ") for cell in cells] == [*(found[row, name] for row in rows), seeds[name]], preset
-
-
-def test_what_a_fleet_learned_is_what_the_example_wrote() -> None:
-    written = (_DOCS / "results" / "fleet" / "learning.md").read_text(encoding="utf-8")
-    told = _rows("findings.md", "### Dodge trained by a fleet\n")
-    assert len(told) == 3
-    for row, cells in told.items():
-        assert f"| {row} | {' | '.join(cell.strip('| ') for cell in cells)} |" in written
-
-
-def test_the_fleets_figures_are_those_that_the_benchmark_printed() -> None:
-    printed = json.loads((_DOCS / "results" / "fleet" / "bench.json").read_text(encoding="utf-8"))["results"]
-    told = _rows("findings.md", "## A fleet\n")
-    assert len(told) == 4
-    by_name = {row["name"]: row for row in printed}
-    for title, cells in told.items():
-        row = by_name[title.replace(" at", " paced games at", 1)]
-        medians = {name: value["median"] for name, value in row.items() if isinstance(value, dict)}
-        expected = [
-            f"{row['load']:.1f}",
-            f"{medians['share_of_bare_ticks']:.1%}".replace("%", " %"),
-            f"{medians['lateness_p99_beyond_bare_ms']:+.1f} ms",
-            f"{medians['cpu_ms_a_tick']:.2f} ms",
-        ]
-        assert [cell.strip("| ") for cell in cells] == expected, title
-
-
-def test_what_one_game_costs_the_others_is_what_the_benchmark_printed() -> None:
-    printed = json.loads((_DOCS / "results" / "fleet" / "disturbed.json").read_text(encoding="utf-8"))["results"]
-    told = _rows("findings.md", "### One game that resets or is frozen\n")
-    assert len(told) == len(printed) == 2
-    for (title, cells), row in zip(told.items(), printed, strict=True):
-        assert row["name"].endswith(title)
-        expected = [
-            f"{one['median']:.1%} ({one['lowest']:.1%} to {one['highest']:.1%})".replace("%", " %")
-            for one in (row["others_ticks"], row["learned_a_game"])
-        ]
-        assert [cell.strip("| ") for cell in cells] == expected, title
-
-
-def test_what_the_driver_takes_is_what_the_benchmark_printed() -> None:
-    told = _rows("findings.md", "### The driver's share\n")
-    for file, streams in (("driver", "300"), ("driver-1000", "1,000")):
-        printed = json.loads((_DOCS / "results" / "fleet" / f"{file}.json").read_text(encoding="utf-8"))
-        bare, gateway, both = printed["results"]
-        rates = [1000.0 * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in bare["measured"]]
-        alone = median(one["cpu_s"] * rate for one, rate in zip(bare["measured"], rates, strict=True))
-        driver = median(
-            1000.0 * one["driver_cpu_s"] * one["driven_s"] / (one["chunks"] * one["wall_s"]) for one in both["measured"]
-        )
-        beyond = [row["beyond_bare_ms_a_chunk"]["median"] for row in (gateway, both)]
-        assert told[streams] == [f"{value:.2f} ms" for value in (alone, *beyond, driver)]
-        # It received all that came: ten decisions of each chunk, in the seconds that were measured.
-        for one in both["measured"]:
-            assert one["received_decisions"] > 9.8 * one["chunks"] * one["wall_s"] / one["driven_s"]
-
-
-def test_the_figures_of_resets_are_those_that_the_benchmark_printed() -> None:
-    before, now = (
-        json.loads((_DOCS / "results" / "resets" / f"{name}.json").read_text(encoding="utf-8"))["results"]
-        for name in ("before", "reset")
-    )
-    told = _rows("real_games.md", "`soulsgraph bench reset` prints")
-    assert len(told) == len(before) == len(now) == 6
-    for (title, cells), old, new in zip(told.items(), before, now, strict=True):
-        hastened = new["map"] == "stand-in"
-        assert title == new["name"].removeprefix("resets ") + (", hastened" if hastened else "")
-        assert (old["name"], old["map"]) == (new["name"], new["map"])
-        seconds = [row[share]["mean"] for share in ("whole_s", "ours_s") for row in (old, new)]
-        expected = [*(f"{one:.2f} s" for one in seconds), f"{seconds[3] / seconds[2]:.0%}".replace("%", " %")]
-        assert [cell.strip("| ") for cell in cells] == expected, title
-
-
-def test_every_fault_of_the_chaos_suite_has_its_guarantee() -> None:
+def test_every_fault_of_the_chaos_suite_has_its_guarantee(page_rows: PageRows) -> None:
     text = (_DOCS.parent / "tests" / "chaos" / "test_chaos.py").read_text(encoding="utf-8")
     faults = re.findall(r"^    (\w+),$", text.split("\nFAULTS = [\n", 1)[1].split("]\n", 1)[0], re.MULTILINE)
-    rows = _rows("guarantees.md", "four things hold")
+    rows = page_rows("guarantees.md", "four things hold")
     assert len(faults) > 10
     assert [cells[-1].strip("`| ") for cells in rows.values()] == faults
     assert "def test_fault(" in text
     assert "def test_many_faults_in_one_run(" in text
-
-
-def test_the_chaos_run_that_is_kept_had_every_fault_at_least_five_times() -> None:
-    run = json.loads((_DOCS / "results" / "chaos" / "chaos.json").read_text(encoding="utf-8"))["run"]
-    found = [row["fault"] for row in run["faults"]]
-    rows = _rows("guarantees.md", "four things hold")
-    assert len(found) >= 100
-    assert all(found.count(cells[-1].strip("`| ")) >= 5 for cells in rows.values())
-    assert run["replay"] == "the same bits"
-
-
-def test_how_long_a_fleet_is_away_after_a_fault_is_what_the_chaos_run_measured() -> None:
-    chaos = json.loads((_DOCS / "results" / "chaos" / "chaos.json").read_text(encoding="utf-8"))
-    told = _rows("findings.md", "until decisions came to the journal again")
-    assert len(told) == 8
-    for fault, cells in told.items():
-        column = "back_s" if fault.startswith("cut") else "seconds"
-        taken = [row[column] for row in chaos["run"]["faults"] if row["fault"] == fault]
-        assert cells[1:] == [str(len(taken)), f"{median(taken):.1f} s", f"{max(taken):.1f} s"], fault
-
-
-def test_what_the_page_says_of_onnx_is_what_the_exports_of_the_zoo_wrote() -> None:
-    files = {name: _DOCS / "results" / "onnx" / f"{name}.json" for name in agent_names()}
-    found = [one for file in files.values() for one in json.loads(file.read_text(encoding="utf-8"))["skills"]]
-    assert {one["observations"] for one in found} == {500_000}
-    assert sum(one["clear_differing"] for one in found) == 0
-    whole, near, other = (sum(one[name] for one in found) for name in ("observations", "near", "near_differing"))
-    page = " ".join((_DOCS / "exchange.md").read_text(encoding="utf-8").split())
-    told = f"{len(found) // 2} skills, {whole:,} observations, none with another action beyond a near tie; "
-    assert f"{told}{near:,} near ties, {other:,} of them with another action" in page
-
-
-def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
-    counted = json.loads((_DOCS / "results" / "cloning" / "read_back.json").read_text(encoding="utf-8"))
-    made, returned = counted["made"], counted["returned"]
-    shares = {name.replace("_", "-"): returned[name] / made[name] for name in made}
-    lowest = min(shares, key=lambda name: shares[name])
-    page = " ".join((_DOCS / "cloning.md").read_text(encoding="utf-8").split())
-    together = f"{sum(returned.values()) / sum(made.values()):.1%}".replace("%", " %")
-    assert f"return {together} of all skills' decisions together" in page
-    assert f"the lowest is {lowest} with {shares.pop(lowest):.1%}".replace("%", " %") in page
-    assert set(shares.values()) == {1.0}
-
-
-def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
-    measured = json.loads((_DOCS / "results" / "pages" / "drawing.json").read_text(encoding="utf-8"))
-    page = " ".join((_DOCS / "watching.md").read_text(encoding="utf-8").split())
-    p50, p95 = (measured[name] for name in ("p50_ms", "p95_ms"))
-    drawn = f"{median(p50):.1f} ms in the median and {median(p95):.1f} ms at the 95th percentile"
-    rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"
-    where = f"Chromium {measured['chromium'].partition('.')[0]} without a graphics card"
-    machine = f"on {measured['machine']['cores']} cores that other work kept busy (load {measured['load_average']})"
-    assert f"is drawn in {drawn}, {rounds}, in {where}, {machine}" in page
-    assert measured["ticks"] == 3_000
-
-
-def test_what_commands_take_to_start_is_what_the_benchmark_printed() -> None:
-    before, now = (
-        {row["name"]: row["start_cpu_s"]["median"] for row in json.loads(file.read_text(encoding="utf-8"))["results"]}
-        for file in (_DOCS / "results" / "start" / f"{name}.json" for name in ("before", "start"))
-    )
-    told = _rows("findings.md", "### What a command takes to start\n")
-    assert len(told) > 4
-    for name, cells in told.items():
-        expected = [f"{before[name]:.2f} s", f"{now[name]:.2f} s", f"{now[name] / before[name]:.2f}"]
-        assert [cell.strip("| ") for cell in cells] == expected, name
 
 
 def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
@@ -365,31 +131,3 @@ def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
 def _pictures(path: Path) -> list[Image.Image]:
     with Image.open(path) as film:
         return [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]
-
-
-def test_the_efficiency_of_learners_is_what_the_benchmark_printed() -> None:
-    printed = json.loads((_DOCS / "results" / "efficiency" / "summary.json").read_text(encoding="utf-8"))["results"]
-    told = _rows("findings.md", "## Efficiency\n")
-    assert len(told) == len(printed) == 5
-    for row in printed:
-        (cells,) = (cells for title, cells in told.items() if title.startswith(row["name"]))
-        until = [
-            "none" if row["decisions"] is None else f"{row['decisions']:,.0f}",
-            "none" if row["cpu_s"] is None else f"{row['cpu_s']:.1f}",
-        ]
-        expected = [f"{row['reached']} of {len(row['seeds'])}", *until, f"{row['trained_cpu_s']:.1f}"]
-        assert cells == expected
-
-
-def test_what_whole_commands_take_is_what_the_benchmark_printed() -> None:
-    printed = json.loads((_DOCS / "results" / "start" / "commands.json").read_text(encoding="utf-8"))
-    told = [*_rows("findings.md", "### What whole commands take\n").values()]
-    assert len(told) == len(printed["results"]) == 3
-    for cells, row in zip(told, printed["results"], strict=True):
-        wall, (cpu, first, second) = row["wall_s"], (row[name] for name in ("cpu_s", "first_line_s", "second_line_s"))
-        seconds = [f"{one['median']:.1f} s" for one in (cpu, first, second)]
-        spread = f"{wall['lowest']:.1f} to {wall['highest']:.1f}"
-        assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
-    assert f"at commit {printed['commit'][:7]}\n" in (_DOCS / "findings.md").read_text(encoding="utf-8")
-    best = printed["results"][-1]["wall_s"]["median"]
-    assert f"`soulsgraph curriculum --preset best` ends after {best:.1f} s" in (_DOCS.parent / "README.md").read_text()
