@@ -161,7 +161,7 @@ def filled(columns: int) -> int:
 
 
 def zeros(*shape: int) -> Floats:
-    """Return zeros whose rows begin where vectors do, their columns filled up to whole vectors."""
+    """Return zeros of a shape whose last size is `filled` up to whole vectors; each row begins where a vector does."""
     *rows, columns = shape
     padded = (*rows, filled(columns))
     memory = np.zeros(prod(padded) + SPAN, np.float32)

@@ -69,7 +69,9 @@ def pack(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Float
 def link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
     """Link every decision to the row of the next one of its episode, or to -1.
 
-    Where a transition was lost, the observations on both sides differ, and there is no link.
+    `rows` (capacity, columns) are packed, `links` are (capacity,). The decisions have `lanes` (n,), `episodes` (n,) and
+    numbers from `first` on; `latest` (lanes, 2) holds each lane's latest number and episode. Where a transition was
+    lost, the observations on both sides differ, and there is no link.
     """
     capacity, size = rows.shape[0], (rows.shape[1] - _EXTRA) // 2
     for i in range(lanes.shape[0]):

@@ -1,5 +1,6 @@
 """Training as jobs of a Ray cluster: a head and two workers that stand in for game PCs."""
 
+import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -109,11 +110,13 @@ def story(cluster, tmp_path_factory):
         cluster.kill_worker(0)
         steps_when_lost = newest_step(curves)
         wait_for_log(job, "was lost, ")
+        lost = re.search(r"(env runner \d)[^\n]* was lost, ", job.logs())
     with paused(first):
         returned = cluster.add_worker()
     with slowed(first):
         until(lambda: env_runners(returned) == 1 or not job.running, "an env runner on the new node")
-        wait_for_log(job, "is back, ")
+        back = re.compile(rf"{lost[1]}[^\n]* is back, ")
+        until(lambda: back.search(job.logs(), lost.end()) or not job.running, "its return in the log")
     with paused(first):
         after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
         cluster.stop_job(job)
@@ -151,7 +154,10 @@ def test_tensorboard_counts_steps_of_the_skill(story):
     assert steps[-1] == CAMERA_BUDGET
     assert max(after - before for before, after in pairwise(steps)) <= 1_000 + 2 * CHUNKS_PER_CALL * 128
     runners = [round(event.value) for event in events.Scalars("camera/env_runners")]
-    assert [now for before, now in pairwise([0, *runners]) if now != before][:3] == [2, 1, 2]
+    changes = [now for before, now in pairwise([0, *runners]) if now != before]
+    # On a busy machine the other one may be silent for a moment, too.
+    assert changes[0] == 2
+    assert 2 in changes[2:]
 
 
 def test_exploration_goes_by_the_decisions_received(story):
@@ -203,12 +209,13 @@ def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_o
     wait_for_log(job, "/1 left")
     returned = cluster.add_worker()
     until(lambda: len(hosts(returned)) == 1 or not job.running, "the place taken")
+    before = read_status(path / "journal").decisions
 
-    def both_played():
-        decisions = read_status(path / "journal").decisions
-        return all(decisions.get(f"game-pc-{number}/journaled") for number in (1, 2))
+    def both_play_on():
+        decisions, pcs = read_status(path / "journal").decisions, ("game-pc-1/journaled", "game-pc-2/journaled")
+        return all(decisions.get(pc, 0) > before.get(pc, 0) for pc in pcs)
 
-    until(lambda: both_played() or not job.running, "play of both")
+    until(lambda: both_play_on() or not job.running, "play of both")
     assert job.running, job.logs()
     cluster.stop_job(job)
     job.wait()

@@ -41,7 +41,7 @@ def uniform(streams: Seeds, lane: int) -> float:
 
 @njit(cache=True)
 def uniforms(streams: Seeds, lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Draw one number from [0, 1) for each of `lanes`, advancing only those streams."""
+    """Draw a number from [0, 1) for each of `lanes` (m,), (m,); of `streams` (n,) only those advance."""
     out = np.empty(len(lanes))
     for i in range(len(lanes)):
         out[i] = uniform(streams, lanes[i])

@@ -18,7 +18,7 @@ GROUP_S = 0.05
 #: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
 RETRY_AFTER_S = 1.0
 #: When a stage ends, what was received has so long to be written, unless the journal cannot be written.
-WRITE_WITHIN_S = 20.0
+WRITE_WITHIN_S = 10.0
 #: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
 MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
 #: Latest chunks of which the queue's age is known.

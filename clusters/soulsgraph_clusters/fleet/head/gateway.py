@@ -17,7 +17,7 @@ import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
-from soulsgraph_clusters.fleet.head.chunk_queue import ChunkQueue
+from soulsgraph_clusters.fleet.head.chunk_queue import WRITE_WITHIN_S, ChunkQueue
 from soulsgraph_clusters.fleet.head.drain import TOLD, read_drained
 from soulsgraph_clusters.fleet.head.intake import Offer, Takes
 from soulsgraph_clusters.fleet.head.serving import (
@@ -52,6 +52,8 @@ _MOST_NOTES = 200
 _WATCH_EVERY_S, _LONGEST_NOTE = 0.5, 500
 #: When a stage ends, games have so long to read what is left for them.
 _READ_WITHIN_S = 3.0
+#: A gateway has ended by then: what came is written, what is left for games is read.
+STOP_WITHIN_S = WRITE_WITHIN_S + _READ_WITHIN_S + 30.0
 _START_TIMEOUT_S = 30.0
 
 
@@ -81,13 +83,13 @@ class Gateway:
         self._thread.start()
         try:
             #: The port that it listens on.
-            self.port = self._in_loop(self._listening())
+            self.port = self._in_loop(self._listening(), _START_TIMEOUT_S)
         except BaseException:
             self._end_thread()
             raise
 
-    def _in_loop(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_TIMEOUT_S)
+    def _in_loop(self, work: Any, within_s: float) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s)
 
     async def _listening(self) -> int:
         return await self._ready
@@ -122,7 +124,7 @@ class Gateway:
     def stop(self, reason: str) -> None:
         """Write what has come, end the stage for every game, and stop serving."""
         if self._thread.is_alive():
-            self._in_loop(self._stop(reason))
+            self._in_loop(self._stop(reason), STOP_WITHIN_S)
             self._end_thread()
 
     def _end_thread(self) -> None:

@@ -21,7 +21,7 @@ from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import decode_weights
 from soulsgraph_clusters.fleet.head.desk import MOVED, Admission, Orders, Report, Rights, Start, Written
 from soulsgraph_clusters.fleet.head.drain import read_drained, set_drained
-from soulsgraph_clusters.fleet.head.gateway import Gateway
+from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.head.intake import Offers
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_clusters.fleet.head.status import Describer
@@ -37,7 +37,7 @@ EXCHANGE_EVERY_S, DESCRIBE_EVERY_S = 0.25, 1.0
 #: An answer that takes longer is not waited for; what was asked is asked again.
 ANSWER_WITHIN_S = 10.0
 #: A gateway that ended is started again after so long; its last chunks and streams have so long to end.
-_TRY_EVERY_S, _END_WITHIN_S = 5.0, 15.0
+_TRY_EVERY_S, _END_WITHIN_S = 5.0, ANSWER_WITHIN_S + STOP_WITHIN_S
 #: Their processes are waited for this long; a stage begins without those that have not started by then.
 _PLACED_WITHIN_S = 30.0
 _TOKENS = "tokens.json"

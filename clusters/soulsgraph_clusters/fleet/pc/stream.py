@@ -20,13 +20,13 @@ from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
 
 PLAY = f"/{SERVICE}/{METHOD}"
-#: What a server is asked to learn whether it answers; one that does not know the question answers as well.
+#: Called to learn whether a server answers: that it has no such method is an answer, too.
 _HEALTH = "/grpc.health.v1.Health/Check"
 HEALTH_EVERY_S = 1.0
 #: Waits between two attempts to connect: doubled after each, up to the second.
 BACK_OFF_S = 0.1, 2.0
 #: A head that does not answer by then is not there.
-CONNECT_WITHIN_S = 5.0
+CONNECT_WITHIN_S = 10.0
 #: A gateway that answers is dialled if none that is named before it has answered for this long: it may still start.
 PREFER_S = 10.0
 _LOOK_EVERY_S = 0.1

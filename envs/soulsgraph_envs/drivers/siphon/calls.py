@@ -137,8 +137,9 @@ class SiphonCalls:
 
     def stream(self, name: str, **values: object) -> Iterator[Any]:
         """Make a call that answers with a stream; raises as `call`. Closing the iterator ends it."""
+        request, call = REQUESTS[name](**values), getattr(self._stub, name)
         try:
-            answers = getattr(self._stub, name)(REQUESTS[name](**values), metadata=self._metadata)
+            answers = call(request, metadata=self._metadata)
         except ValueError as error:
             raise self._closed(name) from error
         try:

@@ -13,7 +13,7 @@ import pytest
 from soulsgraph_clusters.fleet.head import chunk_queue
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S
-from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.atomic import WriteError
 
 
@@ -160,17 +160,37 @@ def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkey
     assert not any("1 left" in note for note in door.notes())
 
 
-def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full):
+def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full, monkeypatch):
     door = open_door(journal=FullJournal)
     client = door.joined()
     full.set()
     client.send(door.chunk(1))
     door.wait_for_note("free some disk space")
+    # It does not wait for that.
+    monkeypatch.setattr(chunk_queue, "WRITE_WITHIN_S", PATIENCE_S)
     door.gateway.stop("the stage is over")
     until(client.ended.is_set, "the stream's end")
     assert client.got("acknowledgement") == []
     assert [stop.reason for stop in client.got("stop")] == ["the stage is over"]
     assert door.verdicts() == []
+
+
+class SlowJournal(Journal):
+    """A journal on a disk that other work keeps busy."""
+
+    def append(self, records):
+        time.sleep(4.0)
+        return super().append(records)
+
+
+def test_what_came_before_a_stages_end_is_written_to_a_slow_disk_and_acknowledged(open_door):
+    door = open_door(journal=SlowJournal)
+    client = door.joined()
+    client.send(door.chunk(1))
+    until(lambda: door.gateway.chunks._waiting._unfinished_tasks, "the chunk")
+    door.gateway.stop("the stage is over")
+    assert client.acknowledged(1) == {}
+    assert [sequence for sequence, _ in door.verdicts()] == [1]
 
 
 class BrokenJournal(Journal):

@@ -48,7 +48,8 @@ def test_one_that_is_named_before_is_waited_for_as_long_as_it_may_start(here, tm
     assert time.monotonic() - began_s > stream.PREFER_S - 1.0
 
 
-def test_where_none_answers_one_line_names_them_all(tmp_path, here):
+def test_where_none_answers_one_line_names_them_all(tmp_path, here, monkeypatch):
+    monkeypatch.setattr(stream, "CONNECT_WITHIN_S", 2.0)
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     lines = []
     with playing(Head(",".join(addresses), here.token_file()), tmp_path / "spool", FAST, report=lines.append):
@@ -60,7 +61,7 @@ def test_where_none_answers_one_line_names_them_all(tmp_path, here):
 def test_no_thread_of_grpc_watches_a_channel_that_may_be_closed_meanwhile(tmp_path, here):
     nobody = f"127.0.0.1:{free_port()}"
     with playing(Head(f"{nobody},{here.address}", here.token_file()), tmp_path / "spool", FAST):
-        until(lambda: _runs("_first_to_answer"), "a stream that waits for an answer")
+        until(lambda: _runs("channel_spin"), "a stream that waits for an answer")
         assert not _runs("_poll_connectivity")
 
 
