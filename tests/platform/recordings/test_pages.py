@@ -52,11 +52,16 @@ def bomb(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+_POOLS: list[Any] = []
+
+
 @contextmanager
 def peak() -> Iterator[Any]:
     """Yield a function that returns how much Arrow had allocated at most."""
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
+    # A thread of Arrow may release what it took from a pool a moment later: with the pool gone the process would crash.
+    _POOLS.append(pool)
     pa.set_memory_pool(pool)
     try:
         yield pool.max_memory
