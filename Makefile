@@ -34,7 +34,7 @@ curriculum: .venv/ready
 
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.precompile
-	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
+	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Every test that is marked chaos, wherever it is: faults of a fleet one by one and in a row, messages of any bytes.
 chaos: SHELL := bash
