@@ -60,7 +60,8 @@ def undisturbed(attempt: Callable[[], _Answer]) -> _Answer:
     A fight in real time is lost when the game or the control loop stands still.
 
     Raises:
-        SoulsGraphError: if that happens for longer than `PATIENCE_S`, or at once for any other reason.
+        SoulsGraphError: if that happens for longer than `PATIENCE_S`; after a few times for what a fault of the driver
+            would show as well; at once for any other reason.
     """
     deadline, left = time.monotonic() + PATIENCE_S, _AMBIGUOUS_TIMES
     while True:

@@ -52,7 +52,7 @@ _MOST_NOTES = 200
 _WATCH_EVERY_S, _LONGEST_NOTE = 0.5, 500
 #: When a stage ends, games have so long to read what is left for them.
 _READ_WITHIN_S = 3.0
-#: A gateway has ended by then: what came is written, what is left for games is read.
+#: A gateway has ended by then, on a busy machine too: what came is written, what is left for games is read.
 STOP_WITHIN_S = WRITE_WITHIN_S + _READ_WITHIN_S + 30.0
 _START_TIMEOUT_S = 30.0
 

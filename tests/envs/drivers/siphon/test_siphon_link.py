@@ -192,6 +192,9 @@ def test_an_answer_is_waited_for_as_long_as_patience_says() -> None:
         prompt.call("GetServerStatus")
     for calls in (patient, prompt):
         calls.close()
+    # A stream's call is made when its first answer is asked for: in a thread, that may be after the end.
+    with pytest.raises(LinkError, match="expected an open link for StreamFrames, found a closed one"):
+        next(prompt.stream("StreamFrames"))
     server.stop(None).wait()
 
 
