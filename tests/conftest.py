@@ -81,7 +81,7 @@ def page_rows() -> Callable[[str, str], dict[str, list[str]]]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Return a Chromium that opens pages, without a display."""
-    from soulsgraph_envs.testing.browser import BrowserError, find_chromium, open_browser, starts_by_itself
+    from soulsgraph_envs.testing.programs import BrowserError, find_chromium, open_browser, starts_by_itself
 
     if (program := find_chromium()) is None:
         pytest.skip("no Chromium is installed to open pages in")

@@ -290,7 +290,7 @@ def _play_in_fleet(
 ) -> FleetFights:
     # Imported here: nothing else of this needs a fleet's libraries.
     from soulsgraph_clusters.fleet.head.evaluation import play_in_fleet
-    from soulsgraph_clusters.fleet.head.sole import sole_head
+    from soulsgraph_clusters.fleet.head.folder import sole_head
     from soulsgraph_clusters.fleet.own_projects import digests_of
     from soulsgraph_clusters.fleet.task import StageTask
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.demonstrations import kept_for
 from soulsgraph.domains import frozen_versions, jointly_with
 from soulsgraph.files import slug
 from soulsgraph.plan import Stage
@@ -24,19 +23,20 @@ from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies import library as artifacts
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.library import Artifact, SkillCard
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest, projects_of
 from soulsgraph_policies.replay import ReplayBuffer
+from soulsgraph_policies.sampler import Transitions
 from soulsgraph_policies.stage_config import SkillDQNConfig
-from soulsgraph_policies.training_state import read_training_state
+from soulsgraph_policies.training_state import TrainingStateError, read_training_state, write_training_state
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
     from soulsgraph_clusters.fleet.settings import Fleet
-
 
 #: A replay keeps no journal small: it saves nothing.
 _NO_BOUND_MB = 1e6
@@ -270,3 +270,26 @@ def trained_artifact(
         parent=stage.parent,
     )
     return Artifact(card, parameters)
+
+
+def keep_for(run: RunFolder, skill: str, version: int, transitions: Transitions) -> None:
+    """Keep the decisions that a version is cloned from; raises WriteError."""
+    with whole_folder(run.demonstrations(skill, version), replace=True) as temporary:
+        write_training_state(temporary, vars(transitions))
+
+
+def kept_for(run: RunFolder, skill: str, version: int) -> Transitions:
+    """Return the decisions that a version was cloned from.
+
+    Raises:
+        SoulsGraphError: if they are missing or damaged.
+    """
+    folder = run.demonstrations(skill, version)
+    try:
+        state = read_training_state(folder)
+        return Transitions(**{field.name: state[field.name] for field in fields(Transitions)})
+    except (TrainingStateError, KeyError) as error:
+        raise SoulsGraphError(
+            f"{folder}: expected the decisions that {skill} v{version} was cloned from, found none or damaged ones; "
+            "restore the folder from a copy, or clone the fights again."
+        ) from error

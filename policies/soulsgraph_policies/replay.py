@@ -12,10 +12,9 @@ from numba import njit
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
-from soulsgraph_policies.batch_shares import BatchShares, check_even_draws
+from soulsgraph_policies.draws import BatchShares, Priorities, check_even_draws
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
-from soulsgraph_policies.priorities import Priorities
 from soulsgraph_policies.sampler import Transitions
 
 # Columns behind the two observations.

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from soulsgraph.project.writing import begin_project
+from soulsgraph.project import begin_project
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.scenario import load_scenario

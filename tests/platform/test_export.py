@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph import export as exporting
+from soulsgraph import exchange as exporting
 from soulsgraph.cli import main
 from soulsgraph.evaluate import Setting, make_agent
-from soulsgraph.export import both_values, compare, drawn_rows, export_onnx, recorded_rows
+from soulsgraph.exchange import both_values, compare, drawn_rows, export_onnx, recorded_rows
 from soulsgraph.zoo import AGENTS, open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.foreign_files import onnx_model
 from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, layer_names
-from soulsgraph_policies.onnx_network import onnx_model
 
 _AGENT, _PHASE_1 = "iudex-phase1-best-0", Setting("iudex-phase1", "iudex-phase1")
 

@@ -13,7 +13,7 @@ from stable_baselines3 import DQN
 import soulsgraph_envs  # noqa: F401 - registers the environments
 from soulsgraph.domains import finished_versions
 from soulsgraph.evaluate import Setting, evaluate, make_agent
-from soulsgraph.imported import import_stable_baselines
+from soulsgraph.exchange import import_stable_baselines
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.zoo import copy_agent

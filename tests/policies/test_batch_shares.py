@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.batch_shares import BatchShares, check_even_draws
+from soulsgraph_policies.draws import BatchShares, check_even_draws
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stable_baselines3 import DQN
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.stable_baselines_file import read_saved_dqn
+from soulsgraph_policies.foreign_files import read_saved_dqn
 
 _SIZES = (3, 8, 5, 2)
 

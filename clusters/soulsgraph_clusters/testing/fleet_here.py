@@ -17,8 +17,7 @@ from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.head.status import StatusWriter
 from soulsgraph_clusters.fleet.pc.game_client import GameClient
-from soulsgraph_clusters.fleet.pc.pause import pause_file
-from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.pc.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.pc.stream import Head
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings

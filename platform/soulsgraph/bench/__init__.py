@@ -49,7 +49,7 @@ def run_benchmark(
     elif what == "read":
         yield from (bench_reading("dark-souls-3-1.15.2", 10_000) for _ in range(rounds))
     elif what == "reset":
-        from soulsgraph.bench.resets import bench_all_resets
+        from soulsgraph.bench.speed import bench_all_resets
 
         yield from bench_all_resets(10 * rounds)
     elif what == "efficiency":
@@ -72,9 +72,8 @@ def run_benchmark(
 
 
 def _bench_fleet(rounds: int, folder: Path, options: FleetOptions) -> Iterator[dict[str, Any]]:
-    from soulsgraph.bench.fleet_disturbed import GAMES, bench_disturbed
     from soulsgraph.bench.fleet_driver import DriverServer
-    from soulsgraph.bench.fleet_paced import FLEETS, bench_paced
+    from soulsgraph.bench.fleet_games import FLEETS, GAMES, bench_disturbed, bench_paced
     from soulsgraph.bench.fleet_streams import bench_streams
 
     if "paced" in options.parts:

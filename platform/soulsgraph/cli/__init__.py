@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS as COMMANDS
 from soulsgraph.cli.front import DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
-from soulsgraph.cli.remedies import in_commands, stopped
-from soulsgraph.cli.resuming import going_on
+from soulsgraph.cli.remedies import going_on, in_commands, stopped
 from soulsgraph.progress import Interrupted, silence_advice, terminable
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
@@ -104,7 +103,7 @@ def make_app(words: Sequence[str]) -> SubcommandApp:
     from tyro.conf import DisallowNone, FlagCreatePairsOff, OmitArgPrefixes, configure
     from tyro.extras import SubcommandApp
 
-    from soulsgraph.cli.placeholders import with_placeholders
+    from soulsgraph.cli.output import with_placeholders
 
     app, known = SubcommandApp(), commands_here()
     asked = words[0].replace("_", "-") if words else ""
@@ -176,7 +175,7 @@ def _load_installed_projects(command: str) -> None:
 
 def _run(app: SubcommandApp) -> None:
     """Run the command and write out what it printed."""
-    from soulsgraph.cli.placeholders import registry
+    from soulsgraph.cli.output import registry
 
     try:
         app.cli(prog="soulsgraph", description=DESCRIPTION, registry=registry())
@@ -190,7 +189,7 @@ def _run(app: SubcommandApp) -> None:
 
 def _suggest(app: SubcommandApp) -> None:
     """Print which options or choices are meant by words that nearly are some, where a command was refused."""
-    from soulsgraph.cli.placeholders import registry
+    from soulsgraph.cli.output import registry
 
     # What follows is another command's, which has said what is wrong with it.
     words, shown = [*takewhile(lambda word: word != "--", sys.argv[1:])], io.StringIO()

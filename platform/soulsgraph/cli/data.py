@@ -1,4 +1,4 @@
-"""`soulsgraph data`: fights as Parquet files, each action a thin function over the library."""
+"""`soulsgraph data` and `clone`: fights as Parquet files, and skills that do as recorded fights show."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from soulsgraph.cli import options
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
-from soulsgraph.cli.remedies import in_commands
+from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds
 from soulsgraph.plan import check_range
 from soulsgraph.progress import stage_progress
 from soulsgraph.tables import text_table
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.atomic import check_writable
 
 if TYPE_CHECKING:
@@ -155,15 +156,15 @@ def list_fights(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
 
 def _list(folder: Path, output: OutputOptions, only: list[Path] | None = None, skipped: int = 0) -> None:
-    from soulsgraph.recordings import summary
+    from soulsgraph.recordings import check
     from soulsgraph.recordings.files import read_header
 
-    found = summary.find_recordings(folder) if only is None else summary.Found(tuple(map(read_header, only)), ())
+    found = check.find_recordings(folder) if only is None else check.Found(tuple(map(read_header, only)), ())
     tables = [
-        text_table(group.title, summary.LIST_HEADINGS, map(summary.fight_cells, group.headers))
-        for group in summary.groups_of(found.headers)
+        text_table(group.title, check.LIST_HEADINGS, map(check.fight_cells, group.headers))
+        for group in check.groups_of(found.headers)
     ]
-    plain = {"fights": [summary.fight_row(header) for header in found.headers], "problems": list(found.problems)}
+    plain = {"fights": [check.fight_row(header) for header in found.headers], "problems": list(found.problems)}
     lines = [f"{skipped} fights were there already"] if skipped else []
     output.show(plain if only is None else plain | {"skipped": skipped}, *tables, *found.problems, *lines)
 
@@ -187,8 +188,8 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
             progress.update(number)
     counts = Counter(one.verdict for one in found)
     lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {summary}")
+    check = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {check}")
     if any(one.verdict in checking.WRONG for one in found):
         sys.exit(1)
 
@@ -199,12 +200,12 @@ def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     Args:
         folder: Folder with recorded fights, or one file.
     """
-    from soulsgraph.recordings import summary
+    from soulsgraph.recordings import check
 
-    found = summary.find_recordings(folder)
-    groups = summary.groups_of(found.headers)
+    found = check.find_recordings(folder)
+    groups = check.groups_of(found.headers)
     tables = [
-        text_table(title, summary.SUMMARY_HEADINGS, [group.cells for group in alike])
+        text_table(title, check.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
     ]
     plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
@@ -261,3 +262,52 @@ def data(action: _Action) -> None:
     Args:
         action: What to do.
     """
+
+
+def clone(
+    fights: Annotated[Positional[Path], arg(metavar="FIGHTS")],
+    run: Annotated[Path, arg(metavar="DIR")],
+    plan: options.PlanOptions,
+    output: RunOptions = DEFAULT_RUN,
+    skills: Annotated[str, arg(metavar="SKILL,...")] = "all",
+    graph: options.Graph = None,
+) -> None:
+    """Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.
+
+    What every skill would have decided is read back from the fights' controls. Each clone becomes the next version of
+    its skill; `train` and `curriculum --resume` go on from the newest one, with the fights' decisions in the replay.
+
+    Args:
+        fights: Folder with recorded fights of the run's scenario, or one file.
+        run: Run folder, begun if it does not exist.
+        skills: Skills to clone, separated by commas, or all.
+        graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
+    """
+    # Imported here: it takes seconds.
+    from soulsgraph.domains import named_skills
+    from soulsgraph.plan import Plan
+    from soulsgraph.precompile import precompile_playing
+    from soulsgraph.progress import silence_advice, stage_progress
+    from soulsgraph.recordings.cloning import clone_fights
+    from soulsgraph.run_folder import RunFolder
+    from soulsgraph.tables import text_table
+
+    begun = (run / RunFolder.plan_file).exists()
+    given = plan if graph is None else {**plan, "graph": graph}
+    folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
+    if (chosen := named_skills(folder, skills)) is None:
+        raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
+    silence_advice()
+    precompile_playing(output.console)
+    with stage_progress("clone", len(chosen), output.display, unit="skills") as progress:
+        found = clone_fights(folder, fights, chosen, lambda _: progress.advance(1))
+    rows = [one.row() for one in found]
+    headings = ("skill", "version", "decisions", "ambiguous ticks", "chosen alike")
+    formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")
+    cells = [tuple(form.format(value) for form, value in zip(formats, row.values(), strict=True)) for row in rows]
+    output.show(
+        rows,
+        text_table("", headings, cells),
+        f"play them with: {command_line('evaluate', run, *output.repeated)}",
+        f"learn on from them with: {command_line('curriculum', '--resume', '--run', run, *output.repeated)}",
+    )

@@ -22,7 +22,7 @@ from soulsgraph.cli.remedies import in_commands
 from soulsgraph.progress import interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
-from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
@@ -237,8 +237,8 @@ def plan(
         fleet: The fleet's file.
         wait_s: How long to wait for PCs.
     """
+    from soulsgraph_clusters.fleet.head.folder import sole_head
     from soulsgraph_clusters.fleet.head.roll_call import RollCall
-    from soulsgraph_clusters.fleet.head.sole import sole_head
     from soulsgraph_clusters.fleet.own_projects import digests_here
     from soulsgraph_policies.projects import load_project
 

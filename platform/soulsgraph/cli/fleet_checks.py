@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 
 from soulsgraph.cli.remedies import command_line
-from soulsgraph_clusters.fleet.head.drain import read_drained
+from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, bind
 from soulsgraph_clusters.fleet.security import Tokens, certified_hosts, read_identity, read_pair, read_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, load_fleet, split_address

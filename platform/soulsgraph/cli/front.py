@@ -21,7 +21,7 @@ DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Soul
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Watch and play": {
         "watch": "watch",
-        "play": "play",
+        "play": "watch",
         "replay": "pages",
         "zoo": "zoo",
     },
@@ -30,7 +30,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "train": "commands",
         "baseline": "commands",
         "supervise": "supervise",
-        "clone": "cloning",
+        "clone": "data",
     },
     "Evaluate": {
         "evaluate": "commands",
@@ -52,8 +52,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Record and exchange": {
         "data": "data",
-        "export": "exchange",
-        "import-sb3": "exchange",
+        "export": "zoo",
+        "import-sb3": "zoo",
     },
     "Repeat the paper's study": {
         "reproduce": "commands",
@@ -61,8 +61,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Running games": {
         "doctor": "doctor",
-        "standin": "games",
-        "serve-siphon": "games",
+        "standin": "host",
+        "serve-siphon": "host",
         "host": "host",
         "pause": "host",
         "resume": "host",

@@ -291,7 +291,7 @@ def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> Abstract
 
 def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:
     # Imported here: it needs locks that only a head's system has.
-    from soulsgraph_clusters.fleet.head.sole import sole_head
+    from soulsgraph_clusters.fleet.head.folder import sole_head
 
     return sole_head(fleet)
 

@@ -1,20 +1,143 @@
-"""How commands print: for people, or as JSON; loads nothing that only training needs."""
+"""How commands and their help texts print; loads nothing that only training needs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import reduce, wraps
+from inspect import Parameter, signature
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from rich.console import Console, RenderableType
-from tyro.conf import FlagCreatePairsOff, arg, subcommand
+from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
-from soulsgraph.cli.placeholders import with_placeholders
 from soulsgraph.progress import Display
+
+if TYPE_CHECKING:
+    from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructTypeInfo
+
+#: Options and arguments by name; others have the word of their type.
+_BY_NAME: Mapping[str, str] = {
+    **dict.fromkeys(("folder", "folders", "side_by_side"), "RUN|AGENT"),
+    **dict.fromkeys(("run", "runs", "copy", "out", "spool", "earlier", "variants", "recordings", "record"), "DIR"),
+    **dict.fromkeys(("games", "fleet", "settings", "skill_options"), "FILE.toml"),
+    **dict.fromkeys(("ca", "certificate", "key"), "FILE.pem"),
+    **{kind: f"FILE.{kind}" for kind in ("mp4", "gif", "png")},
+    "token_file": "FILE",
+    "scenario": "SCENARIO",
+    **dict.fromkeys(("after", "home", "trained_on"), "SCENARIO"),
+    **dict.fromkeys(("skill", "rllib", "minari"), "SKILL"),
+    "boss": "BOSS",
+    "keys": "NAME|FILE.toml",
+    **dict.fromkeys(("graph", "graphs"), "GRAPH"),
+    "project": "DIR",
+    **dict.fromkeys(("skills", "randomize", "jointly"), "SKILL,..."),
+    "preset": "PRESET",
+    "start": "START",
+    **dict.fromkeys(("address", "head"), "HOST:PORT"),
+    "hosts": "HOST",
+    "head_command": "COMMAND",
+    **dict.fromkeys(("budget", "steps"), "STEPS"),
+    **dict.fromkeys(("seconds", "wait_s"), "SECONDS"),
+    "cluster_within": "MINUTES",
+    "days": "DAYS",
+    "spool_mb": "MEGABYTES",
+    "scale": "FACTOR",
+    "speed": "FACTOR",
+    **dict.fromkeys(("name", "player", "map", "encounter", "window", "process"), "NAME"),
+    "display": ":N",
+    "job": "URL",
+    "misbehave": "KIND@SECOND",
+}
+#: Defaults that say nothing: the help says what happens without the option.
+_NOTHING: tuple[object, ...] = (None, (), "")
+_POSITIONAL = get_args(Positional[int])[1]
+_BY_TYPE: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+
+
+def with_placeholders(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function whose parameters' annotations name what stands for their values."""
+    hints = get_type_hints(function, include_extras=True)
+
+    @wraps(function)
+    def command(*values: Any, **options: Any) -> None:
+        function(*values, **options)
+
+    parameters = []
+    for parameter in signature(function).parameters.values():
+        missing = parameter.default is Parameter.empty
+        hints[parameter.name] = _named(parameter.name, hints[parameter.name], ... if missing else parameter.default)
+        parameters.append(parameter.replace(annotation=hints[parameter.name]))
+    del vars(command)["__wrapped__"]  # Its annotations would be read.
+    command.__annotations__ = hints
+    vars(command)["__signature__"] = signature(function).replace(parameters=parameters)
+    return command
+
+
+def registry() -> ConstructorRegistry:
+    """Return the rules by which tyro names what stands for the values of dataclasses' and mappings' fields."""
+    from tyro.constructors import ConstructorRegistry, StructConstructorSpec
+
+    rules = ConstructorRegistry()
+    inside: list[StructTypeInfo] = []
+
+    @rules.struct_rule
+    def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+        if inside:
+            return None
+        inside.append(info)
+        try:
+            # What tyro makes of it by its own rules.
+            spec = ConstructorRegistry.get_struct_spec(info)
+        finally:
+            inside.pop()
+        if not isinstance(spec, StructConstructorSpec):
+            return None
+        named = (replace(field, type=_named(field.name, field.type, field.default)) for field in spec.fields)
+        return replace(spec, fields=tuple(named))
+
+    return rules
+
+
+def _named(name: str, hint: Any, default: object) -> Any:
+    """Return a type with its placeholder, and without a default that says nothing."""
+    word = _word(name, hint)
+    hinted = any(getattr(note, "help_behavior_hint", None) is not None for note in _notes(hint))
+    # A list of arguments that may be empty, as far as their syntax says.
+    silent = default in _NOTHING or (default is ... and _POSITIONAL in _notes(hint) and _is_list(_bare(hint)))
+    hint = hint if word is None else Annotated[hint, arg(metavar=word)]
+    return Annotated[hint, arg(help_behavior_hint="")] if silent and not hinted else hint
+
+
+def _notes(hint: Any) -> tuple[Any, ...]:
+    return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _is_list(bare: Any) -> bool:
+    return get_origin(bare) is tuple and get_args(bare)[1:] == (...,)
+
+
+def _word(name: str, hint: Any) -> str | None:
+    """Return what stands for a value of a type; None where it says so itself, as choices and switches do."""
+    if any(getattr(note, "metavar", None) is not None for note in _notes(hint)):
+        return None
+    bare = _bare(hint)
+    if get_origin(bare) in (Union, UnionType):
+        kinds = [kind for kind in get_args(bare) if kind is not NoneType]
+        return _word(name, kinds[0]) if len(kinds) == 1 else None
+    if _is_list(bare):
+        word = _word(name, get_args(bare)[0])
+        return None if word is None else f"{word} ..."
+    return _BY_NAME.get(name, _BY_TYPE[bare]) if bare in _BY_TYPE else None
+
 
 #: A flag that is off unless given.
 Flag = Annotated[bool, FlagCreatePairsOff]

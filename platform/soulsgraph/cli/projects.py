@@ -15,8 +15,7 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptio
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.plan import Plan, check_range
 from soulsgraph.progress import silence_advice
-from soulsgraph.project import listing
-from soulsgraph.project.writing import begin_project
+from soulsgraph.project import begin_project, listing
 from soulsgraph.tables import text_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.projects import load_project, loaded_projects

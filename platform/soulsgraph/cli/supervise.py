@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.attempts import Attempts, Jobs, Processes, Stopped, pause
 from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
-from soulsgraph.cli.resuming import REPEATED, RESUMED, folder_of, option_of
+from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
 from soulsgraph.progress import interruptible
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE
 from soulsgraph_clusters.head import RayHead, listens

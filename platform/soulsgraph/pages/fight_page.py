@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,46 @@ import numpy.typing as npt
 
 from soulsgraph.files import write_text
 from soulsgraph.pages.document import Html, page, tag
-from soulsgraph.pages.moments import Fall, largest_falls
 from soulsgraph.pages.what_if import Search
 from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header, PlayedSkill
-from soulsgraph.watch.minds import observed_lines
+from soulsgraph.watch.showing import observed_lines
 from soulsgraph_envs.combat.episodes import Doubles
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import palette
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The largest fall of a skill's best Q-value from one decision to the next, which begins in `row`.
+
+    `spreads` is the fall in standard deviations of the skill's best values at its decisions of this fight.
+    """
+
+    skill: str
+    row: int
+    before: float
+    after: float
+    spreads: float
+
+
+def largest_falls(recording: Recording) -> list[Fall]:
+    """Return the largest fall in value of every skill that has values and fell at all, in the skills' order."""
+    falls = []
+    for skill in recording.header.skills:
+        if not skill.valued:
+            continue
+        rows = np.flatnonzero(recording.column(f"{skill.name}/decides"))
+        best = recording.column(f"{skill.name}/values")[rows].max(axis=1).astype(np.float64)
+        steps = np.diff(best)
+        if steps.size == 0 or not np.isfinite(steps).all() or steps.min() >= 0.0:
+            continue
+        index, spread = int(steps.argmin()), float(best.std())
+        before, after = float(best[index]), float(best[index + 1])
+        falls.append(Fall(skill.name, int(rows[index + 1]), before, after, (before - after) / spread))
+    return falls
+
 
 #: Width and height of the fight's picture, in pixels of the page.
 SIZE = (720, 480)

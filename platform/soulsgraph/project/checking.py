@@ -31,6 +31,7 @@ from soulsgraph_policies.projects import Loaded, find_graph, loaded_projects
 if TYPE_CHECKING:
     from soulsgraph_policies.algorithm import SkillDQN
 
+
 #: Where a project without a scenario of its own is checked: its player has every action.
 _SCENARIO = "iudex-phase1-whole"
 _LANES, _TICKS, _EPISODES = 8, 300, 40

@@ -20,8 +20,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from soulsgraph.recordings.header import FORMAT, FORMAT_VERSION, Ground, Header
-from soulsgraph.recordings.pages import PagesError, check_pages
-from soulsgraph.recordings.schema import CONTROLS, DIGEST_KEY, HEADER_KEY, KEYS, READINGS, SEEN, TEXTS, schema_of
+from soulsgraph.recordings.schema import (
+    CONTROLS,
+    DIGEST_KEY,
+    HEADER_KEY,
+    KEYS,
+    READINGS,
+    SEEN,
+    TEXTS,
+    PagesError,
+    check_pages,
+    schema_of,
+)
 from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_table
 from soulsgraph_envs.core.controls import Controls

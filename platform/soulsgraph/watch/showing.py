@@ -1,31 +1,207 @@
-"""Show fights in a window, or write them as MP4 or GIF without a display."""
+"""Draw a moment of a fight with each skill's mind below; show fights in a window, or write them as MP4 or GIF.
+
+A mind is what the skill observed, its Q-values, its action and its player.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from PIL import Image
 
-from soulsgraph.watch.fights import Fight
-from soulsgraph.watch.minds import draw
-from soulsgraph_envs.core.canvas import Canvas
+from soulsgraph.watch.fights import Fight, Mind
 from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.pictures import Picture, PictureWindow, import_pygame
+from soulsgraph_envs.core.pictures import Canvas, Colour, Picture, PictureWindow, fitted, import_pygame, text_width
 from soulsgraph_envs.drivers.keyboard.person import Inputs
 from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.simulator.render import render
 from soulsgraph_policies.atomic import whole_file
+
+#: Height and width of a fight, of what is written above it, and of the skills below it.
+FIGHT_SIZE = (360, 640)
+_TITLE, _MINDS = 24, 336
+#: Height and width of a fight with its skills.
+SIZE = (_TITLE + FIGHT_SIZE[0] + _MINDS, FIGHT_SIZE[1])
+
+_CHOSEN: Colour = (60, 84, 130)
+_BAR: Colour = (84, 100, 134)
+_BEST_WIDTH = 126
+#: Heights of a line and of its letters, the best first: the first is taken in which every skill has room.
+LINES = ((16, 12), (14, 11), (12, 10))
+#: What most values take of a line, the gap before one, and where a skill's lines begin below the fight.
+_VALUE, _SPACE, _FIRST = 36, 6, 36
+#: Between two columns of one skill.
+_GAP = 14
+Names = tuple[tuple[str, ...], ...]
+_OUTCOMES = {"won": palette.WON, "died": palette.LOST, "time over": palette.FAINT}
+
+
+def draw(fights: Sequence[Fight], tick: int, only_fight: bool = False) -> Picture:
+    """Draw a tick of fights beside each other; one that has ended stays as it ended.
+
+    Returns:
+        (720, 640 a fight, 3) uint8; (360, 640 a fight, 3) with `only_fight`.
+    """
+    return np.hstack([_only(fight, tick) if only_fight else _tile(fight, tick) for fight in fights])
+
+
+def _only(fight: Fight, tick: int) -> Picture:
+    return render(fight.scenes[min(tick, len(fight) - 1)], FIGHT_SIZE)
+
+
+def _tile(fight: Fight, tick: int) -> Picture:
+    tick = min(tick, len(fight) - 1)
+    canvas = Canvas.blank(SIZE, palette.PANEL)
+    _draw_title(canvas, fight, tick)
+    shares = FIGHT_SIZE[1] / len(fight.minds)
+    top = _TITLE + FIGHT_SIZE[0]
+    sizes = line_sizes(fight)
+    for index, mind in enumerate(fight.minds):
+        _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), (shares - 8, *sizes))
+        canvas.rectangle((round((index + 1) * shares) - 1, top, round((index + 1) * shares), SIZE[0]), palette.EMPTY)
+    picture = canvas.picture()
+    picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = _only(fight, tick)
+    return picture
+
+
+def _draw_title(canvas: Canvas, fight: Fight, tick: int) -> None:
+    canvas.text((8, 4), fitted(fight.name, 13, 380), 13, palette.TEXT)
+    seconds = f"{(tick + 1) * fight.tick_s:.1f} s"
+    ended = tick == len(fight) - 1 and fight.outcome != "cut"
+    words = f"{fight.outcome} after {seconds}" if ended else seconds
+    colour = _OUTCOMES[fight.outcome] if ended else palette.TEXT
+    canvas.text((canvas.width - 8, 4), words, 13, colour, "right")
+
+
+def line_sizes(fight: Fight) -> tuple[int, int]:
+    """Return the height of a line and of its letters with which every skill of a fight has room."""
+    skills = [mind.skill for mind in fight.minds]
+    actions = tuple(tuple(action.name for action in skill.actions) for skill in skills)
+    observed = tuple(tuple(name for name, _ in observed_lines(skill.observation.names)) for skill in skills)
+    return _line_sizes(actions, observed, FIGHT_SIZE[1] / len(skills) - 8)
+
+
+@lru_cache
+def _line_sizes(actions: Names, observed: Names, width: float) -> tuple[int, int]:
+    columns, wide = _columns(width)
+    for high, font in LINES[:-1]:
+        known = [[text_width(name.replace("_", " "), font) for name in names] for names in actions]
+        seen = [[text_width(name, font) for name in names] for names in observed]
+        # A value of what was observed may have a line of its own, one of an action is beside its name.
+        rows = [
+            len(first) + 1 + len(names) + sum(one > wide - _VALUE for one in names)
+            for first, names in zip(known, seen, strict=True)
+        ]
+        cut = max(chain(*known)) > wide - _VALUE or max(chain(*seen)) > wide
+        if not cut and max(rows) <= columns * ((_MINDS - _FIRST) // high):
+            return high, font
+    return LINES[-1]
+
+
+def _columns(width: float) -> tuple[int, float]:
+    """Return how many columns a skill has, and how wide the lines in each are."""
+    columns = max(int(width // _BEST_WIDTH), 1)
+    return columns, width / columns - (4 if columns == 1 else _GAP)
+
+
+def _needs_two(line: Line, font: int, width: float) -> bool:
+    """Return whether a name leaves its value no room beside it."""
+    return bool(line.words) and text_width(line.name, font) + _SPACE + text_width(line.words, font) > width
+
+
+def _draw_mind(
+    canvas: Canvas, mind: Mind, tick: int, place: tuple[float, float], sizes: tuple[float, int, int]
+) -> None:
+    """Draw one skill: its name, who plays it, its actions, what it observed; in several columns where there is room.
+
+    `sizes` are its width, and the height of a line and of its letters. A name that leaves its value no room has it
+    on a line of its own.
+    """
+    (left, top), (width, high, font), random = place, sizes, mind.player == "random"
+    canvas.text((left, top), fitted(mind.skill.name, 13, width), 13, palette.TEXT)
+    shade = palette.WIND_UP if random else palette.FAINT
+    canvas.text((left, top + 16), fitted(mind.player, font, width), font, shade)
+    columns, wide = _columns(width)
+    x, first = left, top + _FIRST - 4
+    y: float = first
+    for line in (*_action_lines(mind, tick), None, *_observation_lines(mind, tick)):
+        parts = 1 if line is None else 1 + _needs_two(line, font, wide)
+        tall = high / 2 if line is None else parts * high
+        if y + tall > canvas.height and x + 2 * wide < left + width:
+            x, y = x + width / columns, first
+        if line is not None and y + tall <= canvas.height:
+            _draw_line(canvas, line, (x, y, x + wide, y + tall), (high, font))
+        y += tall
+
+
+class Line(NamedTuple):
+    """A name, a value in words, the share of a bar behind it (below 0 for none), whether it is the chosen action."""
+
+    name: str
+    words: str
+    share: float = -1.0
+    chosen: bool = False
+
+
+def _action_lines(mind: Mind, tick: int) -> Iterator[Line]:
+    chosen = mind.actions[tick]
+    values = None if mind.values is None or chosen < 0 else mind.values[tick]
+    low, spread = (0.0, 1.0) if values is None else (float(values.min()), float(np.ptp(values)) or 1.0)
+    for index, action in enumerate(mind.skill.actions):
+        words = "" if values is None else f"{values[index]:.2f}"
+        share = -1.0 if values is None else (float(values[index]) - low) / spread
+        yield Line(action.name.replace("_", " "), words, share, bool(index == chosen))
+
+
+def _observation_lines(mind: Mind, tick: int) -> Iterator[Line]:
+    if mind.actions[tick] < 0:
+        yield Line("has not decided yet", "")
+        return
+    observed = mind.observations[tick]
+    for name, places in observed_lines(mind.skill.observation.names):
+        if len(places) == 1:
+            words = f"{observed[places[0]]:.2f}"
+        else:  # Indicators of one column: the id that is set.
+            found = [number for number, place in enumerate(places) if observed[place] > 0.0]
+            words = str(found[0]) if found else "other"
+        yield Line(name, words)
+
+
+@cache
+def observed_lines(names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return every observed column in words and the places of its values: several for a column of indicators."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        column, _, _ = name.partition("=")
+        places.setdefault(column.lower().replace("_", " "), []).append(place)
+    return tuple((name, tuple(found)) for name, found in places.items())
+
+
+def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float], sizes: tuple[int, int]) -> None:
+    (left, top, right, bottom), (high, font) = box, sizes
+    if line.chosen:
+        canvas.rectangle((left - 2, top, right + 2, bottom), _CHOSEN)
+    if line.share >= 0.0:
+        end = left + line.share * (right - left)
+        canvas.rectangle((left, bottom - 2, end, bottom - 1), palette.LANDED if line.chosen else _BAR)
+    colour = palette.TEXT if line.chosen or line.share < 0.0 else palette.FAINT
+    canvas.text((left, top - 1), fitted(line.name, font, right - left), font, colour)
+    canvas.text((right, bottom - high - 1), line.words, font, colour, "right")
+
 
 #: How long the end of a fight stays.
 _END_S = 1.5
 _COLOURS = 64
 #: Without dithering what stays the same has the same pixels in every picture, which then cost nothing.
 _EVEN = Image.Dither.NONE
-_TITLE = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
+_CAPTION = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
 
 
 def frames(fights: Sequence[Fight], only_fight: bool = False) -> Iterator[Picture]:
@@ -46,7 +222,7 @@ class FightWindow:
     """
 
     def __init__(self, size: tuple[int, int], tick_s: float = 0.1) -> None:
-        self._size, self._window = size, PictureWindow(_TITLE, size, 1.0 / tick_s)
+        self._size, self._window = size, PictureWindow(_CAPTION, size, 1.0 / tick_s)
         self._inputs = Inputs(import_pygame())
 
     def say(self, words: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import encode_columns
-from soulsgraph_clusters.fleet.head import elsewhere, gateway
+from soulsgraph_clusters.fleet.head import gateway, sessions
 from soulsgraph_clusters.fleet.pc.stream import PLAY
 from soulsgraph_clusters.fleet.security import token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, digests
@@ -188,7 +188,7 @@ def silent_after_s():
 @pytest.fixture
 def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
     """Open gateways as `Door` takes them; all are closed at the end."""
-    for module in (gateway, elsewhere):
+    for module in (gateway, sessions):
         monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
     doors = []
 

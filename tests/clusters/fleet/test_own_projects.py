@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from soulsgraph.project.writing import begin_project
+from soulsgraph.project import begin_project
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.head.roll_call import RollCall

@@ -26,10 +26,10 @@ from soulsgraph_envs.drivers.memory.reader import ProcessGoneError, read_mapping
 from soulsgraph_envs.drivers.realtime.link import GameSettings, Reading
 from soulsgraph_envs.standin.memory import OwnMemory
 from soulsgraph_envs.standin.options import surroundings_of
-from soulsgraph_envs.standin.window import HEIGHT, WIDTH
+from soulsgraph_envs.standin.program import HEIGHT, WIDTH
 from soulsgraph_envs.standin.world import StandInWorld
 from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.wine import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
+from soulsgraph_envs.testing.programs import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 
 MAP = load_address_map("dark-souls-3-1.15.2")
 #: Bytes copied of each global: a pointer, or the flags that lie in the module itself.

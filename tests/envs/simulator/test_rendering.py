@@ -16,7 +16,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderColle
 
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
 from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
-from soulsgraph_envs.testing.videos import read_video
+from soulsgraph_envs.testing.programs import read_video
 
 IDS = ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"]
 SIZE = (360, 640, 3)

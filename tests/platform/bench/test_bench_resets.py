@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from soulsgraph.bench import describe
-from soulsgraph.bench.resets import GAMES_OWN, bench_resets
+from soulsgraph.bench.speed import GAMES_OWN, bench_resets
 from soulsgraph_envs.testing import undisturbed
 
 

@@ -2,8 +2,8 @@ from typing import get_type_hints
 
 import pytest
 
-from soulsgraph.bench import FleetOptions, describe, fleet_disturbed, fleet_streams, run_benchmark
-from soulsgraph.bench.fleet_paced import bench_paced, keep_time
+from soulsgraph.bench import FleetOptions, describe, fleet_games, fleet_streams, run_benchmark
+from soulsgraph.bench.fleet_games import bench_paced, keep_time
 from soulsgraph.bench.fleet_streams import PCS, bench_task, open_clients
 from soulsgraph_clusters.fleet.head.intake import MOST_GAMES
 from soulsgraph_clusters.fleet.security import token_metadata
@@ -70,8 +70,8 @@ def test_the_bare_loop_keeps_its_time():
 
 def test_games_are_measured_while_one_of_them_resets_or_is_frozen(tmp_path, monkeypatch):
     # On a busy machine the learner may stand still for seconds.
-    monkeypatch.setattr(fleet_disturbed, "_READ_AFTER_S", 10.0)
-    resetting, frozen = fleet_disturbed.bench_disturbed(games=2, rounds=1, folder=tmp_path)
+    monkeypatch.setattr(fleet_games, "_READ_AFTER_S", 10.0)
+    resetting, frozen = fleet_games.bench_disturbed(games=2, rounds=1, folder=tmp_path)
     for result in (resetting, frozen):
         (measured,) = result["measured"]
         assert 10 < measured["ticks_per_s"] < 40

@@ -9,7 +9,7 @@ from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.fleet_checks import check_fleet
 from soulsgraph.cli.output import OutputOptions
 from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER
 from soulsgraph_clusters.testing import free_port

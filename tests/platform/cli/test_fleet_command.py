@@ -14,7 +14,7 @@ from soulsgraph.cli import main
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.head.drain import read_drained
+from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.security import Tokens, channel_credentials, read_token_file, server_credentials
 from soulsgraph_clusters.fleet.settings import load_fleet
 

@@ -17,7 +17,7 @@ from soulsgraph.cli.supervise import supervise as run_supervise
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.supervision import describe_process, end_orphan, has_ended
-from soulsgraph_clusters.fleet.head.sole import sole_head
+from soulsgraph_clusters.fleet.head.folder import sole_head
 from soulsgraph_clusters.fleet.settings import load_fleet
 from soulsgraph_clusters.head import ClusterAwayError, RayHead, listens, processes_of_session
 from soulsgraph_clusters.local_ray import free_port

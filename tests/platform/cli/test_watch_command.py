@@ -18,7 +18,7 @@ from soulsgraph.plan import Plan
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
 from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.videos import read_video
+from soulsgraph_envs.testing.programs import read_video
 
 _START_S = 180.0
 

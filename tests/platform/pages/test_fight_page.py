@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 from soulsgraph.evaluate import Setting, evaluation_seeds
-from soulsgraph.pages.fight_page import write_fight_page
-from soulsgraph.pages.moments import largest_falls
+from soulsgraph.pages.fight_page import largest_falls, write_fight_page
 from soulsgraph.pages.what_if import LONGER_S, Search, last_decision
 from soulsgraph.paper.testing import pretend_run
 from soulsgraph.plan import Plan

@@ -22,7 +22,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, write_rows
 from soulsgraph.watch import showing
 from soulsgraph.watch.fights import Source, play_fights
-from soulsgraph.watch.minds import draw
+from soulsgraph.watch.showing import draw
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import until

@@ -4,9 +4,8 @@ from statistics import median
 import pytest
 
 from soulsgraph.paper import report
-from soulsgraph.paper.earlier import holm
 from soulsgraph.paper.expected_ranges import BOTH
-from soulsgraph.paper.report import write_report
+from soulsgraph.paper.report import holm, write_report
 from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from soulsgraph.project.writing import begin_project
+from soulsgraph.project import begin_project
 from soulsgraph_policies.projects import forget_project, load_project, loaded_projects
 
 

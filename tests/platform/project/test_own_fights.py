@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from soulsgraph.evaluate import Setting
-from soulsgraph.export import export_onnx
+from soulsgraph.exchange import export_onnx
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.recordings.files import read_header, recording_files

@@ -1,6 +1,6 @@
 import pytest
 
-from soulsgraph.project.writing import begin_project
+from soulsgraph.project import begin_project
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.atomic import WriteError

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.demonstrations import kept_for
 from soulsgraph.domains import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
 from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.paper.unit import train_by
@@ -19,7 +18,7 @@ from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.writing import FightWriter
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup
+from soulsgraph.stage_setup import StageSetup, kept_for
 from soulsgraph.watch.fights import Source
 from soulsgraph.zoo import AGENTS, copy_agent
 from soulsgraph_clusters.session import Session

@@ -19,12 +19,11 @@ from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.watch import showing
 from soulsgraph.watch.fights import Fight, Source, play_fight
-from soulsgraph.watch.minds import FIGHT_SIZE, SIZE, draw, line_sizes
-from soulsgraph.watch.showing import FightWindow, frames, write_gif, write_mp4
+from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow, draw, frames, line_sizes, write_gif, write_mp4
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture, import_pygame
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.testing.videos import read_video
+from soulsgraph_envs.testing.programs import read_video
 from soulsgraph_policies.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)

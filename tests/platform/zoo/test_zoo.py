@@ -19,7 +19,7 @@ from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, make_card, read_card
 from soulsgraph.zoo.pages import card_page
-from soulsgraph.zoo.verify import Verified, verify_agent
+from soulsgraph.zoo.playing import Verified, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.head.drain import read_drained
+from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.sessions import Session, check_alone

@@ -18,7 +18,7 @@ import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.chunk_queue import WRITE_WITHIN_S, ChunkQueue
-from soulsgraph_clusters.fleet.head.drain import TOLD, read_drained
+from soulsgraph_clusters.fleet.head.folder import TOLD, read_drained
 from soulsgraph_clusters.fleet.head.intake import Offer, Takes
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,

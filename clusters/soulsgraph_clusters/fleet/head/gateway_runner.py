@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 from soulsgraph_clusters.fleet.arrays import decode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.desk import Desk
+from soulsgraph_clusters.fleet.head.folder import HELD_FOR_S
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.head.metrics import Exporter
-from soulsgraph_clusters.fleet.head.sole import HELD_FOR_S
 from soulsgraph_clusters.fleet.head.status import FleetStatus, StatusWriter
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.batch_shares import check_even_draws
+from soulsgraph_policies.draws import check_even_draws
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.projects import Loaded, take_over
 from soulsgraph_policies.sampler import Chunk

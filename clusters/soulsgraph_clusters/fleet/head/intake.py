@@ -17,11 +17,10 @@ import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights
-from soulsgraph_clusters.fleet.head.elsewhere import Elsewhere
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
 from soulsgraph_clusters.fleet.head.serving import to_bytes
-from soulsgraph_clusters.fleet.head.sessions import Session
+from soulsgraph_clusters.fleet.head.sessions import Elsewhere, Session
 from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value

@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.arrays import decode_weights
 from soulsgraph_clusters.fleet.head.desk import MOVED, Admission, Orders, Report, Rights, Start, Written
-from soulsgraph_clusters.fleet.head.drain import read_drained, set_drained
+from soulsgraph_clusters.fleet.head.folder import read_drained, set_drained
 from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.head.intake import Offers
 from soulsgraph_clusters.fleet.head.sessions import Session

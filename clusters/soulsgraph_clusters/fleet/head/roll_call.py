@@ -12,7 +12,7 @@ import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
-from soulsgraph_clusters.fleet.head.drain import read_drained
+from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,
     SERVER_OPTIONS,

@@ -19,8 +19,7 @@ import numpy as np
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns
-from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, read_pause
-from soulsgraph_clusters.fleet.pc.spool import Spool
+from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, Spool, read_pause
 from soulsgraph_clusters.fleet.pc.stream import Head, Stream
 from soulsgraph_clusters.fleet.settings import (
     BROKEN,

@@ -349,8 +349,7 @@ def main() -> None:
     """Play one game as the order on standard input says, until that closes."""
     # Imported here: the parent needs nothing of it.
     from soulsgraph_clusters.fleet.pc.game_client import GameClient
-    from soulsgraph_clusters.fleet.pc.pause import pause_file
-    from soulsgraph_clusters.fleet.pc.spool import Spool
+    from soulsgraph_clusters.fleet.pc.spool import Spool, pause_file
 
     where = Where("order")
     order = read_table(_Order, parse(sys.stdin.readline(), "JSON", where), where)

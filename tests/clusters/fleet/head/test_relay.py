@@ -9,9 +9,9 @@ import pytest
 
 from soulsgraph_clusters.fleet.arrays import decode_weights
 from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.head import elsewhere
+from soulsgraph_clusters.fleet.head import sessions
 from soulsgraph_clusters.fleet.head.desk import Desk
-from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.head.relay import RelayGateway
 from soulsgraph_clusters.fleet.head.status import StatusWriter
@@ -184,7 +184,7 @@ def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(doo
 
 
 def test_a_gateway_that_is_silent_keeps_no_name_from_others(door, beside, monkeypatch):
-    monkeypatch.setattr(elsewhere, "SILENT_AFTER_S", 0.5)
+    monkeypatch.setattr(sessions, "SILENT_AFTER_S", 0.5)
     door.joined(beside.address)
     until(lambda: door.desk.playing == 1, "the game")
     beside.silence()

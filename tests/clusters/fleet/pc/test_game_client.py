@@ -13,11 +13,11 @@ import pytest
 from soulsgraph_clusters.fleet.arrays import decode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import FromGame, Hello, ToGame
 from soulsgraph_clusters.fleet.head import roll_call
-from soulsgraph_clusters.fleet.head.drain import set_drained
+from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.intake import SHARE, SHARE_SLACK
 from soulsgraph_clusters.fleet.head.roll_call import RollCall
 from soulsgraph_clusters.fleet.pc import game_client
-from soulsgraph_clusters.fleet.pc.pause import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
+from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
 from soulsgraph_clusters.fleet.pc.stream import PLAY, Head
 from soulsgraph_clusters.fleet.security import Tokens, token_metadata, write_token_file
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetError, FleetSettings

@@ -17,7 +17,7 @@ import pytest
 from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, require_once, require_replay, settle
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.wine import COMPILER, missing_for_wine, wine
+from soulsgraph_envs.testing.programs import COMPILER, missing_for_wine, wine
 
 ROOT = Path(__file__).parents[4]
 MISSING = missing_for_wine()

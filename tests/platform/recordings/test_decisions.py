@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.combat.decisions import read_back
+from soulsgraph.recordings.cloning import read_back
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, ScriptedPlay, engaging

@@ -1,9 +1,11 @@
-"""The Q-network of a DQN that stable-baselines3 saved, without unpickling anything.
+"""Networks in files of other programs: written as ONNX models, read from what stable-baselines3 saved.
 
-The zip file holds JSON (`data`, in which pickles lie as texts) and torch's own zip (`policy.pth`): a pickle that says
-which tensors there are, and beside it each tensor's bytes as a numbered member. Only these bytes and plain JSON values
-are read. The tensors are numbered in the order of the policy's parameters: weight and bias of every layer of the
-Q-network, then those of the target network; their sizes have to fit layers that fit the skill.
+An ONNX model has the normalisation inside: raw observations in, Q-values and greedy actions out. A file of
+stable-baselines3 is read without unpickling anything. The zip file holds JSON (`data`, in which pickles lie as texts)
+and torch's own zip (`policy.pth`): a pickle that says which tensors there are, and beside it each tensor's bytes as a
+numbered member. Only these bytes and plain JSON values are read. The tensors are numbered in the order of the policy's
+parameters: weight and bias of every layer of the Q-network, then those of the target network; their sizes have to fit
+layers that fit the skill.
 """
 
 from __future__ import annotations
@@ -21,8 +23,87 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.errors import DataError, reading, shown
-from soulsgraph_policies.inference import Weights, layer_names_at
+from soulsgraph_envs.core.distribution import pip_install
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names, layer_names_at
+
+#: Names of the model's input (n, size) float32 and outputs, (n, actions) float32 and (n,) int64.
+OBSERVATION, Q_VALUES, ACTION = "observation", "q_values", "action"
+#: Versions that every onnxruntime since 2022 reads.
+_OPSET, _IR_VERSION = 17, 8
+#: The free axis, by the name that readers of the file show.
+_BATCH = "n"
+
+
+def import_onnx() -> tuple[Any, Any]:
+    """Import onnx, which writes models, and onnxruntime, which runs them.
+
+    Raises:
+        SoulsGraphError: if one is not installed.
+    """
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise SoulsGraphError(
+            f"expected onnx and onnxruntime to be installed, found: {error}; install them: {pip_install('onnx')}."
+        ) from error
+    return onnx, onnxruntime
+
+
+def onnx_model(network: FrozenNetwork, facts: Mapping[str, str]) -> bytes:
+    """Return a network as the bytes of an ONNX file; `facts` are its metadata.
+
+    As in our own inference the observation is normalised in float64, and the layers are float32. The same network and
+    facts make the same bytes.
+
+    Raises:
+        SoulsGraphError: if onnx or onnxruntime is not installed.
+    """
+    onnx, _ = import_onnx()
+    weights, pairs = network.weights, layer_names(network.weights)
+    held = {
+        "mean": weights[MEAN],
+        "inverse_deviation": 1.0 / weights[DEVIATION],
+        "lowest": np.float64(-network.clip),
+        "highest": np.float64(network.clip),
+        **{name: weights[name] for pair in pairs for name in pair},
+    }
+    make = onnx.helper.make_node
+    nodes = [
+        make("Cast", [OBSERVATION], ["exact"], to=onnx.TensorProto.DOUBLE),
+        make("Sub", ["exact", "mean"], ["centred"]),
+        make("Mul", ["centred", "inverse_deviation"], ["scaled"]),
+        make("Clip", ["scaled", "lowest", "highest"], ["clipped"]),
+        make("Cast", ["clipped"], ["hidden_0"], to=onnx.TensorProto.FLOAT),
+    ]
+    for index, (weight, bias) in enumerate(pairs, 1):
+        last = index == len(pairs)
+        summed, following = (Q_VALUES, "") if last else (f"summed_{index}", f"hidden_{index}")
+        nodes.append(make("Gemm", [f"hidden_{index - 1}", weight, bias], [summed], transB=1))
+        nodes += [] if last else [make("Relu", [summed], [following])]
+    nodes.append(make("ArgMax", [Q_VALUES], [ACTION], axis=1, keepdims=0))
+    inputs, *_, actions = network.sizes
+    floats, integers = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        network.skill,
+        [value(OBSERVATION, floats, [_BATCH, inputs])],
+        [value(Q_VALUES, floats, [_BATCH, actions]), value(ACTION, integers, [_BATCH])],
+        [onnx.numpy_helper.from_array(np.asarray(values), name) for name, values in held.items()],
+    )
+    model = onnx.helper.make_model(
+        graph,
+        producer_name="soulsgraph",
+        ir_version=_IR_VERSION,
+        opset_imports=[onnx.helper.make_operatorsetid("", _OPSET)],
+    )
+    onnx.helper.set_model_props(model, dict(facts))
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
 
 #: Bytes that are read at most: of the file, of its networks, of its JSON, and of a short text in it.
 MOST_BYTES, _MOST_OF_NETWORKS, _MOST_OF_JSON, _MOST_OF_TEXT = 2**26, 2**24, 2**22, 64

@@ -1,17 +1,26 @@
-"""One head at a time for a fleet's file: two would take turns on its port, and share its PCs."""
+"""What heads keep beside a fleet's file: a lock, for one head at a time, and the PCs that are drained.
+
+Two heads would take turns on the port, and share the PCs. A running gateway looks at the file of drained PCs, which it
+lets play no longer.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
-from soulsgraph_clusters.fleet.settings import Fleet, FleetError, split_address
-from soulsgraph_policies.atomic import writing
+from soulsgraph_clusters.fleet.security import locked
+from soulsgraph_clusters.fleet.settings import Fleet, FleetError, check_name, split_address
+from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_policies.atomic import whole_file, writing
 
 _LOCK = "head.lock"
 #: What a head that was killed listened on is free after so long at most.
@@ -71,3 +80,49 @@ def _bind(host: str, port: int) -> None:
         with suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(where)
+
+
+#: The reason in the stop that a drained PC's games get.
+TOLD = "the head drained this PC"
+_FILE = "drained.json"
+
+
+@dataclass(frozen=True)
+class _Drained:
+    """The PCs by name."""
+
+    pcs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.pcs:
+            check_name(name)
+
+
+def read_drained(folder: Path) -> frozenset[str]:
+    """Return the PCs that play no longer.
+
+    Raises:
+        DataError: if the file is damaged.
+        FleetError: if it has a name that no PC can have.
+    """
+    file = folder / _FILE
+    return frozenset(load(_Drained, Where(file)).pcs) if file.exists() else frozenset()
+
+
+def set_drained(folder: Path, pc: str, drained: bool) -> None:
+    """Let a PC play no longer, or again.
+
+    Raises:
+        FleetError: for a name that no PC can have.
+        WriteError: if the file cannot be written.
+    """
+    check_name(pc)
+    with locked(folder):
+        names = read_drained(folder) | {pc} if drained else read_drained(folder) - {pc}
+        if not names:
+            with writing(folder / _FILE):
+                (folder / _FILE).unlink(missing_ok=True)
+            return
+        text = json.dumps(to_table(_Drained(tuple(sorted(names)))), indent=1)
+        with whole_file(folder / _FILE) as temporary:
+            temporary.write_text(f"{text}\n", encoding="utf-8")

@@ -1,4 +1,7 @@
-"""A real Chromium without a display, driven over its own pipe: what pages show, print and request."""
+"""Other programs that tests run: a real Chromium without a display, Windows programs by Wine, FFmpeg's decoder.
+
+Chromium is driven over its own pipe: what pages show, print and request.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -15,6 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
+
+from soulsgraph_envs.core.pictures import Picture
 
 #: What Debian, others and Google call the program.
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -163,3 +171,56 @@ def open_browser(program: str) -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+COMPILER, RESOURCES = "x86_64-w64-mingw32-gcc", "x86_64-w64-mingw32-windres"
+#: On a busy machine a new prefix takes its time.
+PATIENCE_S = 300.0
+_TOOLS = ("wine", "wineboot", "wineserver", "Xvfb", COMPILER, RESOURCES)
+
+
+def missing_for_wine() -> str:
+    """Return why no Windows program can be built and run here, with the remedy; empty if one can."""
+    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
+    packages = "wine wine64 gcc-mingw-w64-x86-64-win32 xvfb"
+    return f"needs {', '.join(missing)}: on Debian apt-get install {packages}" if missing else ""
+
+
+@contextmanager
+def wine(folder: Path, display: str) -> Iterator[dict[str, str]]:
+    """Make a Wine prefix, `prefix` in a folder, and yield the environment that selects it.
+
+    At the end every program in it is killed, and the prefix is removed.
+
+    Raises:
+        subprocess.SubprocessError: if no prefix can be made.
+    """
+    prefix = folder / "prefix"
+    environment = os.environ | {
+        "HOME": str(folder),
+        "DISPLAY": display,
+        "WINEPREFIX": str(prefix),
+        "WINEARCH": "win64",
+        "WINEDEBUG": "-all",
+        "WINEDLLOVERRIDES": "mscoree,mshtml=,winemenubuilder.exe=d",
+    }
+    try:
+        subprocess.run(["wineboot", "-i"], env=environment, check=True, timeout=PATIENCE_S)
+        yield environment
+    finally:
+        for option in ("-k", "-w"):
+            subprocess.run(["wineserver", option], env=environment, timeout=PATIENCE_S)
+        # 0.7 GB that pytest would keep.
+        shutil.rmtree(prefix, ignore_errors=True)
+
+
+def read_video(path: Path) -> list[Picture]:
+    """Return every picture of a video, (height, width, 3) each; needs imageio-ffmpeg."""
+    import imageio_ffmpeg
+
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    ran = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    found = re.search(r"Video:.*?, (\d{2,})x(\d{2,})", ran.stderr.decode(errors="replace"))
+    assert found is not None, "ffmpeg names the size of what it reads"
+    width, height = map(int, found.groups())
+    return list(np.frombuffer(ran.stdout, np.uint8).reshape(-1, height, width, 3))
