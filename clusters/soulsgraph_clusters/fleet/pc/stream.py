@@ -23,7 +23,8 @@ PLAY = f"/{SERVICE}/{METHOD}"
 #: Called to learn whether a server answers: that it has no such method is an answer, too.
 _HEALTH = "/grpc.health.v1.Health/Check"
 HEALTH_EVERY_S = 1.0
-#: Waits between two attempts to connect: doubled after each, up to the second.
+#: Waits between two streams: doubled after each that the head refused, up to the second. Where nobody answers, gRPC has
+#: waited between its own attempts, and a cable that is back must not find the PC asleep.
 BACK_OFF_S = 0.1, 2.0
 #: A head that does not answer by then is not there.
 CONNECT_WITHIN_S = 10.0
@@ -98,7 +99,7 @@ class Stream:
         self._more = threading.Condition()
         self._stopping = threading.Event()
         self._call: Any = None
-        self._left = False
+        self._left = self._answered = False
         self._reported = ""
         self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
         #: Whether the head answers now.
@@ -133,7 +134,7 @@ class Stream:
         wait_s, longest_s = BACK_OFF_S
         while not self._stopping.is_set():
             found = self._connect()
-            if self.connected:
+            if self.connected or not self._answered:
                 wait_s = BACK_OFF_S[0]
             self.connected = False
             if self._stopping.is_set():
@@ -146,9 +147,11 @@ class Stream:
 
     def _connect(self) -> str:
         """Connect and serve the stream to its end; return why it ended."""
-        channels, self._left = [self._head.channel(address) for address in self._head.addresses], False
+        self._left = self._answered = False
+        channels = [self._head.channel(address) for address in self._head.addresses]
         try:
             channel = self._first_to_answer(channels)
+            self._answered = True
             for other in channels:
                 if other is not channel:
                     other.close()
