@@ -9,7 +9,6 @@ from soulsgraph_clusters.fleet.pc import stream
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.pc.stream import BACK_OFF_S, Head, Stream
 
-
 #: What a head did in an attempt.
 SILENT, REFUSED, PLAYED = "silent", "refused", "played"
 
