@@ -12,15 +12,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, SoulsGraphError
 from soulsgraph_envs.drivers.realtime.cycle_timer import StoppedError
 from soulsgraph_policies.inference import FrozenNetwork, Weights
-from soulsgraph_policies.sampler import Chunk, Sampler
+from soulsgraph_policies.sampler import Chunk, Moments, Sampler, Transitions
 
 #: Chunks that wait for the learner; when there are more, the oldest are dropped.
 MOST_WAITING = 4096
 #: A game that cannot be reset is tried again after so long.
 RETRY_AFTER_S = 5.0
+#: Changes of the weights that are remembered: a decision that took longer has the version of the oldest of them.
+_MOST_CHANGES = 64
 
 
 class RealTimeSampling:
@@ -43,7 +47,9 @@ class RealTimeSampling:
         self._ready: deque[Chunk] = deque()
         self._notes: list[str] = []
         self._pending: dict[str, FrozenNetwork] = {}
-        self._pending_version = self._version = 0
+        self._pending_version = 0
+        #: The ticks from which on newer weights decided, with their versions.
+        self._changes: deque[tuple[int, int]] = deque(maxlen=_MOST_CHANGES)
         #: Decisions finished so far, and of those the ones that `sample` never returns, by reason.
         self.finished, self.lost = 0, Counter[str]()
         #: Episodes that were broken off, by the kind of reason.
@@ -117,11 +123,13 @@ class RealTimeSampling:
             while not self._stopping.is_set():
                 with self._changed:
                     networks, self._pending = list(self._pending.values()), {}
-                    self._version = self._pending_version
+                    version = self._pending_version
                 if self._sampler is None:
                     self._open_game(networks)
                 else:
                     self._sampler.set_networks(networks)
+                    if not self._changes or self._changes[-1][1] != version:
+                        self._changes.append((self._sampler.ticks, version))
                     self._play(self._sampler)
         except Exception as defect:
             with self._changed:
@@ -156,7 +164,8 @@ class RealTimeSampling:
             chunk = sampler.sample(1)
             self.ready = True
             self.finished += chunk.env_steps()
-            self._keep(replace(chunk, weights_version=self._version), sampler.ticks)
+            moments = {name: self._moments(part, sampler.ticks) for name, part in chunk.transitions.items()}
+            self._keep(replace(chunk, moments=moments), sampler.ticks)
             if self._last_fight and any(len(ended) for ended in chunk.episodes.values()):
                 # The reset behind it may have put its end in doubt: the next call says so, and its tick is of no use.
                 sampler.sample(1)
@@ -171,6 +180,12 @@ class RealTimeSampling:
             self.ready = False
             self._lose(sampler, f"game not ready, trying again: {error}", MOST_DOUBTFUL_TICKS)
             self._wait_to_retry()
+
+    def _moments(self, transitions: Transitions, now: int) -> Moments:
+        """Return when transitions that ended with tick `now` were decided."""
+        since, versions = np.array(self._changes).T
+        places = np.searchsorted(since, now - transitions.ticks, "right") - 1
+        return Moments(versions[np.maximum(places, 0)], np.full(len(transitions), now))
 
     def _wait_to_retry(self) -> None:
         if not self._last_fight:

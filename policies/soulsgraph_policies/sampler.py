@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
 
@@ -60,13 +60,30 @@ class Transitions:
 
 
 @dataclass(frozen=True)
+class Moments:
+    """When transitions of one module were played in a real-time game, (n,) each.
+
+    `versions` are those of the weights that decided, `ticks` the control ticks with which decisions ended, counted
+    since the game was opened. A decision that the end of its fight cut short may seem older by what it lacks.
+    """
+
+    versions: Integers
+    ticks: Integers
+
+    @classmethod
+    def join(cls, parts: Sequence[Moments]) -> Moments:
+        """Join one or more parts in their order."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+
+@dataclass(frozen=True)
 class Chunk:
     """What one call of an env runner's `sample` collected: transitions by module, and ended episodes by skill.
 
     `lane_ticks` counts the control ticks it took, summed over the lanes; `notes` are a real-time
     game's problems, `failure` why it cannot be opened. Without either there is at least one transition.
-    `weights_version` is that of the oldest weights played by, where a game counts them; `source` is the number of where
-    the transitions came from, where batches are drawn by it.
+    `moments` are those of the transitions by module, of a real-time game; `source` is the number of where the
+    transitions came from, where batches are drawn by it.
     """
 
     transitions: Mapping[str, Transitions]
@@ -74,8 +91,13 @@ class Chunk:
     lane_ticks: int
     notes: tuple[str, ...] = ()
     failure: str = ""
-    weights_version: int = 0
+    moments: Mapping[str, Moments] = field(default_factory=dict)
     source: int = 0
+
+    @property
+    def weights_version(self) -> int:
+        """The version of the oldest weights that decided; 0 where nothing says."""
+        return min((int(own.versions.min()) for own in self.moments.values()), default=0)
 
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""
@@ -90,7 +112,7 @@ class Chunk:
             sum(part.lane_ticks for part in parts),
             notes,
             failure,
-            min((part.weights_version for part in parts), default=0),
+            {name: Moments.join(found) for name, found in _by_name([part.moments for part in parts]).items()},
         )
 
 

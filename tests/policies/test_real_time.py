@@ -1,6 +1,7 @@
 """Sampling in a thread of its own: the last transitions of a lost game are dropped, and no others."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +151,35 @@ def test_new_networks_are_played_while_the_game_goes_on():
     switched = np.flatnonzero(actions == 3)
     assert switched.size
     assert (actions[switched[0] :] == 3).all()
+
+
+def test_every_decision_has_the_version_that_decided_it_and_the_tick_with_which_it_ended():
+    sampler, _ = make_sampler()
+    sampling = threaded(sampler)
+    sampling.set_networks([network(0)], 4)
+    chunks = play(sampling, 10)
+    sampling.set_networks([network(3)], 9)
+    chunks += play(sampling, 300, most=32)
+    sampling.close()
+    actions = column(chunks, "actions")
+    versions, ticks = (
+        np.concatenate([getattr(chunk.moments["camera"], name) for chunk in chunks]) for name in ("versions", "ticks")
+    )
+    # A camera's decision takes one tick: the first ends with the first one.
+    assert ticks.tolist() == list(range(1, len(actions) + 1))
+    assert versions.tolist() == [4 if action == 0 else 9 for action in actions]
+    assert set(versions) == {4, 9}
+    assert [chunk.weights_version for chunk in chunks] == [chunk.moments["camera"].versions.min() for chunk in chunks]
+
+
+def test_a_decision_that_takes_several_ticks_has_the_weights_that_played_as_it_began():
+    """The weights change while a roll of five ticks is under way: it was decided by those before."""
+    sampling, roll = threaded(make_sampler()[0]), make_sampler()[0]
+    roll.set_networks([network()])
+    sampling._changes.extend([(0, 1), (7, 2), (9, 3)])
+    played = roll.sample(4).transitions["camera"]
+    long = replace(played, ticks=np.full(len(played), 5))
+    assert [int(sampling._moments(long, now).versions[0]) for now in (5, 11, 12, 13, 14, 20)] == [1, 1, 2, 2, 3, 3]
 
 
 def require_defect(sampling):

@@ -11,16 +11,18 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.settings import MOST_MESSAGE_BYTES, FleetError
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.sampler import Chunk, Transitions
+from soulsgraph_policies.sampler import Chunk, Moments, Transitions
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 #: Decisions of a module in one chunk, far more than a second of any game brings.
 MOST_DECISIONS = 8192
+_MOST_VERSION, _MOST_TICK = 2**31 - 1, 2**53
 _TRANSITIONS, _EPISODES = "transitions", "episodes"
 _FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
 _TRANSITION_TYPES: dict[str, Any] = {
@@ -80,6 +82,36 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     transitions = {name: _transitions(name, columns, spaces[name]) for name, columns in found[_TRANSITIONS].items()}
     episodes = {name: _episodes(name, columns, terms[name]) for name, columns in found[_EPISODES].items()}
     return Chunk(transitions, episodes, 0)
+
+
+def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
+    """Write when a chunk's transitions were played, and the oldest weights that decided, into its message."""
+    for _, own in sorted(moments.items()):
+        chunk.versions.extend(own.versions.tolist())
+        chunk.ticks.extend(own.ticks.tolist())
+    chunk.weights_version = min(chunk.versions, default=0)
+
+
+def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
+    """Read what `write_moments` wrote; nothing of an older host.
+
+    Raises:
+        FleetError: if there are not as many as decisions, the oldest weights are others than the chunk says, or numbers
+            are larger than any can be.
+    """
+    versions, ticks = chunk.versions, chunk.ticks
+    if not versions and not ticks:
+        return {}
+    count = sum(chunk.decisions.values())
+    if not len(versions) == len(ticks) == count or min(versions) != chunk.weights_version:
+        expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
+        raise _refusal(expected, f"{len(versions)} and {len(ticks)}, or others")
+    if max(versions) > _MOST_VERSION or max(ticks) > _MOST_TICK:
+        raise _refusal(f"versions to {_MOST_VERSION} and ticks to {_MOST_TICK}", f"{max(versions)} and {max(ticks)}")
+    names = sorted(chunk.decisions)
+    places = np.cumsum([chunk.decisions[name] for name in names])[:-1]
+    columns = (np.split(np.array(values, np.int64), places) for values in (versions, ticks))
+    return {name: Moments(*own) for name, *own in zip(names, *columns, strict=True)}
 
 
 def _transitions(module: str, columns: Arrays, space: tuple[int, int]) -> Transitions:

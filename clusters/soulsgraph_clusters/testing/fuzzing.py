@@ -161,6 +161,12 @@ class _Run:
             decisions=self._decisions[which],
             columns=self._columns[which] if draw.random() < 0.1 else self._tampered(self._columns[which]),
         )
+        if draw.random() < 0.5:
+            chunk.versions.extend([0] * sum(chunk.decisions.values()))
+            chunk.ticks.extend(range(len(chunk.versions) - (draw.random() < 0.1)))
+        if chunk.versions and draw.random() < 0.2:
+            odd = draw.choice((chunk.versions, chunk.ticks))
+            odd[draw.randrange(len(odd))] = draw.choice(_ODD_NUMBERS)
         if draw.random() < 0.1:
             self._set_odd(chunk)
         if draw.random() < 0.1:

@@ -63,6 +63,12 @@ def _chunk(task: StageTask) -> wire.Chunk:
     return wire.Chunk(lane_ticks=played.lane_ticks, decisions=counts, columns=encode_columns(played))
 
 
+def _set_version(chunk: wire.Chunk, version: int) -> None:
+    """Let a chunk's decisions be made by these weights, a tick after the other."""
+    count = sum(chunk.decisions.values())
+    chunk.versions[:], chunk.ticks[:], chunk.weights_version = [version] * count, range(count), version
+
+
 class Server:
     """What is measured in its own process: CPU time between two calls."""
 
@@ -250,7 +256,7 @@ class _Clients:
                     self._left -= 1
                     if not self._left:
                         self._ready.set()
-                chunk.weights_version = message.weights.version
+                _set_version(chunk, message.weights.version)
                 self.counts["weights"] += 1
 
 

@@ -27,12 +27,12 @@ from soulsgraph.recordings.writing import (
     seen_columns,
 )
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.fleet.arrays import decode_columns
+from soulsgraph_clusters.fleet.arrays import decode_columns, read_moments
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.own_projects import digests_of
 from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats
+from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.projects import ProjectDigest
@@ -66,10 +66,10 @@ class _Fought:
 
 @dataclass
 class _Open:
-    """A fight as far as it was read: its transitions, and the oldest weights that played."""
+    """A fight as far as it was read: its transitions, and the versions of the weights that decided."""
 
     parts: list[Transitions] = field(default_factory=list)
-    weights: int = 0
+    versions: list[Integers] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -168,15 +168,26 @@ class _Reader:
     def fights(self, record: Record) -> Iterator[tuple[_Fought, _Open, Episodes]]:
         """Yield the fights that ended in a chunk, each with its one row of episodes."""
         chunk = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
+        moments = read_moments(record.chunk)
         for module, transitions in chunk.transitions.items():
+            # An older host says of a chunk's oldest alone.
+            versions = np.full(len(transitions), record.chunk.weights_version)
+            if module in moments:
+                versions = moments[module].versions
             skills = self._task.skills_of([module])
             for index, skill in enumerate(skills):
-                own = _where(transitions, transitions.lanes % len(skills) == index)
-                ended = chunk.episodes.get(skill.name)
-                yield from self._of_skill(record, skill, own, len(skills), ended)
+                chosen = transitions.lanes % len(skills) == index
+                own, ended = _where(transitions, chosen), chunk.episodes.get(skill.name)
+                yield from self._of_skill(record, skill, own, versions[chosen], len(skills), ended)
 
     def _of_skill(
-        self, record: Record, skill: Skill, own: Transitions, shared: int, ended: Episodes | None
+        self,
+        record: Record,
+        skill: Skill,
+        own: Transitions,
+        versions: Integers,
+        shared: int,
+        ended: Episodes | None,
     ) -> Iterator[tuple[_Fought, _Open, Episodes]]:
         for lane in np.unique(own.lanes):
             inside, rows = own.lanes == lane, np.zeros(0, np.int64)
@@ -186,8 +197,9 @@ class _Reader:
             for number, episode in enumerate(np.unique(own.episodes[inside])):
                 where = (record.pc, record.game, record.chunk.boot, skill.name)
                 fought = _Fought(*where, int(lane // shared), int(episode))
-                fight = self.open.setdefault(fought, _Open(weights=record.chunk.weights_version))
-                fight.parts.append(_where(own, inside & (own.episodes == episode)))
+                fight, chosen = self.open.setdefault(fought, _Open()), inside & (own.episodes == episode)
+                fight.parts.append(_where(own, chosen))
+                fight.versions.append(versions[chosen])
                 if ended is not None and number < len(rows):
                     yield fought, self.open.pop(fought), _row(ended, int(rows[number]))
 
@@ -219,11 +231,12 @@ def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
 
 def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Episodes) -> Path | None:
     """Write a fight and return its path; None if it is there already."""
-    played, transitions = replace(header.skills[0], version=whole.weights), Transitions.join(whole.parts)
+    transitions, versions = Transitions.join(whole.parts), np.concatenate(whole.versions)
+    played = replace(header.skills[0], version=int(versions.min()))
     header = replace(header, skills=(played,), result=_result(header, transitions, ended))
     if is_written(folder, header, ("origin",)):
         return None
-    columns = _columns(header, played, skill, transitions)
+    columns = _columns(header, versions, skill, transitions)
     return write_table(folder, header, pa.table(columns, schema=schema_of(header)))
 
 
@@ -240,7 +253,7 @@ def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result
     )
 
 
-def _columns(header: Header, played: PlayedSkill, skill: Skill, transitions: Transitions) -> Columns:
+def _columns(header: Header, versions: Integers, skill: Skill, transitions: Transitions) -> Columns:
     count = len(transitions)
     observed = np.vstack([transitions.observations, transitions.next_observations[-1:]])
     ticks = np.concatenate([[0], np.cumsum(transitions.ticks)])
@@ -253,7 +266,7 @@ def _columns(header: Header, played: PlayedSkill, skill: Skill, transitions: Tra
         **reading_columns(_readings(skill, observed)),
         **seen_columns([NOTHING_SEEN] * (count + 1)),
         **{column.name: unknown.cast(column.type) for column in CONTROLS.values()},
-        f"{of}/version": np.full(count + 1, played.version, np.int32),
+        f"{of}/version": np.append(versions, versions[-1]).astype(np.int32),
         f"{of}/decides": ~last,
         f"{of}/action": np.append(transitions.actions, -1).astype(np.int16),
         f"{of}/random": unknown.cast(pa.bool_()),

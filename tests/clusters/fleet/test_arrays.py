@@ -4,14 +4,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from soulsgraph_clusters.fleet.arrays import decode_columns, decode_weights, encode_columns, encode_weights
+from soulsgraph_clusters.fleet.arrays import (
+    decode_columns,
+    decode_weights,
+    encode_columns,
+    encode_weights,
+    read_moments,
+    write_moments,
+)
+from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.settings import FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.sampler import Transitions
+from soulsgraph_policies.sampler import Moments, Transitions
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,44 @@ def test_a_chunk_comes_back_as_it_was(task, chunk):
         assert sent.dtype == found.dtype, name
         assert np.array_equal(sent, found), name
     assert np.array_equal(back.episodes["lock_on"].terms, chunk.episodes["lock_on"].terms)
+
+
+_WHOLE = st.integers(0, 2**31 - 1)
+
+
+@given(st.dictionaries(st.sampled_from(("dodge", "camera", "lock_on")), st.lists(_WHOLE, min_size=1), min_size=1))
+def test_every_transition_keeps_its_version_and_tick(played):
+    moments = {name: Moments(np.array(values), np.arange(len(values))) for name, values in played.items()}
+    chunk = Chunk(decisions={name: len(values) for name, values in played.items()})
+    write_moments(moments, chunk)
+    assert chunk.weights_version == min(min(values) for values in played.values())
+    back = read_moments(Chunk.FromString(chunk.SerializeToString()))
+    assert {name: own.versions.tolist() for name, own in back.items()} == played
+    assert all(own.ticks.tolist() == list(range(len(own.versions))) for own in back.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"versions": [2, 3, 4]},
+        {"ticks": [1]},
+        {"versions": [3, 4], "ticks": [1, 2]},
+        {"ticks": []},
+        {"versions": [4, 4, 4]},
+        {"versions": [3, 3, 2**31]},
+        {"ticks": [1, 2, 2**53 + 1]},
+        {"decisions": {}},
+    ],
+)
+def test_versions_that_are_not_the_decisions_own_are_refused_in_one_line(changes):
+    values = {"decisions": {"camera": 2, "dodge": 1}, "weights_version": 3, "versions": [3, 3, 5], "ticks": [1, 2, 2]}
+    assert len(read_moments(Chunk(**values))["camera"].ticks) == 2
+    with pytest.raises(FleetError, match=r"^chunk: expected versions .* found .*[^\n]$"):
+        read_moments(Chunk(**values | changes))
+
+
+def test_an_older_hosts_chunk_says_of_no_transition_when_it_was_played():
+    assert read_moments(Chunk(decisions={"camera": 2}, weights_version=3)) == {}
 
 
 def _changed(chunk, change):

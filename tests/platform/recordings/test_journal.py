@@ -19,7 +19,7 @@ from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.journal import journal_stages, record_journal, task_of
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.fleet.arrays import encode_columns
+from soulsgraph_clusters.fleet.arrays import encode_columns, write_moments
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.testing.fleet_here import random_weights
@@ -40,14 +40,23 @@ def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 6) -> li
     return found
 
 
-def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1) -> None:
+def _chunk(number: int, played: sampler.Chunk, moments: bool) -> Chunk:
+    """Return a chunk whose weights changed with every decision, or one of an older host."""
+    counts = {name: len(part) for name, part in played.transitions.items()}
+    chunk = Chunk(boot=BOOT, sequence=number, decisions=counts, columns=encode_columns(played))
+    chunk.weights_version = 1000 * number + 1
+    if moments:
+        own = {name: np.arange(count) + 1000 * number + 1 for name, count in counts.items()}
+        write_moments({name: sampler.Moments(versions, versions) for name, versions in own.items()}, chunk)
+    return chunk
+
+
+def write_journal(
+    run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1, moments: bool = True
+) -> None:
     """Write chunks into the stage's journal in a drawn order, without one of them."""
     records = [
-        Record(
-            pc="attic",
-            game="1",
-            chunk=Chunk(boot=BOOT, sequence=number, weights_version=number + 1, columns=encode_columns(chunk)),
-        )
+        Record(pc="attic", game="1", chunk=_chunk(number, chunk, moments))
         for number, chunk in enumerate(chunks)
         if number != left_out
     ]
@@ -62,13 +71,17 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", Plan())
 
 
+@pytest.mark.parametrize("moments", [True, False])
 @pytest.mark.parametrize("skill", ["camera", "heal_attack"])
 def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
-    run: RunFolder, skill: str, tmp_path: Path
+    run: RunFolder, skill: str, tmp_path: Path, moments: bool
 ) -> None:
     stage = run.plan.stage(skill)
     chunks = sampled(run, stage)
-    write_journal(run, stage, chunks)
+    write_journal(run, stage, chunks, moments=moments)
+    counts = [len(chunk.transitions[skill]) for chunk in chunks]
+    numbers = np.repeat(np.arange(len(chunks)), counts) * 1000 + 1
+    versions = numbers + (np.concatenate([np.arange(count) for count in counts]) if moments else 0)
     assert journal_stages(run) == (stage,)
     left_out = record_journal(run, stage, tmp_path / "fights")
     whole = sampler.Transitions.join([chunk.transitions[skill] for chunk in chunks])
@@ -84,6 +97,8 @@ def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
         np.testing.assert_array_equal(recording.column(f"{skill}/observation")[-1], whole.next_observations[own][-1])
         np.testing.assert_array_equal(recording.column(f"{skill}/action")[:-1], whole.actions[own])
         np.testing.assert_array_equal(recording.column(f"{skill}/reward")[:-1], whole.rewards[own])
+        np.testing.assert_array_equal(recording.column(f"{skill}/version")[:-1], versions[own])
+        assert recording.header.skills[0].version == versions[own].min()
         assert recording.header.source == "fleet"
         assert np.diff(recording.column("tick")).min() >= 1
         assert (recording.header.result.outcome == "died") == bool(whole.terminated[own][-1] and skill == "heal_attack")

@@ -18,7 +18,7 @@ import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
-from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns
+from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns, write_moments
 from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, Spool, read_pause
 from soulsgraph_clusters.fleet.pc.stream import Head, Stream
 from soulsgraph_clusters.fleet.settings import (
@@ -289,11 +289,11 @@ class GameClient:
         chunk = wire.Chunk(
             stage=play.order.stage,
             attempt=play.order.attempt,
-            weights_version=max(whole.weights_version, 0),
             lane_ticks=whole.lane_ticks,
             decisions={name: len(part) for name, part in whole.transitions.items()},
             columns=encode_columns(whole),
         )
+        write_moments(whole.moments, chunk)
         play.kept += whole.env_steps()
         kept = self._spool.put(chunk)
         if kept is not None:

@@ -164,6 +164,14 @@ def test_a_chunk_of_another_stage_or_attempt_is_refused_by_name(door):
     door.check_that_it_serves()
 
 
+def test_a_chunk_whose_versions_are_not_its_decisions_is_malformed_and_leaves_none(door):
+    client, fitting = door.joined(), {"versions": [1] * 30, "ticks": range(30)}
+    client.send(door.chunk(1, **fitting), door.chunk(2, **fitting | {"versions": [1] * 29}))
+    assert client.acknowledged(1, 2) == {MALFORMED: 30}
+    kept = [(len(one.chunk.versions), len(one.chunk.ticks)) for one in door.records()]
+    assert kept == [(30, 30), (0, 0)]
+
+
 def test_a_chunk_of_stale_weights_is_refused_and_one_of_fresh_weights_is_not(open_door):
     door = open_door(settings=FleetSettings(most_stale_ticks=1))
     door.publish(5)

@@ -68,6 +68,20 @@ def _keys(records):
     return {key for part in parts for key in zip(part.lanes.tolist(), part.episodes.tolist(), strict=True)}
 
 
+def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
+    head.play(replace(FAST, lanes=1))
+    head.until_further_chunks()
+    head.publish(7)
+    until(lambda: any(7 in one.chunk.versions for one in head.records()), "decisions of the newer weights")
+    chunks = sorted((one.chunk for one in head.records()), key=lambda chunk: chunk.sequence)
+    versions, ticks = ([value for one in chunks for value in getattr(one, name)] for name in ("versions", "ticks"))
+    assert set(versions) == {1, 7}
+    assert versions == sorted(versions)
+    # One lane: a camera's decision a tick, and no tick without one.
+    assert ticks == list(range(1, len(ticks) + 1))
+    assert [one.weights_version for one in chunks] == [min(one.versions) for one in chunks]
+
+
 @pytest.mark.parametrize("when", [AT_ONCE, AFTER_FIGHT])
 def test_a_person_pauses_the_game_and_lets_it_play_other_fights_afterwards(head, when):
     head.play(FAST)

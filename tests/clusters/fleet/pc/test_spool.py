@@ -218,7 +218,9 @@ from soulsgraph_clusters.fleet.pc.spool import Spool
 spool = Spool(Path(sys.argv[1]))
 for number in count():
     spool.put(Chunk(decisions={"camera": 1}, columns=bytes(10_000)))
-    print(spool.boot, spool.pending()[-1][1], flush=True)
+    # One write: an unbuffered Python prints words one by one, and may be killed between two of them.
+    sys.stdout.write(f"{spool.boot} {spool.pending()[-1][1]}\\n")
+    sys.stdout.flush()
 """
 
 
