@@ -11,7 +11,7 @@ from pathlib import Path
 import ray
 
 from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.keeper import Keeper
+from soulsgraph_clusters.fleet.kept_actor import Keeper
 from soulsgraph_clusters.fleet.pc.host import END_WITHIN_S, HostOptions, playing
 from soulsgraph_clusters.fleet.security import Tokens, write_file, write_token_file
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetSettings

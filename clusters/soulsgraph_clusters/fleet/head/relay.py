@@ -25,7 +25,7 @@ from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.head.intake import Offers
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_clusters.fleet.head.status import Describer
-from soulsgraph_clusters.fleet.keeper import Keeper
+from soulsgraph_clusters.fleet.kept_actor import Keeper
 from soulsgraph_clusters.fleet.security import Tokens
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
