@@ -92,8 +92,8 @@ def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
     chunk.weights_version = min(chunk.versions, default=0)
 
 
-def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
-    """Read what `write_moments` wrote; nothing of an older host.
+def check_moments(chunk: wire.Chunk) -> None:
+    """Check what `write_moments` wrote; an older host writes nothing.
 
     Raises:
         FleetError: if there are not as many as decisions, the oldest weights are others than the chunk says, or numbers
@@ -101,16 +101,27 @@ def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
     """
     versions, ticks = chunk.versions, chunk.ticks
     if not versions and not ticks:
-        return {}
+        return
     count = sum(chunk.decisions.values())
     if not len(versions) == len(ticks) == count or min(versions) != chunk.weights_version:
         expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
         raise _refusal(expected, f"{len(versions)} and {len(ticks)}, or others")
     if max(versions) > _MOST_VERSION or max(ticks) > _MOST_TICK:
         raise _refusal(f"versions to {_MOST_VERSION} and ticks to {_MOST_TICK}", f"{max(versions)} and {max(ticks)}")
+
+
+def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
+    """Read what `write_moments` wrote, (n,) each, by module; nothing of an older host.
+
+    Raises:
+        FleetError: as `check_moments`.
+    """
+    check_moments(chunk)
+    if not chunk.versions:
+        return {}
     names = sorted(chunk.decisions)
     places = np.cumsum([chunk.decisions[name] for name in names])[:-1]
-    columns = (np.split(np.array(values, np.int64), places) for values in (versions, ticks))
+    columns = (np.split(np.array(values, np.int64), places) for values in (chunk.versions, chunk.ticks))
     return {name: Moments(*own) for name, *own in zip(names, *columns, strict=True)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soulsgraph_envs.core.pictures import Colour
+from soulsgraph_envs.core.canvas import Colour
 
 ABYSS: Colour = (14, 14, 18)
 FLOOR: Colour = (70, 66, 60)

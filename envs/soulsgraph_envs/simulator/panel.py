@@ -7,7 +7,7 @@ from math import inf, sqrt
 
 from PIL import Image
 
-from soulsgraph_envs.core.pictures import Canvas, Colour, Point, fitted
+from soulsgraph_envs.core.canvas import Canvas, Colour, Point, fitted
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import palette
 from soulsgraph_envs.simulator.scene import Doing, Scene

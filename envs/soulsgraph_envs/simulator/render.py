@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from soulsgraph_envs.core.pictures import Canvas, Colour, Picture, Point
+from soulsgraph_envs.core.canvas import Canvas, Colour, Point
+from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import palette

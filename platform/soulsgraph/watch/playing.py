@@ -18,9 +18,10 @@ from soulsgraph.recordings.files import free_path
 from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.writing import FightWriter, Seen
 from soulsgraph_envs.combat.episodes import Outcome
+from soulsgraph_envs.core.canvas import Canvas, Colour, fitted
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.pictures import Canvas, Colour, Picture, PictureWindow, fitted, import_pygame
+from soulsgraph_envs.core.pictures import Picture, PictureWindow, import_pygame
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.drivers.keyboard.device import Bindings

@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph.watch.fights import Fight, Mind
+from soulsgraph_envs.core.canvas import Canvas, Colour, fitted, text_width
 from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.pictures import Canvas, Colour, Picture, PictureWindow, fitted, import_pygame, text_width
+from soulsgraph_envs.core.pictures import Picture, PictureWindow, import_pygame
 from soulsgraph_envs.drivers.keyboard.person import Inputs
 from soulsgraph_envs.simulator import palette
 from soulsgraph_envs.simulator.render import render

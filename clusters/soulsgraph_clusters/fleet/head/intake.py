@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.arrays import decode_columns, encode_weights, read_moments
+from soulsgraph_clusters.fleet.arrays import check_moments, decode_columns, encode_weights
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.head.seen import MOST_RANGES
 from soulsgraph_clusters.fleet.head.serving import to_bytes
@@ -235,7 +235,7 @@ class Intake(Offers):
             return STALE
         try:
             columns = decode_columns(chunk.columns, self.task.spaces, self.task.terms)
-            read_moments(chunk)
+            check_moments(chunk)
         except FleetError:
             return MALFORMED
         found = columns.transitions
