@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,14 @@ from safetensors.numpy import load, save
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.settings import MOST_MESSAGE_BYTES, FleetError
 from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.sampler import Chunk, Moments, Transitions
 
 Arrays = dict[str, npt.NDArray[Any]]
+_Owned = dict[str, dict[str, "_Column"]]
 
 #: Decisions of a module in one chunk, far more than a second of any game brings.
 MOST_DECISIONS = 8192
@@ -72,16 +75,89 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     Raises:
         FleetError: naming the column that is missing, unknown, of another type or shape, or out of range.
     """
-    found: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {_TRANSITIONS: {}, _EPISODES: {}}
-    for name, array in _load(data).items():
+    # A message is bounded, and so is what a head can be.
+    head = data[: 8 + int.from_bytes(data[:8], "little")]
+    key = head, tuple(spaces.items()), tuple(terms.items())
+    form = _forms.get(key)
+    if form is None or form.size != len(data):
+        arrays = _load(data)
+        form = _form_of(data, head, arrays, spaces, terms)
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        if len(head) <= _LONGEST_HEAD:
+            _forms[key] = form
+    transitions, episodes, whole = {}, {}, bytearray(data)
+    for module, columns in form.transitions.items():
+        transitions[module] = Transitions(*_at(whole, columns))
+        _require_decisions(module, transitions[module], spaces[module][1])
+    for skill, columns in form.episodes.items():
+        episodes[skill] = Episodes(*_at(whole, columns))
+        if not all(np.isfinite(getattr(episodes[skill], name)).all() for name in _EPISODE_TYPES):
+            raise _refusal(f"finite episodes of {skill}", "others")
+    return Chunk(transitions, episodes, 0)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Where one array lies in a file."""
+
+    shape: tuple[int, ...]
+    type: npt.DTypeLike
+    offset: int
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Which columns a file has, and where: files of one head differ in values alone, and their form is checked once."""
+
+    size: int
+    transitions: Mapping[str, Sequence[_Column]]
+    episodes: Mapping[str, Sequence[_Column]]
+
+
+#: Forms by head, and what the stage's modules and skills have.
+_forms: dict[tuple[Any, ...], _Form] = {}
+_MOST_FORMS, _LONGEST_HEAD = 512, 2**14
+
+
+def _at(whole: bytearray, columns: Sequence[_Column]) -> list[Any]:
+    return [np.ndarray(one.shape, one.type, whole, one.offset) for one in columns]
+
+
+def _form_of(
+    data: bytes, head: bytes, arrays: Arrays, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]
+) -> _Form:
+    """Return the form of a file that was loaded; raises FleetError where it is not that of the stage's chunks."""
+    whole, places, found = bytearray(data), _places(head), {_TRANSITIONS: _Owned(), _EPISODES: _Owned()}
+    for name, array in arrays.items():
         kind, _, rest = name.partition("/")
         owner, _, column = rest.rpartition("/")
         if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
             raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
-        found[kind].setdefault(owner, {})[column] = array
-    transitions = {name: _transitions(name, columns, spaces[name]) for name, columns in found[_TRANSITIONS].items()}
-    episodes = {name: _episodes(name, columns, terms[name]) for name, columns in found[_EPISODES].items()}
-    return Chunk(transitions, episodes, 0)
+        begin = places.get(name, 0)
+        # A name that is there twice could have another place here than in the library that loaded it.
+        if whole[begin : begin + array.nbytes] != array.tobytes():
+            raise _refusal("one place of each column", repr(name))
+        found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
+    for module, columns in found[_TRANSITIONS].items():
+        size = spaces[module][0]
+        _check(module, columns, _TRANSITION_TYPES, {"observations": size, "next_observations": size})
+    for skill, columns in found[_EPISODES].items():
+        _check(skill, columns, _EPISODE_TYPES, {"rows": STATE_SIZE, "terms": terms[skill]})
+    transitions, episodes = (
+        {owner: [columns[name] for name in types] for owner, columns in found[kind].items()}
+        for kind, types in ((_TRANSITIONS, _TRANSITION_TYPES), (_EPISODES, _EPISODE_TYPES))
+    )
+    return _Form(len(data), transitions, episodes)
+
+
+def _places(head: bytes) -> dict[str, int]:
+    """Return where each array of a loaded file begins, by its name."""
+    try:
+        table = parse(head[8:].decode("utf-8"), "JSON", Where("chunk"))
+    except SoulsGraphError as error:
+        raise _refusal("the head of a safetensors file", shown(str(error))) from error
+    return {name: len(head) + entry["data_offsets"][0] for name, entry in table.items() if name != "__metadata__"}
 
 
 def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
@@ -125,39 +201,29 @@ def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
     return {name: Moments(*own) for name, *own in zip(names, *columns, strict=True)}
 
 
-def _transitions(module: str, columns: Arrays, space: tuple[int, int]) -> Transitions:
-    size, actions = space
-    count = _check(module, columns, _TRANSITION_TYPES, {"observations": size, "next_observations": size})
-    found = Transitions(*(columns[name] for name in _TRANSITION_TYPES))
+def _require_decisions(module: str, found: Transitions, actions: int) -> None:
+    """Require values that a module's transitions can have; raises FleetError."""
     within = (
         (found.actions >= 0).all() and (found.actions < actions).all(),
         (found.ticks >= 1).all() and (found.lanes >= 0).all(),
         all(np.isfinite(part).all() for part in (found.observations, found.next_observations, found.rewards)),
     )
-    if not 1 <= count <= MOST_DECISIONS or not all(within):
-        raise _refusal(f"1 to {MOST_DECISIONS} finite decisions of {module}'s {actions} actions", f"{count}, or others")
-    return found
+    if not all(within):
+        raise _refusal(f"finite decisions of {module}'s {actions} actions", "others")
 
 
-def _episodes(skill: str, columns: Arrays, terms: int) -> Episodes:
-    count = _check(skill, columns, _EPISODE_TYPES, {"rows": STATE_SIZE, "terms": terms})
-    if not 1 <= count <= MOST_DECISIONS or not all(np.isfinite(part).all() for part in columns.values()):
-        raise _refusal(f"1 to {MOST_DECISIONS} finite episodes of {skill}", f"{count}, or others")
-    lanes, lengths, seconds, won, died, rows, reward_terms = (columns[name] for name in _EPISODE_TYPES)
-    return Episodes(lanes, lengths, seconds, won, died, rows, reward_terms)
-
-
-def _check(owner: str, columns: Arrays, types: Mapping[str, Any], widths: Mapping[str, int]) -> int:
-    """Check names, types and shapes of one owner's columns, and return their number of rows."""
+def _check(owner: str, columns: Mapping[str, _Column], types: Mapping[str, Any], widths: Mapping[str, int]) -> None:
+    """Check names, types and shapes of one owner's columns, and their number of rows."""
     if columns.keys() != types.keys():
         raise _refusal(f"the columns {', '.join(types)} of {owner}", ", ".join(sorted(columns))[:200])
-    count = len(columns["lanes"]) if columns["lanes"].ndim else 0
-    for name, array in columns.items():
+    count = columns["lanes"].shape[0] if columns["lanes"].shape else 0
+    if not 1 <= count <= MOST_DECISIONS:
+        raise _refusal(f"1 to {MOST_DECISIONS} rows of {owner}", str(count))
+    for name, column in columns.items():
         shape = (count, widths[name]) if name in widths else (count,)
-        if array.dtype != types[name] or array.shape != shape:
+        if column.type != types[name] or column.shape != shape:
             expected = f"{owner}'s {name} as {np.dtype(types[name])} {shape}"
-            raise _refusal(expected, f"{array.dtype} {array.shape}")
-    return count
+            raise _refusal(expected, f"{column.type} {column.shape}")
 
 
 def _refusal(expected: str, found: str) -> FleetError:

@@ -83,6 +83,60 @@ def test_an_older_hosts_chunk_says_of_no_transition_when_it_was_played():
     assert read_moments(Chunk(decisions={"camera": 2}, weights_version=3)) == {}
 
 
+def test_files_of_one_head_are_checked_by_their_values_each(task, chunk):
+    """The form of a file that was read before is known; its values and its size are not."""
+    data = encode_columns(chunk)
+    first = decode_columns(data, task.spaces, task.terms)
+    for change in (_set("actions", 99), _set("rewards", np.nan), _set("ticks", 0)):
+        with pytest.raises(FleetError, match="decisions of lock_on's"):
+            decode_columns(_changed(chunk, change), task.spaces, task.terms)
+    for other in (data[:-1], data + b"\0"):
+        with pytest.raises(FleetError, match="a safetensors file"):
+            decode_columns(other, task.spaces, task.terms)
+    again = decode_columns(data, task.spaces, task.terms)
+    again.transitions["lock_on"].lanes[...] += 1
+    assert not np.array_equal(again.transitions["lock_on"].lanes, first.transitions["lock_on"].lanes)
+
+
+def test_a_known_head_fits_no_module_of_other_sizes(task, chunk):
+    data = encode_columns(chunk)
+    decode_columns(data, task.spaces, task.terms)
+    ((size, actions),) = task.spaces.values()
+    with pytest.raises(FleetError, match="observations as float32"):
+        decode_columns(data, {"lock_on": (size + 1, actions)}, task.terms)
+    with pytest.raises(FleetError, match="finite decisions of lock_on's 1 actions"):
+        decode_columns(data, {"lock_on": (size, 1)}, task.terms)
+
+
+@pytest.mark.parametrize("twice", ["first", "last"])
+def test_a_name_that_is_there_twice_is_refused_or_read_as_the_library_reads_it(task, chunk, twice):
+    data = encode_columns(chunk)
+    size = int.from_bytes(data[:8], "little")
+    head, name = data[8 : 8 + size].decode().rstrip(), '"transitions/lock_on/ticks":'
+    other = name + '{"dtype":"I64","shape":[900],"data_offsets":[0,7200]},'
+    place = head.index(name)
+    changed = head[:place] + other + head[place:] if twice == "first" else "{" + other[:-1] + "," + head[1:]
+    changed = changed.encode() + b" " * (-len(changed) % 8)
+    file = len(changed).to_bytes(8, "little") + changed + data[8 + size :]
+    try:
+        found = decode_columns(file, task.spaces, task.terms)
+    except FleetError as refusal:
+        assert "\n" not in str(refusal)
+    else:
+        assert np.array_equal(found.transitions["lock_on"].ticks, load(file)["transitions/lock_on/ticks"])
+
+
+@pytest.mark.parametrize("odd", ["1e999", "[" * 200 + "]" * 200, "NaN"])
+def test_a_head_that_only_the_reader_of_files_would_take_is_refused(task, chunk, odd):
+    data = encode_columns(chunk)
+    head = data[8 : 8 + int.from_bytes(data[:8], "little")].decode().rstrip()
+    changed = head.replace('{"dtype"', f'{{"more":{odd},"dtype"', 1).encode()
+    changed += b" " * (-len(changed) % 8)
+    payload = data[8 + int.from_bytes(data[:8], "little") :]
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*[^\n]$"):
+        decode_columns(len(changed).to_bytes(8, "little") + changed + payload, task.spaces, task.terms)
+
+
 def _changed(chunk, change):
     arrays = load(encode_columns(chunk))
     change(arrays)
