@@ -67,10 +67,9 @@ class Arena:
 
     def grows(self, *pcs):
         """Wait until each of the PCs has something new in the journal; return after how many seconds."""
-        began = time.monotonic()
-        for pc in pcs or ("attic", "cellar"):
-            before = self.fleet.journaled(pc)
-            until(lambda pc=pc, before=before: self.grown(pc, before), f"more of {pc}")
+        began, before = time.monotonic(), {pc: self.fleet.journaled(pc) for pc in pcs or ("attic", "cellar")}
+        for pc, count in before.items():
+            until(lambda pc=pc, count=count: self.grown(pc, count), f"more of {pc}")
         return time.monotonic() - began
 
     def grown(self, pc, before):
