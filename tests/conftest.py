@@ -17,11 +17,13 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: A worker may start a Ray and a game of its own: more workers than this wait for memory, not for processors.
-_MOST_WORKERS = 4
+#: A worker may start a Ray and games of its own, which take so much memory at most.
+_WORKERS_GB = 3.0
+_MOST_WORKERS = 6
 
 # Before numpy and torch are imported: threads of two workers would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,13 +36,18 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
+    """Return how many workers `-n auto` starts: three for a processor, for tests of games and Ray mostly wait."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2 * processors, _MOST_WORKERS)
+    having_memory = int(psutil.virtual_memory().total / 2**30 / _WORKERS_GB)
+    return max(min(3 * processors, having_memory, _MOST_WORKERS), 1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes a quarter of an hour and more, unless it is asked for by its mark."""
+    """Leave out what takes a quarter of an hour and more, unless it is asked for by its mark; begin with examples.
+
+    Those are the longest file, which one worker runs: at the end the others would wait for it.
+    """
+    items.sort(key=lambda item: item.path.name != "test_examples.py")
     for mark in ("chaos", "docs"):
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])

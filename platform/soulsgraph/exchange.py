@@ -108,7 +108,7 @@ def export_onnx(
     drawn = drawn_rows(recorded.values(), observations)
     for name, network in networks.items():
         for source, rows in (("recorded", recorded[name]), ("drawn", drawn)):
-            found.append(compare(network, models[name], rows, source))
+            found.append(compare_model(network, models[name], rows, source))
             on_checked(found[-1])
             _expect_same(found[-1])
     with writing(folder):
@@ -195,7 +195,7 @@ def drawn_rows(recorded: Collection[StateRows], count: int) -> StateRows:
     return rows.astype(np.float32)
 
 
-def compare(network: FrozenNetwork, model: bytes, rows: StateRows, source: str) -> Agreement:
+def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows, source: str) -> Agreement:
     """Compare a model's actions and values with ours on State rows (n, 25)."""
     clear = clear_differing = near_differing = 0
     largest = 0.0

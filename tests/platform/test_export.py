@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from soulsgraph import exchange as exporting
 from soulsgraph.cli import main
 from soulsgraph.evaluate import Setting, make_agent
-from soulsgraph.exchange import both_values, compare, drawn_rows, export_onnx, recorded_rows
+from soulsgraph.exchange import both_values, compare_model, drawn_rows, export_onnx, recorded_rows
 from soulsgraph.zoo import AGENTS, open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -145,7 +145,7 @@ def test_equal_values_are_near_ties_and_the_first_is_chosen(agent):
     network = agent.networks["camera"]
     flat = {name: values if name in (MEAN, DEVIATION) else 0 * values for name, values in network.weights.items()}
     same = FrozenNetwork("camera", network.observation, flat, network.clip)
-    found = compare(same, onnx_model(same, {}), np.ones((10, 25), np.float32), "drawn")
+    found = compare_model(same, onnx_model(same, {}), np.ones((10, 25), np.float32), "drawn")
     assert (found.near, found.near_differing, found.clear) == (10, 0, 0)
 
 

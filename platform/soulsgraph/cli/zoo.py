@@ -94,7 +94,7 @@ def verify(
         playing.save_verified(out, found)
     rows = [one.cells for one in found]
     notes = [] if out is None else [f"results in {out}"]
-    output.show([one.to_dict() for one in found], text_table("", playing.HEADINGS, rows), *notes)
+    output.show([one.to_dict() for one in found], text_table("", playing.VERIFIED_HEADINGS, rows), *notes)
     if not all(one.holds and not one.changed for one in found):
         sys.exit(1)
 

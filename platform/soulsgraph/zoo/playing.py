@@ -21,7 +21,7 @@ from soulsgraph_envs.core.config import to_table
 
 #: Points that a rate may be from the card's on the same kind of processor.
 MOST_POINTS = 1
-HEADINGS = ("agent", "card", "95 % interval", "played again", "other outcomes", "holds")
+VERIFIED_HEADINGS = ("agent", "card", "95 % interval", "played again", "other outcomes", "holds")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ card's interval.
 
 Commit `{origin.commit}`; processor: {origin.processor}.
 
-{markdown_table(HEADINGS, [one.cells for one in verified])}
+{markdown_table(VERIFIED_HEADINGS, [one.cells for one in verified])}
 """
     write_text(folder / "verify.md", text)
 

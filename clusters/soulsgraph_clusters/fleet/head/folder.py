@@ -83,7 +83,7 @@ def _bind(host: str, port: int) -> None:
 
 
 #: The reason in the stop that a drained PC's games get.
-TOLD = "the head drained this PC"
+DRAINED_REASON = "the head drained this PC"
 _FILE = "drained.json"
 
 

@@ -18,7 +18,7 @@ import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.chunk_queue import WRITE_WITHIN_S, ChunkQueue
-from soulsgraph_clusters.fleet.head.folder import TOLD, read_drained
+from soulsgraph_clusters.fleet.head.folder import DRAINED_REASON, read_drained
 from soulsgraph_clusters.fleet.head.intake import Offer, Takes
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,
@@ -224,7 +224,7 @@ class Gateway:
         """Let a game play, or let it play no longer where its PC is drained."""
         session.drained = session.hello.pc in self._drained
         if session.drained:
-            session.send(wire.ToGame(stop=wire.Stop(reason=TOLD, after_fight=True)))
+            session.send(wire.ToGame(stop=wire.Stop(reason=DRAINED_REASON, after_fight=True)))
             return
         session.send(wire.ToGame(task=self._intake.task_for(session)))
         session.weights_version = -1
