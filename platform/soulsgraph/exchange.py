@@ -18,7 +18,6 @@ from soulsgraph.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seed
 from soulsgraph.files import describe_origin, write_json
 from soulsgraph.plan import Stage, check_range, scenario_digest
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.config import Between, Where, load
@@ -233,7 +232,7 @@ def _expect_same(found: Agreement) -> None:
         )
 
 
-_MOST_BYTES = 2**20
+_MOST_STATISTICS_BYTES = 2**20
 #: What leaves an observation as it is: the normaliser adds 1e-8 to a variance, and a float32 is far from the clip.
 _NO_VARIANCE, _NO_CLIP = 1.0 - 1e-8, 1e30
 
@@ -263,8 +262,8 @@ def read_statistics(path: Path, size: int) -> Statistics:
         ReadError: if it cannot be read.
     """
     where = Where(path)
-    if path.is_file() and path.stat().st_size > _MOST_BYTES:
-        raise where.error(f"at most {_MOST_BYTES:,} bytes", f"{path.stat().st_size:,}")
+    if path.is_file() and path.stat().st_size > _MOST_STATISTICS_BYTES:
+        raise where.error(f"at most {_MOST_STATISTICS_BYTES:,} bytes", f"{path.stat().st_size:,}")
     found = load(Statistics, where)
     for name in ("mean", "variance"):
         if len(getattr(found, name)) != size:
@@ -281,6 +280,9 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
         LibraryError: if an upstream skill is missing or damaged.
         SoulsGraphError: if a file is missing, too large or damaged, or does not fit the skill.
     """
+    # Imported here: it loads Ray and torch, which ONNX files need not wait for.
+    from soulsgraph.stage_setup import StageSetup, trained_artifact
+
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
     size = skill.observation.size

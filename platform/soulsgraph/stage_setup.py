@@ -1,4 +1,7 @@
-"""What a stage trains from and leaves: its skills and artifacts, the algorithm built of them, the artifact saved."""
+"""What a stage trains from and leaves: its skills and artifacts, the algorithm built of them, the artifact saved.
+
+A version that was cloned has the decisions it was cloned from beside it; a stage that continues the version keeps them.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +148,7 @@ class StageSetup:
             if self.stage.cloned:
                 replay = algorithm.training[name].replay
                 assert isinstance(replay, ReplayBuffer), "a plan without a replay clones nothing"
-                replay.show(kept_for(self.run, name, parent.card.version))
+                replay.show(kept_demonstrations(self.run, name, parent.card.version))
         return algorithm
 
     def _sampled(self, session: Session, config: SkillDQNConfig) -> SkillDQNConfig:
@@ -272,13 +275,13 @@ def trained_artifact(
     return Artifact(card, parameters)
 
 
-def keep_for(run: RunFolder, skill: str, version: int, transitions: Transitions) -> None:
+def keep_demonstrations(run: RunFolder, skill: str, version: int, transitions: Transitions) -> None:
     """Keep the decisions that a version is cloned from; raises WriteError."""
     with whole_folder(run.demonstrations(skill, version), replace=True) as temporary:
         write_training_state(temporary, vars(transitions))
 
 
-def kept_for(run: RunFolder, skill: str, version: int) -> Transitions:
+def kept_demonstrations(run: RunFolder, skill: str, version: int) -> Transitions:
     """Return the decisions that a version was cloned from.
 
     Raises:

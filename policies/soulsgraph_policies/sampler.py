@@ -70,6 +70,10 @@ class Moments:
     versions: Integers
     ticks: Integers
 
+    def after(self, ticks: int) -> Moments:
+        """Return the same moments, counted on after some ticks."""
+        return Moments(self.versions, self.ticks + ticks)
+
     @classmethod
     def join(cls, parts: Sequence[Moments]) -> Moments:
         """Join one or more parts in their order."""

@@ -75,8 +75,9 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     Raises:
         FleetError: naming the column that is missing, unknown, of another type or shape, or out of range.
     """
-    # A message is bounded, and so is what a head can be.
     head = data[: 8 + int.from_bytes(data[:8], "little")]
+    if len(head) > _LONGEST_HEAD:
+        raise _refusal(f"a head of at most {_LONGEST_HEAD:,} bytes", f"{len(head):,}")
     key = head, tuple(spaces.items()), tuple(terms.items())
     form = _forms.get(key)
     if form is None or form.size != len(data):
@@ -84,7 +85,7 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
         form = _form_of(data, head, arrays, spaces, terms)
         if len(_forms) >= _MOST_FORMS:
             _forms.clear()
-        if len(head) <= _LONGEST_HEAD:
+        if len(head) <= _LONGEST_KEPT:
             _forms[key] = form
     transitions, episodes, whole = {}, {}, bytearray(data)
     for module, columns in form.transitions.items():
@@ -117,7 +118,9 @@ class _Form:
 
 #: Forms by head, and what the stage's modules and skills have.
 _forms: dict[tuple[Any, ...], _Form] = {}
-_MOST_FORMS, _LONGEST_HEAD = 512, 2**14
+_MOST_FORMS, _LONGEST_KEPT = 512, 2**14
+#: Some hundred bytes a column, of more modules than a stage can have.
+_LONGEST_HEAD = 2**17
 
 
 def _at(whole: bytearray, columns: Sequence[_Column]) -> list[Any]:
@@ -135,8 +138,9 @@ def _form_of(
         if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
             raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
         begin = places.get(name, 0)
-        # A name that is there twice could have another place here than in the library that loaded it.
-        if whole[begin : begin + array.nbytes] != array.tobytes():
+        # A name that is there twice could have another place here than in the library that loaded it; one that is not
+        # at a multiple of its values' size is slow to read, or cannot be on some processors.
+        if begin % array.itemsize or whole[begin : begin + array.nbytes] != array.tobytes():
             raise _refusal("one place of each column", repr(name))
         found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
     for module, columns in found[_TRANSITIONS].items():
@@ -157,7 +161,11 @@ def _places(head: bytes) -> dict[str, int]:
         table = parse(head[8:].decode("utf-8"), "JSON", Where("chunk"))
     except SoulsGraphError as error:
         raise _refusal("the head of a safetensors file", shown(str(error))) from error
-    return {name: len(head) + entry["data_offsets"][0] for name, entry in table.items() if name != "__metadata__"}
+    entries = {name: entry for name, entry in table.items() if name != "__metadata__"}
+    # The library that loaded it reads lists as well.
+    if not all(isinstance(entry, dict) for entry in entries.values()):
+        raise _refusal("a table for each column", "another value")
+    return {name: len(head) + entry["data_offsets"][0] for name, entry in entries.items()}
 
 
 def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
@@ -176,6 +184,8 @@ def check_moments(chunk: wire.Chunk) -> None:
             are larger than any can be.
     """
     versions, ticks = chunk.versions, chunk.ticks
+    if chunk.weights_version > _MOST_VERSION:
+        raise _refusal(f"weights of a version to {_MOST_VERSION}", str(chunk.weights_version))
     if not versions and not ticks:
         return
     count = sum(chunk.decisions.values())

@@ -33,6 +33,7 @@ _ODD_WORDS = (
     *('"data_offsets"', '"__metadata__"', '"transitions/lock_on/lanes"', '"episodes/lock_on/rows"', '""', "\0", "Ü"),
 )
 _WORD = re.compile(r'-?\d+|"[^"]*"')
+_ENTRY = re.compile(r'\{"dtype":("\w+"),"shape":(\[[\d,]*\]),"data_offsets":(\[\d+,\d+\])\}')
 _ODD_NUMBERS = (0, 1, 2, 31, 255, 8192, 8193, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 _ODD_TEXTS = ("", "x", "a/b", "\n", '"', "0" * 16, "f" * 32, "f" * 33, "Ü" * 300, "../..", "attic")
 
@@ -188,6 +189,9 @@ class _Run:
             return self._damaged(data)
         size = int.from_bytes(data[:8], "little")
         head = data[8 : 8 + size].decode()
+        if self._draw.random() < 0.1:
+            # An entry as a list: the library that loads files reads it, too.
+            head = _ENTRY.sub(r"[\1,\2,\3]", head, count=self._draw.choice((0, 1)))
         for _ in range(self._draw.choice((1, 1, 2, 3))):
             word = self._draw.choice([*_WORD.finditer(head)])
             head = head[: word.start()] + self._draw.choice(_ODD_WORDS) + head[word.end() :]

@@ -17,8 +17,8 @@ from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds
-from soulsgraph.plan import check_range
-from soulsgraph.progress import stage_progress
+from soulsgraph.plan import Plan, check_range
+from soulsgraph.progress import silence_advice, stage_progress
 from soulsgraph.tables import text_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.atomic import check_writable
@@ -156,15 +156,15 @@ def list_fights(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
 
 def _list(folder: Path, output: OutputOptions, only: list[Path] | None = None, skipped: int = 0) -> None:
-    from soulsgraph.recordings import check
+    from soulsgraph.recordings import check as checking
     from soulsgraph.recordings.files import read_header
 
-    found = check.find_recordings(folder) if only is None else check.Found(tuple(map(read_header, only)), ())
+    found = checking.find_recordings(folder) if only is None else checking.Found(tuple(map(read_header, only)), ())
     tables = [
-        text_table(group.title, check.LIST_HEADINGS, map(check.fight_cells, group.headers))
-        for group in check.groups_of(found.headers)
+        text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
+        for group in checking.groups_of(found.headers)
     ]
-    plain = {"fights": [check.fight_row(header) for header in found.headers], "problems": list(found.problems)}
+    plain = {"fights": [checking.fight_row(header) for header in found.headers], "problems": list(found.problems)}
     lines = [f"{skipped} fights were there already"] if skipped else []
     output.show(plain if only is None else plain | {"skipped": skipped}, *tables, *found.problems, *lines)
 
@@ -188,8 +188,8 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
             progress.update(number)
     counts = Counter(one.verdict for one in found)
     lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
-    check = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {check}")
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}")
     if any(one.verdict in checking.WRONG for one in found):
         sys.exit(1)
 
@@ -200,12 +200,12 @@ def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     Args:
         folder: Folder with recorded fights, or one file.
     """
-    from soulsgraph.recordings import check
+    from soulsgraph.recordings import check as checking
 
-    found = check.find_recordings(folder)
-    groups = check.groups_of(found.headers)
+    found = checking.find_recordings(folder)
+    groups = checking.groups_of(found.headers)
     tables = [
-        text_table(title, check.SUMMARY_HEADINGS, [group.cells for group in alike])
+        text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
     ]
     plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
@@ -285,12 +285,9 @@ def clone(
     """
     # Imported here: it takes seconds.
     from soulsgraph.domains import named_skills
-    from soulsgraph.plan import Plan
     from soulsgraph.precompile import precompile_playing
-    from soulsgraph.progress import silence_advice, stage_progress
     from soulsgraph.recordings.cloning import clone_fights
     from soulsgraph.run_folder import RunFolder
-    from soulsgraph.tables import text_table
 
     begun = (run / RunFolder.plan_file).exists()
     given = plan if graph is None else {**plan, "graph": graph}

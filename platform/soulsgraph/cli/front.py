@@ -21,7 +21,7 @@ DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Soul
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Watch and play": {
         "watch": "watch",
-        "play": "watch",
+        "play": "play",
         "replay": "pages",
         "zoo": "zoo",
     },
@@ -61,8 +61,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Running games": {
         "doctor": "doctor",
-        "standin": "host",
-        "serve-siphon": "host",
+        "standin": "games",
+        "serve-siphon": "games",
         "host": "host",
         "pause": "host",
         "resume": "host",

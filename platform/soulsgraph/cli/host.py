@@ -1,14 +1,12 @@
-"""A game PC's commands: its games for a head that trains, the stand-in game, and the Siphon server before a game."""
+"""`soulsgraph host`: on a game PC, play its games for a head that trains."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +21,8 @@ from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, l
 from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, AT_ONCE, free_mb, in_use
 from soulsgraph_clusters.fleet.pc.spool import pause as pause_games
 from soulsgraph_clusters.fleet.pc.spool import resume as resume_games
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
-from soulsgraph_envs.drivers.memory.reader import find_process
-from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
-from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
-from soulsgraph_envs.standin.process import StandInProcess, ended_by_signals
-from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
 
 #: Where a PC's games spool unless told otherwise.
 DEFAULT_SPOOL = state_folder()
@@ -139,66 +132,3 @@ def _check_spool(options: HostOptions, games: int) -> list[Check]:
         found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"
         spool.expect("use", not used, found, "end that host before another begins, or name a spool of its own for it")
     return spool.made
-
-
-def serve_siphon(
-    serving: Serving = DEFAULT_SERVING,
-    output: OutputOptions = DEFAULT_OUTPUT,
-    map: str = StandInOptions.map,
-    speed: float = StandInOptions.speed,
-    pid: int = 0,
-    process: str = "",
-    settings: Path | None = None,
-) -> None:
-    """Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs.
-
-    Once it serves it prints a line that begins with "ready". A stand-in that ended is started again
-    when a client initializes the memory.
-
-    Args:
-        map: Address map of the stand-in, and of the games file.
-        speed: Factor of the stand-in's clock, above 0 to 3.
-        pid: Process to serve in place of a stand-in.
-        process: Name of the process to serve in place of a stand-in, such as DarkSoulsIII.exe.
-        settings: Games file to write once it serves, for commands that take --games.
-    """
-    if pid and process:
-        raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
-    serving.check()
-    from soulsgraph_envs.standin.siphon.server import SiphonServer
-
-    running = bool(pid or process)
-    game: AbstractContextManager[Callable[[], int]] = _stand_in(map, speed, serving.display)
-    if running:
-        game = nullcontext(lambda: pid or find_process(process))
-    with ended_by_signals(), game as find_pid:
-        server = SiphonServer(serving, find_pid, captured_slots=not running)
-        try:
-            if settings is not None:
-                save_game(settings, settings_of(serving, server.address, map, speed))
-            ready = {"address": server.address, "pid": find_pid()}
-            if output.json:
-                print(dumps({"ready": ready}), flush=True)
-            line = f"ready at {ready['address']}, process {ready['pid']}; end it with Ctrl-C"
-            output.console.print(line, soft_wrap=True)
-            server.wait()
-        finally:
-            server.close()
-
-
-@contextmanager
-def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
-        yield process.living_pid
-
-
-def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
-    """Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.
-
-    Once it can be attached it prints a line that begins with "ready". On standard input it takes
-    commands, one a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die,
-    state, quit.
-    """
-    from soulsgraph_envs.standin.program import run
-
-    run(options)

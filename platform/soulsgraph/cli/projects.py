@@ -50,7 +50,7 @@ def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     Args:
         project: Folder of a project, or the name of an installed one.
     """
-    from soulsgraph.project.validation import validate as checks
+    from soulsgraph.project.checking import validate as checks
 
     silence_advice()
     name, found = _name_of(project), []
@@ -71,7 +71,7 @@ def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
         project: Folder of a project, or the name of an installed one.
     """
     from soulsgraph.precompile import precompile
-    from soulsgraph.project.validation import smoke as smoked
+    from soulsgraph.project.checking import smoke as smoked
 
     silence_advice()
     name, began, found = _name_of(project), time.monotonic(), []

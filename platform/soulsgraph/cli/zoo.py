@@ -12,10 +12,10 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.plan import check_range
+from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import silence_advice, stage_progress
 from soulsgraph.tables import text_table
-from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, open_agent, pages
+from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run, pages
 from soulsgraph.zoo.card import EPISODES, PAGE, AgentCard, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -217,12 +217,7 @@ def export(
     # Imported here: a help text need not wait for it.
     from soulsgraph.evaluate import Setting, source_of
     from soulsgraph.exchange import CHECK, Agreement, export_onnx
-    from soulsgraph.plan import lasting_name
     from soulsgraph.precompile import precompile_playing
-    from soulsgraph.progress import stage_progress
-    from soulsgraph.tables import text_table
-    from soulsgraph.zoo import open_run
-    from soulsgraph_policies.atomic import check_writable
     from soulsgraph_policies.foreign_files import import_onnx
 
     run = open_run(folder)
@@ -269,9 +264,7 @@ def import_sb3(
     """
     # Imported here: a help text need not wait for it.
     from soulsgraph.exchange import import_stable_baselines
-    from soulsgraph.plan import Plan
     from soulsgraph.run_folder import RunFolder
-    from soulsgraph.zoo import is_agent
     from soulsgraph_envs.skills import END_TO_END
 
     if (run / RunFolder.plan_file).exists() or is_agent(run):

@@ -1,4 +1,7 @@
-"""A page about a recorded fight: scrubbed by tick, drawn from its readings, with what every skill saw and chose."""
+"""A page about a recorded fight: scrubbed by tick, drawn from its readings, with what every skill saw and chose.
+
+It names the moments in which a skill's value fell most.
+"""
 
 from __future__ import annotations
 

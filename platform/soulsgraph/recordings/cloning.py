@@ -18,7 +18,7 @@ from soulsgraph.domains import save_version
 from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, keep_for, trained_artifact
+from soulsgraph.stage_setup import StageSetup, keep_demonstrations, trained_artifact
 from soulsgraph_envs.combat.episodes import Flags, Integers, Outcome
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -244,6 +244,6 @@ def _cloned(run: RunFolder, shown: Shown) -> Cloned:
     training = replace(artifact.card.training, budget=0, cloned=len(transitions))
     # Before the version: one without its decisions could not be learned on from.
     version = (run.library.versions(shown.skill) or [0])[-1] + 1
-    keep_for(run, shown.skill, version, transitions)
+    keep_demonstrations(run, shown.skill, version, transitions)
     card = save_version(run, stage, replace(artifact, card=replace(artifact.card, training=training)))
     return Cloned(card, shown, copied.same)

@@ -171,7 +171,7 @@ class _Reader:
         moments = read_moments(record.chunk)
         for module, transitions in chunk.transitions.items():
             # An older host says of a chunk's oldest alone.
-            versions = np.full(len(transitions), record.chunk.weights_version)
+            versions = np.full(len(transitions), record.chunk.weights_version, np.int64)
             if module in moments:
                 versions = moments[module].versions
             skills = self._task.skills_of([module])

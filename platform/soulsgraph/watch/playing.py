@@ -1,4 +1,4 @@
-"""A person against the boss: controls by keyboard or gamepad, the fight at the game's speed in a window."""
+"""A person against the boss: controls by keyboard or gamepad, the fight at the game's speed in a window, keys below."""
 
 from __future__ import annotations
 

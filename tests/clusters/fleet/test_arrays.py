@@ -1,3 +1,4 @@
+import json
 from contextlib import suppress
 
 import numpy as np
@@ -81,6 +82,11 @@ def test_versions_that_are_not_the_decisions_own_are_refused_in_one_line(changes
         read_moments(Chunk(**values | changes))
 
 
+def test_no_version_is_larger_than_a_column_of_it_holds():
+    with pytest.raises(FleetError, match="weights of a version to 2147483647, found 1099511627776"):
+        read_moments(Chunk(decisions={"camera": 2}, weights_version=2**40))
+
+
 def test_an_older_hosts_chunk_says_of_no_transition_when_it_was_played():
     assert read_moments(Chunk(decisions={"camera": 2}, weights_version=3)) == {}
 
@@ -110,16 +116,53 @@ def test_a_known_head_fits_no_module_of_other_sizes(task, chunk):
         decode_columns(data, {"lock_on": (size, 1)}, task.terms)
 
 
+def _with_head(data, change):
+    """Return a file whose head is another text, padded to a multiple of 8 bytes."""
+    size = int.from_bytes(data[:8], "little")
+    head = change(data[8 : 8 + size].decode().rstrip()).encode()
+    head += b" " * (-len(head) % 8)
+    return len(head).to_bytes(8, "little") + head + data[8 + size :]
+
+
+def _as_lists(head):
+    """Write each column's entry as a list, which the library that loads files reads as well."""
+    entries = json.loads(head)
+    return json.dumps({name: [one["dtype"], one["shape"], one["data_offsets"]] for name, one in entries.items()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _as_lists,
+        lambda head: '{"x":["U8",[0],[0,0]],' + head[1:],
+        lambda head: '{"__metadata__":{"x":"' + "y" * 2**17 + '"},' + head[1:],
+    ],
+    ids=["lists", "one-list", "long"],
+)
+def test_a_head_that_no_host_writes_is_refused_in_one_line(task, chunk, change):
+    data = _with_head(encode_columns(chunk), change)
+    load(data)
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*[^\n]$"):
+        decode_columns(data, task.spaces, task.terms)
+
+
+def test_columns_that_begin_beside_a_multiple_of_their_values_are_refused(task, chunk):
+    data = encode_columns(chunk)
+    size = int.from_bytes(data[:8], "little")
+    shifted = (size + 1).to_bytes(8, "little") + data[8 : 8 + size] + b" " + data[8 + size :]
+    load(shifted)
+    with pytest.raises(FleetError, match="one place of each column"):
+        decode_columns(shifted, task.spaces, task.terms)
+
+
 @pytest.mark.parametrize("twice", ["first", "last"])
 def test_a_name_that_is_there_twice_is_refused_or_read_as_the_library_reads_it(task, chunk, twice):
     data = encode_columns(chunk)
-    size = int.from_bytes(data[:8], "little")
-    head, name = data[8 : 8 + size].decode().rstrip(), '"transitions/lock_on/ticks":'
-    other = name + '{"dtype":"I64","shape":[900],"data_offsets":[0,7200]},'
-    place = head.index(name)
-    changed = head[:place] + other + head[place:] if twice == "first" else "{" + other[:-1] + "," + head[1:]
-    changed = changed.encode() + b" " * (-len(changed) % 8)
-    file = len(changed).to_bytes(8, "little") + changed + data[8 + size :]
+    other = '"transitions/lock_on/ticks":{"dtype":"I64","shape":[900],"data_offsets":[0,7200]}'
+    if twice == "first":
+        file = _with_head(data, lambda head: "{" + other + "," + head[1:])
+    else:
+        file = _with_head(data, lambda head: head[:-1] + "," + other + "}")
     with suppress(FleetError):
         found = decode_columns(file, task.spaces, task.terms)
         assert np.array_equal(found.transitions["lock_on"].ticks, load(file)["transitions/lock_on/ticks"])
@@ -127,13 +170,9 @@ def test_a_name_that_is_there_twice_is_refused_or_read_as_the_library_reads_it(t
 
 @pytest.mark.parametrize("odd", ["1e999", "[" * 200 + "]" * 200, "NaN"])
 def test_a_head_that_only_the_reader_of_files_would_take_is_refused(task, chunk, odd):
-    data = encode_columns(chunk)
-    head = data[8 : 8 + int.from_bytes(data[:8], "little")].decode().rstrip()
-    changed = head.replace('{"dtype"', f'{{"more":{odd},"dtype"', 1).encode()
-    changed += b" " * (-len(changed) % 8)
-    payload = data[8 + int.from_bytes(data[:8], "little") :]
+    file = _with_head(encode_columns(chunk), lambda head: head.replace('{"dtype"', f'{{"more":{odd},"dtype"', 1))
     with pytest.raises(FleetError, match=r"^chunk: expected .* found .*[^\n]$"):
-        decode_columns(len(changed).to_bytes(8, "little") + changed + payload, task.spaces, task.terms)
+        decode_columns(file, task.spaces, task.terms)
 
 
 def _changed(chunk, change):

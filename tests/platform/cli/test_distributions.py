@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 ABSENT = ("torch", "ray", "pandas", "scipy", "matplotlib", "pyarrow", "tensorboard", "fcntl", "termios", "resource")
 #: The commands of a game PC, the process of a game, and what both open.
 PLAYING = (
-    *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.host"),
+    *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.games"),
     *(
         "soulsgraph_clusters.fleet.pc.host",
         "soulsgraph_clusters.fleet.pc.game_client",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from soulsgraph.cli.host import serve_siphon
+from soulsgraph.cli.games import serve_siphon
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -80,7 +80,7 @@ def test_what_cannot_be_served_is_told(serving: Serving, options: dict[str, Any]
 
 
 def test_no_game_is_started_for_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soulsgraph.cli.host._stand_in", lambda *_: pytest.fail("a game was started"))
+    monkeypatch.setattr("soulsgraph.cli.games._stand_in", lambda *_: pytest.fail("a game was started"))
     readable = tmp_path / "token"
     readable.write_text("secret")
     readable.chmod(0o644)

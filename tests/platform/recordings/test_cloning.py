@@ -18,7 +18,7 @@ from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.writing import FightWriter
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, kept_for
+from soulsgraph.stage_setup import StageSetup, kept_demonstrations
 from soulsgraph.watch.fights import Source
 from soulsgraph.zoo import AGENTS, copy_agent
 from soulsgraph_clusters.session import Session
@@ -119,7 +119,7 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
         assert all((weights[name] == clone[name]).all() for name in clone if name.startswith("q_network"))
         batch = algorithm.training["movement"].draw(1)
         assert (batch.margins > 0.0).all()
-        kept = kept_for(run, "movement", 1)
+        kept = kept_demonstrations(run, "movement", 1)
         assert len(kept) == found[2].card.training.cloned
     finally:
         algorithm.stop()
@@ -161,7 +161,7 @@ def test_a_branch_can_be_learned_on_from_and_a_window_follows_what_learns(fights
     clone_fights(run, fights, SKILL_NAMES)
     assert Source(run).agent().players == dict.fromkeys(SKILL_NAMES, "v1")
     copied = branch(run, tmp_path / "copy", HOME)
-    assert len(kept_for(copied, "dodge", 1)) == len(kept_for(run, "dodge", 1))
+    assert len(kept_demonstrations(copied, "dodge", 1)) == len(kept_demonstrations(run, "dodge", 1))
     stage = replace(own_stage(copied, "camera"), budget=1_200)
     train_by("soulsgraph", copied, (stage,), Quiet())
     # One of another budget than the plan's is not the curriculum's: that is still in training.

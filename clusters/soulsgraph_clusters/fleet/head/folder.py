@@ -84,7 +84,7 @@ def _bind(host: str, port: int) -> None:
 
 #: The reason in the stop that a drained PC's games get.
 DRAINED_REASON = "the head drained this PC"
-_FILE = "drained.json"
+_DRAINED_FILE = "drained.json"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def read_drained(folder: Path) -> frozenset[str]:
         DataError: if the file is damaged.
         FleetError: if it has a name that no PC can have.
     """
-    file = folder / _FILE
+    file = folder / _DRAINED_FILE
     return frozenset(load(_Drained, Where(file)).pcs) if file.exists() else frozenset()
 
 
@@ -120,9 +120,9 @@ def set_drained(folder: Path, pc: str, drained: bool) -> None:
     with locked(folder):
         names = read_drained(folder) | {pc} if drained else read_drained(folder) - {pc}
         if not names:
-            with writing(folder / _FILE):
-                (folder / _FILE).unlink(missing_ok=True)
+            with writing(folder / _DRAINED_FILE):
+                (folder / _DRAINED_FILE).unlink(missing_ok=True)
             return
         text = json.dumps(to_table(_Drained(tuple(sorted(names)))), indent=1)
-        with whole_file(folder / _FILE) as temporary:
+        with whole_file(folder / _DRAINED_FILE) as temporary:
             temporary.write_text(f"{text}\n", encoding="utf-8")

@@ -293,7 +293,8 @@ class GameClient:
             decisions={name: len(part) for name, part in whole.transitions.items()},
             columns=encode_columns(whole),
         )
-        write_moments(whole.moments, chunk)
+        # Ticks of a boot count on over its plays, as in `Health`.
+        write_moments({name: own.after(self._ticks) for name, own in whole.moments.items()}, chunk)
         play.kept += whole.env_steps()
         kept = self._spool.put(chunk)
         if kept is not None:

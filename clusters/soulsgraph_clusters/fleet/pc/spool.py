@@ -231,12 +231,12 @@ class _lock:  # noqa: N801 - a function in all but its need to be closed
 
 #: When the games stop.
 AT_ONCE, AFTER_FIGHT = "at once", "after the fight"
-_FILE = "paused"
+_PAUSE_FILE = "paused"
 
 
 def pause_file(spool: Path) -> Path:
     """Return the file that pauses the games which spool there."""
-    return spool / _FILE
+    return spool / _PAUSE_FILE
 
 
 def read_pause(file: Path) -> str:

@@ -80,6 +80,14 @@ def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
     # One lane: a camera's decision a tick, and no tick without one.
     assert ticks == list(range(1, len(ticks) + 1))
     assert [one.weights_version for one in chunks] == [min(one.versions) for one in chunks]
+    pause(head.folder / "attic", AT_ONCE)
+    until(lambda: head.state() == "paused", "a pause")
+    played = head.health().ticks
+    resume(head.folder / "attic")
+    head.until_further_chunks()
+    # Another play of the same boot goes on counting; the ticks that a pause broke off count, too.
+    assert max(head.records()[-1].chunk.ticks) > played
+    assert min(head.records()[-1].chunk.ticks) > max(ticks)
 
 
 @pytest.mark.parametrize("when", [AT_ONCE, AFTER_FIGHT])

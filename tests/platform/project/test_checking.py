@@ -1,6 +1,6 @@
 import pytest
 
-from soulsgraph.project.validation import SMOKE_DECISIONS, smoke, validate
+from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
 from soulsgraph_policies.projects import load_project
 
 
