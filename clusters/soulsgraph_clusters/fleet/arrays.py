@@ -131,7 +131,7 @@ def _form_of(
     data: bytes, head: bytes, arrays: Arrays, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]
 ) -> _Form:
     """Return the form of a file that was loaded; raises FleetError where it is not that of the stage's chunks."""
-    whole, places, found = bytearray(data), _places(head), {_TRANSITIONS: _Owned(), _EPISODES: _Owned()}
+    places, found = _places(head), {_TRANSITIONS: _Owned(), _EPISODES: _Owned()}
     for name, array in arrays.items():
         kind, _, rest = name.partition("/")
         owner, _, column = rest.rpartition("/")
@@ -140,7 +140,7 @@ def _form_of(
         begin = places.get(name, 0)
         # A name that is there twice could have another place here than in the library that loaded it; one that is not
         # at a multiple of its values' size is slow to read, or cannot be on some processors.
-        if begin % array.itemsize or whole[begin : begin + array.nbytes] != array.tobytes():
+        if begin % array.itemsize or data[begin : begin + array.nbytes] != array.tobytes():
             raise _refusal("one place of each column", repr(name))
         found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
     for module, columns in found[_TRANSITIONS].items():
