@@ -17,13 +17,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: A worker may start a Ray and games of its own, which take so much memory at most.
-_WORKERS_GB = 3.0
-_MOST_WORKERS = 6
+#: A worker may start a Ray and games of its own: with six on two processors the suite took longer than with four.
+_MOST_WORKERS = 4
 
 # Before numpy and torch are imported: threads of two workers would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -36,10 +34,9 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers `-n auto` starts: three for a processor, for tests of games and Ray mostly wait."""
+    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    having_memory = int(psutil.virtual_memory().total / 2**30 / _WORKERS_GB)
-    return max(min(3 * processors, having_memory, _MOST_WORKERS), 1)
+    return min(2 * processors, _MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
