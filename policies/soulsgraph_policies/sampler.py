@@ -98,11 +98,6 @@ class Chunk:
     moments: Mapping[str, Moments] = field(default_factory=dict)
     source: int = 0
 
-    @property
-    def weights_version(self) -> int:
-        """The version of the oldest weights that decided; 0 where nothing says."""
-        return min((int(own.versions.min()) for own in self.moments.values()), default=0)
-
     def env_steps(self) -> int:
         """Count the steps, under the name by which RLlib asks: decisions of all modules."""
         return sum(len(transitions) for transitions in self.transitions.values())

@@ -244,11 +244,17 @@ def bench_resets(speed: float, fights: int, reload: bool = False, address_map: s
             settings = load_games(file)[0]
             game = open_live_game(replace(settings, reload_after_s=_AT_ONCE_S) if reload else settings)
             try:
-                spent, lost = _play(game, fights)
+                spent, lost = _play_resets(game, fights)
             finally:
                 game.close()
     kind = "resets that reload" if reload else "resets between fights"
-    return {"name": f"{kind} at speed {speed:g}", "map": address_map, "fights": fights, "lost": lost, **_summary(spent)}
+    return {
+        "name": f"{kind} at speed {speed:g}",
+        "map": address_map,
+        "fights": fights,
+        "lost": lost,
+        **_summary_of_resets(spent),
+    }
 
 
 def bench_all_resets(fights: int) -> Iterator[dict[str, Any]]:
@@ -258,7 +264,7 @@ def bench_all_resets(fights: int) -> Iterator[dict[str, Any]]:
             yield bench_resets(speed, fights, reload, address_map)
 
 
-def _play(game: LiveGame, fights: int) -> tuple[list[dict[str, float]], int]:
+def _play_resets(game: LiveGame, fights: int) -> tuple[list[dict[str, float]], int]:
     """Return each reset's seconds by phase, and how many fights or resets were lost."""
     skills = [make_skill(name) for name in SKILL_NAMES]
     combat = Combat(game, skills, load_scenario(_SCENARIO), Horizon("heal_attack", 10**6))
@@ -278,7 +284,7 @@ def _play(game: LiveGame, fights: int) -> tuple[list[dict[str, float]], int]:
     return spent[1:], lost
 
 
-def _summary(spent: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def _summary_of_resets(spent: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Return medians and means of the seconds: of whole resets, of our own share, and by phase."""
     phases = sorted({phase for one in spent for phase in one})
     ours = [sum(seconds for phase, seconds in one.items() if phase not in GAMES_OWN) for one in spent]

@@ -114,7 +114,6 @@ def compare(
         episodes: Fights of each agent in each scenario, the same for all.
         out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
     """
-
     from soulsgraph.zoo import playing
 
     check_range("episodes", episodes, 1, 1_000_000)

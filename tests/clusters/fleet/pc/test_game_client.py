@@ -81,7 +81,7 @@ def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
     assert ticks == list(range(1, len(ticks) + 1))
     assert [one.weights_version for one in chunks] == [min(one.versions) for one in chunks]
     pause(head.folder / "attic", AT_ONCE)
-    until(lambda: head.state() == "paused", "a pause")
+    until(lambda: head.state() == "paused" and not head.health().waiting_chunks, "a pause after the last chunk")
     played = head.health().ticks
     resume(head.folder / "attic")
     head.until_further_chunks()
