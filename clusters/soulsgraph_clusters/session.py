@@ -213,20 +213,10 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
     return count, game_pc
 
 
-def place_gateway(session: Session) -> dict[str, Any]:
-    """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place a gateway beside the driver.
-
-    Raises:
-        ClusterError: as `check_nodes`.
-    """
-    check_nodes(session)
-    node = f"node:{ray.util.get_node_ip_address()}"
+def place_gateway() -> dict[str, Any]:
+    """Return the options of a Ray actor that is a gateway beside the driver."""
     # It waits for the network most of the time: a processor of its own would be kept from others.
-    return {
-        "num_env_runners": 1,
-        "num_cpus_per_env_runner": 0,
-        "custom_resources_per_env_runner": {node: 0.001},
-    }
+    return {"num_cpus": 0, "resources": {f"node:{ray.util.get_node_ip_address()}": 0.001}}
 
 
 def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.head import ClusterAwayError
-from soulsgraph_clusters.session import Session, place_env_runners, place_gateway, place_relays
+from soulsgraph_clusters.session import Session, place_env_runners
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
@@ -38,6 +38,7 @@ from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.training_state import TrainingStateError, read_training_state, write_training_state
 
 if TYPE_CHECKING:
+    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
     from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
     from soulsgraph_clusters.fleet.settings import Fleet
 
@@ -86,16 +87,16 @@ class StageSetup:
         """Return a skill that takes part."""
         return next(skill for skill in self.skills if skill.name == name)
 
-    def build(self, session: Session, fleet: Fleet | None = None) -> SkillDQN:
-        """Build the algorithm; remote env runners need a Ray session. With a `fleet` its gateway is the one runner.
+    def build(self, session: Session, gateways: Gateways | None = None) -> SkillDQN:
+        """Build the algorithm; remote env runners need a Ray session. Of a fleet its gateway is the one runner.
 
         Raises:
             ClusterError: if the plan has remote env runners and the session no place for one, or for one of those of
                 a synchronous plan.
             SoulsGraphError: if a fleet cannot play the stage, or as `check_elsewhere`.
         """
-        config = self._config(_method(fleet))
-        return self._built(self._sampled_by(fleet, session, config) if fleet else self._sampled(session, config))
+        config = self._config(_method(gateways))
+        return self._built(self._sampled_by(gateways, config) if gateways else self._sampled(session, config))
 
     def replay(self) -> SkillDQN:
         """Build the algorithm that learns from what the stage's journal holds, in this process alone.
@@ -166,13 +167,13 @@ class StageSetup:
         config.environment(env_config={"scenario": self.scenario, "lanes": lanes})
         return config
 
-    def _sampled_by(self, fleet: Fleet, session: Session, config: SkillDQNConfig) -> SkillDQNConfig:
+    def _sampled_by(self, gateways: Gateways, config: SkillDQNConfig) -> SkillDQNConfig:
         from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, GatewayRunner
 
-        stage = self._fleet_stage(fleet)
+        stage = self._fleet_stage(gateways.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
-        config.env_runners(env_runner_cls=GatewayRunner, **place_gateway(session))
-        config.environment(env_config={FLEET: replace(stage, relays=place_relays(fleet.relays, session))})
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
+        config.environment(env_config={FLEET: replace(stage, process=gateways.process())})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
@@ -222,9 +223,9 @@ def check_elsewhere(scenario: Scenario) -> None:
         )
 
 
-def _method(fleet: Fleet | None) -> type[SkillDQN]:
+def _method(gateways: Gateways | None) -> type[SkillDQN]:
     # Imported here: gRPC and what belongs to it take a moment that a run without a fleet need not wait.
-    if fleet is None:
+    if gateways is None:
         return SkillDQN
     from soulsgraph_clusters.fleet.head.learning import FleetDQN
 

@@ -31,7 +31,7 @@ from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.training_state import read_training_state
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.settings import Fleet
+    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
 
 _logger = logging.getLogger("soulsgraph")
 
@@ -144,8 +144,8 @@ class Workplace:
     board: Board
     display: Display = "auto"
     supervisor: Supervisor | None = None
-    #: Game PCs that play, in the place of env runners.
-    fleet: Fleet | None = None
+    #: Where game PCs play, in the place of env runners.
+    gateways: Gateways | None = None
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
 
@@ -176,7 +176,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         _logger.warning("%s: skills upstream have other versions than its checkpoints; it begins anew", stage.name)
         shutil.rmtree(place.run.checkpoints(stage.checkpoint_name))
         latest = None
-    algorithm = setup.build(place.session, place.fleet)
+    algorithm = setup.build(place.session, place.gateways)
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))

@@ -59,6 +59,8 @@ class SkillDQN(DQN):
     config: SkillDQNConfig
     #: Whether a checkpoint should be saved now, whenever the latest was.
     checkpoint_due = False
+    #: Whether `make_runners` makes remote runners, too.
+    makes_runners = False
 
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
@@ -76,10 +78,10 @@ class SkillDQN(DQN):
         self._iteration_end = 0
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
-        if config.num_env_runners:
+        if config.num_env_runners and not self.makes_runners:
             super().setup(config)
         else:
-            self._setup_without_ray()
+            self._setup_with_runners()
         trained = config.trained_modules
         for place, name in enumerate(trained):
             numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
@@ -99,12 +101,16 @@ class SkillDQN(DQN):
         modules = list(config.module_spaces())
         return RemoteSampling(self.env_runner_group, modules, self._state_of, config.synchronous, self._title)
 
-    def _setup_without_ray(self) -> None:
+    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
+        """Return the env runners where RLlib does not make them."""
+        return LocalRunnerGroup(config)
+
+    def _setup_with_runners(self) -> None:
         """Set up with a group of runners of our own: RLlib makes none where nothing is to be sampled."""
         self.config = self._online(False)
         super().setup(self.config)
         self.config = self._online(True)
-        self.env_runner_group = LocalRunnerGroup(self.config)
+        self.env_runner_group = self.make_runners(self.config)
 
     def _online(self, online: bool) -> SkillDQNConfig:
         config: SkillDQNConfig = self.config.copy(copy_frozen=False)

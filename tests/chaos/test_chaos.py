@@ -183,7 +183,7 @@ def _full(arena, where):
             arena.disks[where].free()
         return
     games = psutil.Process(arena.hosts["attic"].pid).children()
-    limited = [psutil.Process(arena.head_pid("GatewayRunner"))] if where == "head" else games
+    limited = [psutil.Process(arena.head_pid("GatewayProcess"))] if where == "head" else games
     limits = [one.rlimit(psutil.RLIMIT_FSIZE) for one in limited]
     for one, (_, hard) in zip(limited, limits, strict=True):
         one.rlimit(psutil.RLIMIT_FSIZE, (0, hard))
@@ -196,7 +196,7 @@ def _full(arena, where):
 
 def kill_gateway(arena):
     back = arena.fleet.logs("train").count("the gateway is back")
-    _kill(until(lambda: arena.head_pid("GatewayRunner"), "a gateway"))
+    _kill(until(lambda: arena.head_pid("GatewayProcess"), "a gateway"))
     until(lambda: arena.fleet.logs("train").count("the gateway is back") > back, "a new gateway")
     return "its process gone, the log says lost and back"
 

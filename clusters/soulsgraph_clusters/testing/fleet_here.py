@@ -75,7 +75,7 @@ def played_for(fleet: Fleet, lanes: Sequence[int], speed: float = 50.0, pc: str 
 
 
 class GatewayHere:
-    """A gateway of one stage on the loopback, in this process, and games that play for it; nothing learns."""
+    """A gateway on the loopback, in this process, and games that play for it, stage after stage; nothing learns."""
 
     def __init__(
         self,
@@ -85,16 +85,31 @@ class GatewayHere:
         stage: str = "stage",
         journal: Callable[[Path, str], Journal] = Journal,
     ) -> None:
-        self.folder, self.task, self.version = folder, task, 0
+        self.folder, self._open_journal = folder, journal
         self.fleet = Fleet(replace(settings or FleetSettings(), listen="127.0.0.1:0"), folder)
         self.tokens = Tokens(folder / self.fleet.settings.tokens)
-        self.journal = journal(folder / "journal" / stage, stage)
-        self.intake = Intake(self.journal, task, 0, self.fleet.settings)
+        self._take_up(task, stage)
         self.gateway = Gateway(self.fleet, self.intake)
         #: What PCs dial.
         self.address = f"127.0.0.1:{self.gateway.port}"
         self.status = StatusWriter(self.intake, self.gateway.sessions)
         self._games = ExitStack()
+
+    def _take_up(self, task: StageTask, stage: str) -> None:
+        self.task, self.version = task, 0
+        self.journal = self._open_journal(self.folder / "journal" / stage, stage)
+        self.intake = Intake(self.journal, task, 0, self.fleet.settings)
+
+    def end_stage(self) -> None:
+        """End the stage; games wait for the next one."""
+        self.gateway.end_stage("the stage is over")
+        self.journal.close()
+
+    def begin_stage(self, stage: str, task: StageTask | None = None) -> None:
+        """Begin another stage, by default of the same task."""
+        self._take_up(task or self.task, stage)
+        self.gateway.begin_stage(self.intake)
+        self.status = StatusWriter(self.intake, self.gateway.sessions)
 
     def token_file(self, pc: str = "attic") -> Path:
         """Return the file of a PC's token, which is issued at first."""

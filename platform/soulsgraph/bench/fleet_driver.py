@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
 
 from soulsgraph.bench.fleet_streams import PCS, STAGE, Server, bench_task
+from soulsgraph_clusters.fleet.head.gateway_process import Gateways
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.head.learning import FleetDQN
 from soulsgraph_clusters.fleet.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 from soulsgraph_clusters.local_ray import free_port
-from soulsgraph_clusters.session import connect, place_gateway
+from soulsgraph_clusters.session import connect
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.hyperparameters import PRESETS
 
@@ -32,11 +33,12 @@ class DriverServer(Server):
         fleet = Fleet(FleetSettings(f"127.0.0.1:{free_port()}"), place)
         self.address, tokens = fleet.settings.listen, Tokens(place / fleet.settings.tokens)
         self.metadata = [token_metadata(tokens.issue(pc)) for pc in PCS]
-        stage = FleetStage(fleet, place / "journal", STAGE, task.scenario, SkillOptions())
+        process = self._opened.enter_context(closing(Gateways(fleet, session))).process()
+        stage = FleetStage(fleet, place / "journal", STAGE, task.scenario, SkillOptions(), process=process)
         ((_, numbers),) = task.learns.items()
         config = FleetDQN.get_default_config().debugging(log_level="ERROR")
         config = config.stage(task.skills, numbers, PRESETS["best"].decisions_per_round, seed=0)
-        config.env_runners(env_runner_cls=GatewayRunner, **place_gateway(session))
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
         self._driver: FleetDQN = config.environment(env_config={FLEET: stage}).build_algo()
         (pid,) = self._driver.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
         self._gateway, self._over = psutil.Process(pid), threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.train import Workplace
     from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
     from soulsgraph_clusters.fleet.settings import Fleet
     from soulsgraph_clusters.session import Session
 
@@ -258,10 +259,11 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     with (
         ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
         _own_fleet(run, session.games, joined) as own,
+        _gateways(own or fleet, joined) as gateways,
         Board(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
     ):
-        yield Workplace(run, joined, board, session.display, fleet=own or fleet, worker=curves)
+        yield Workplace(run, joined, board, session.display, gateways=gateways, worker=curves)
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:
@@ -287,6 +289,16 @@ def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> Abstract
     from soulsgraph_clusters.games_as_fleet import games_as_fleet
 
     return games_as_fleet(games, session, run.path.absolute() / "spool", run.plan.env_runners)
+
+
+def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[Gateways | None]:
+    """Keep the gateways of a fleet, if there is one, from the first stage to the last."""
+    if fleet is None:
+        return nullcontext()
+    # Imported here: gRPC takes a moment that a run in the simulator need not wait.
+    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
+
+    return closing(Gateways(fleet, session))
 
 
 def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:

@@ -34,7 +34,10 @@ class ChunkQueue:
     def __init__(self, intake: Takes, note: Callable[[str], None]) -> None:
         self._intake, self._note = intake, note
         self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
-        self._bytes, self._closed = 0, False
+        self._bytes = 0
+        #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
+        self._takes, self._writes = asyncio.Event(), asyncio.Event()
+        self.begin_stage(intake)
         #: Set while nothing can be written.
         self._fails = asyncio.Event()
         #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
@@ -44,10 +47,9 @@ class ChunkQueue:
 
     async def put(self, session: Session, chunk: wire.Chunk) -> None:
         """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
-        if self._closed:
-            return
         session.held = True
         try:
+            await self._takes.wait()
             while self._bytes > MOST_WAITING_BYTES:
                 await asyncio.sleep(GROUP_S)
             await self._waiting.put((session, chunk, time.monotonic()))
@@ -86,6 +88,7 @@ class ChunkQueue:
         """Write a group, and try again while that fails."""
         loop = asyncio.get_running_loop()
         while True:
+            await self._writes.wait()
             try:
                 answers = await loop.run_in_executor(None, self._intake.write, group, loop.time())
             except SoulsGraphError as error:
@@ -98,10 +101,18 @@ class ChunkQueue:
                 self._note("the journal is written again")
             return answers
 
-    async def close(self) -> None:
-        """Take no more, and wait until what came is acknowledged, or cannot be: PCs send that again."""
-        self._closed = True
+    async def end_stage(self) -> None:
+        """Wait until what came is acknowledged, or cannot be; that and what comes now waits for the next stage."""
+        self._takes.clear()
         ends = [asyncio.create_task(end) for end in (self._waiting.join(), self._fails.wait())]
         await asyncio.wait(ends, timeout=WRITE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
+        self._writes.clear()
+        self._takes.set()
+
+    def begin_stage(self, intake: Takes) -> None:
+        """Let this intake write what waits and what comes."""
+        self._intake = intake
+        self._takes.set()
+        self._writes.set()

@@ -6,7 +6,6 @@ Their calls come by Ray, which has authenticated them: they are trusted, the gam
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,16 +13,15 @@ from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.sessions import Session, check_alone
+from soulsgraph_clusters.fleet.head.sessions import Notes, Session, check_alone
 from soulsgraph_clusters.fleet.head.status import GameStatus
 from soulsgraph_clusters.fleet.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.projects import Loaded
 
 #: Why a stream ends whose game dialled another gateway.
 MOVED = "it plays through another gateway"
-#: Notes of other gateways that wait to be logged.
-_MOST_NOTES = 200
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,18 @@ class Rights:
 
 @dataclass(frozen=True)
 class Start:
-    """What a gateway begins with: the stage, its task as JSON, the fleet's settings, and what it proves itself by."""
+    """What a gateway begins a stage with: its task as JSON, the fleet's settings, and what it proves itself by.
+
+    `projects` are those whose skills take part, by value: its process has not imported their code.
+    """
 
     stage: str
+    attempt: str
     task: str
     settings: FleetSettings
     identity: Identity | None = field(repr=False)
     rights: Rights = field(repr=False)
+    projects: tuple[Loaded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,12 @@ class Written:
 class Report:
     """What a gateway reports several times a second.
 
-    `live` maps its games to their boots, `known` is the version of its weights, -1 without any; `games` is how they do,
-    None where that was reported a moment ago.
+    `attempt` is that of the stage which it serves, empty between two stages. `live` maps its games to their boots,
+    `known` is the version of its weights, -1 without any; `games` is how they do, None where that was reported a moment
+    ago.
     """
 
+    attempt: str
     live: Mapping[str, str]
     notes: Sequence[str] = ()
     known: int = -1
@@ -81,8 +86,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Orders:
-    """The answer to a report: rights, newer weights as games get them, and the games whose streams are to end."""
+    """The answer to a report: rights, newer weights as games get them, and the games whose streams are to end.
 
+    `attempt` is that of the stage to serve, empty where it ends.
+    """
+
+    attempt: str
     rights: Rights = field(repr=False)
     weights: bytes
     ended: frozenset[str]
@@ -91,18 +100,21 @@ class Orders:
 class Desk:
     """Answer the other gateways, which are numbered from 2 on; one thread calls it, beside the gateway's own."""
 
-    def __init__(self, fleet: Fleet, intake: Intake, gateway: Gateway) -> None:
-        self._fleet, self._intake, self._gateway = fleet, intake, gateway
+    def __init__(self, fleet: Fleet, intake: Intake, gateway: Gateway, projects: tuple[Loaded, ...] = ()) -> None:
+        self._fleet, self._intake, self._gateway, self._projects = fleet, intake, gateway, projects
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._described: dict[int, Sequence[GameStatus]] = {}
-        #: What happened to games of other gateways since it was last asked for.
-        self.notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        #: The attempt of a stage that each gateway serves.
+        self._serving: dict[int, str] = {}
+        self._attempt = intake.journal.attempt
+        #: What happened to games of other gateways.
+        self.notes = Notes()
 
     def start(self) -> Start:
         """Return what a gateway begins with."""
-        fleet, task = self._fleet, self._intake.task.to_json()
+        fleet, task, journal = self._fleet, self._intake.task.to_json(), self._intake.journal
         identity = read_identity(fleet.settings, fleet.folder)
-        return Start(self._intake.stage, task, fleet.settings, identity, self._rights())
+        return Start(journal.stage, journal.attempt, task, fleet.settings, identity, self._rights(), self._projects)
 
     def admit(self, number: int, hello: bytes) -> Admission:
         """Let a game of a gateway play, or say why not."""
@@ -144,10 +156,21 @@ class Desk:
         """Take a gateway's report, and return what it is to do."""
         here = {session.name: session.hello.boot for session in self._gateway.sessions.live}
         ended = self._intake.elsewhere.report(number, report.live, here)
-        self.notes.extend(f"gateway {number}: {note}" for note in report.notes)
+        self._serving[number] = report.attempt
+        for note in report.notes:
+            self.notes.add(f"gateway {number}: {note}")
         if report.games is not None:
             self._described = {**self._described, number: report.games}
-        return Orders(self._rights(), self._gateway.offered(report.known), frozenset(ended))
+        return Orders(self._attempt, self._rights(), self._gateway.offered(report.known), frozenset(ended))
+
+    def end_stage(self) -> None:
+        """Let every gateway end the stage."""
+        self._attempt = ""
+
+    @property
+    def stage_over(self) -> bool:
+        """Whether those that were heard recently serve the stage no longer."""
+        return not any(self._serving.get(number) for number in self._intake.elsewhere.heard)
 
     @property
     def playing(self) -> int:

@@ -227,8 +227,8 @@ def _collect(gateway: Gateway, journal: Journal, collected: _Collected, alone_fo
     looked_s = time.monotonic()
     while not fights.over:
         gateway.check()
-        while gateway.notes:
-            _logger.warning("%s: %s", STAGE, gateway.notes.popleft())
+        for note in gateway.notes.take():
+            _logger.warning("%s: %s", STAGE, note)
         gateway.chunks.appended.clear()
         if journal.end <= position:
             gateway.chunks.appended.wait(_LOOK_EVERY_S)

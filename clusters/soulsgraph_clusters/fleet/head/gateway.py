@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from typing import Any
@@ -33,23 +32,15 @@ from soulsgraph_clusters.fleet.head.serving import (
     parse_message,
     to_bytes,
 )
-from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.head.sessions import Notes, Session, Sessions
 from soulsgraph_clusters.fleet.security import Identity, Tokens, credentials_of, read_identity, sent_token
-from soulsgraph_clusters.fleet.settings import (
-    OUT_OF_PLAY,
-    PLAYING,
-    SILENT_AFTER_S,
-    Fleet,
-    FleetError,
-)
+from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S, Fleet, FleetError
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.inference import Weights
 
 #: Weights go out at most this often, the newest only.
 PUBLISH_EVERY_S = 1.0
-#: Notes that wait to be logged.
-_MOST_NOTES = 200
-_WATCH_EVERY_S, _LONGEST_NOTE = 0.5, 500
+_WATCH_EVERY_S = 0.5
 #: When a stage ends, games have so long to read what is left for them.
 _READ_WITHIN_S = 3.0
 #: A gateway has ended by then, on a busy machine too: what came is written, what is left for games is read.
@@ -58,7 +49,9 @@ _START_TIMEOUT_S = 30.0
 
 
 class Gateway:
-    """Serve the games of a fleet in one stage; without an `identity` it is read as the settings say.
+    """Serve the games of a fleet in a stage, and in others after it; without an `identity` the settings say which.
+
+    Games stay connected between two stages.
 
     Raises:
         FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
@@ -70,11 +63,9 @@ class Gateway:
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._credentials = credentials_of(identity or read_identity(fleet.settings, fleet.folder))
         self.sessions = Sessions()
-        #: What happened to games since it was last asked for.
-        self.notes: deque[str] = deque(maxlen=_MOST_NOTES)
-        self._noted = ""
+        self.notes = Notes()
         self._stamp = self._tokens.stamp
-        self.chunks = ChunkQueue(intake, self._note)
+        self.chunks = ChunkQueue(intake, self.notes.add)
         self._failure: BaseException | None = None
         self._offer: Offer | None = None
         self._loop = asyncio.new_event_loop()
@@ -121,6 +112,14 @@ class Gateway:
                 session.reason = reason
                 session.close()
 
+    def end_stage(self, reason: str) -> None:
+        """Write what has come, and let every game wait for the next stage."""
+        self._in_loop(self._end_stage(reason), STOP_WITHIN_S)
+
+    def begin_stage(self, intake: Takes) -> None:
+        """Let every game play what `intake` says from now on."""
+        self._in_loop(self._begin_stage(intake), STOP_WITHIN_S)
+
     def stop(self, reason: str) -> None:
         """Write what has come, end the stage for every game, and stop serving."""
         if self._thread.is_alive():
@@ -133,7 +132,8 @@ class Gateway:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._offered = asyncio.Event()
+        self._offered, self._begun = asyncio.Event(), asyncio.Event()
+        self._begun.set()
         self._tasks = [
             self._loop.create_task(work()) for work in (self._serve, self._publish, self.chunks.write, self._watch)
         ]
@@ -168,11 +168,40 @@ class Gateway:
             await self._server.stop(0.0)
             self._ready.set_exception(error)
 
+    async def _end_stage(self, reason: str) -> None:
+        if self._begun.is_set():
+            # What is written is acknowledged; what comes later is the next stage's to refuse, or stays with the PCs.
+            await self.chunks.end_stage()
+            self._begun.clear()
+            self._offer = None
+            for session in self.sessions.live:
+                session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
+
+    async def _begin_stage(self, intake: Takes) -> None:
+        self._intake = intake
+        self.sessions.forget_closed()
+        waiting = [*self.sessions.live]
+        refusals = await asyncio.gather(*map(self._refusal, waiting))
+        self.chunks.begin_stage(intake)
+        self._begun.set()
+        for session, refusal in zip(waiting, refusals, strict=True):
+            session.latest = "", 0
+            if refusal:
+                self._refuse(session, refusal)
+            else:
+                self._order(session)
+
+    async def _refusal(self, session: Session) -> str:
+        """Return why a game may not play in this stage; empty if it may."""
+        try:
+            await self._admit(session)
+        except SoulsGraphError as refusal:
+            return str(refusal)
+        return ""
+
     async def _stop(self, reason: str) -> None:
-        # What is written is acknowledged while the streams still stand; what comes later stays with the PCs.
-        await self.chunks.close()
+        await self._end_stage(reason)
         for session in self.sessions.live:
-            session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
             session.finish()
         await self._server.stop(_READ_WITHIN_S)
 
@@ -189,13 +218,17 @@ class Gateway:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
             session = Session(parse_message(first).hello, self._loop.time(), token=token)
             check_hello(session.hello, name, self._settings)
-            own_projects.require(self._intake.task.projects, own_projects.of_hello(session.hello), name)
             session.hello.pc = name
             if session.hello.only_asks:
+                self._require_projects(session)
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.stage))))
                 return
-            # It may have to ask another machine.
-            await self._loop.run_in_executor(None, self._intake.admit, session)
+            taken_by = None
+            # Another stage may have begun meanwhile.
+            while taken_by is not self._intake:
+                await self._begun.wait()
+                taken_by = self._intake
+                await self._admit(session)
             # What it waited is not its game's silence.
             session.heard_s = self._loop.time()
             replaced = self.sessions.begin(session)
@@ -210,7 +243,7 @@ class Gateway:
         if replaced is not None:
             replaced.close()
         else:
-            self._note(f"{session.name} joined, playing by {session.hello.driver}")
+            self.notes.add(f"{session.name} joined, playing by {session.hello.driver}")
         self._look_at_drained()
         self._order(session)
         try:
@@ -218,10 +251,21 @@ class Gateway:
         finally:
             session.close()
             if self.sessions.end(session):
-                self._note(f"{session.name} left{session.reason and f': {session.reason}'}")
+                self.notes.add(f"{session.name} left{session.reason and f': {session.reason}'}")
+
+    async def _admit(self, session: Session) -> None:
+        """Let a game play in this stage; raises SoulsGraphError if it may not."""
+        self._require_projects(session)
+        # It may have to ask another machine.
+        await self._loop.run_in_executor(None, self._intake.admit, session)
+
+    def _require_projects(self, session: Session) -> None:
+        own_projects.require(self._intake.task.projects, own_projects.of_hello(session.hello), session.hello.pc)
 
     def _order(self, session: Session) -> None:
-        """Let a game play, or let it play no longer where its PC is drained."""
+        """Let a game play, or let it play no longer where its PC is drained; between two stages it waits."""
+        if not self._begun.is_set():
+            return
         session.drained = session.hello.pc in self._drained
         if session.drained:
             session.send(wire.ToGame(stop=wire.Stop(reason=DRAINED_REASON, after_fight=True)))
@@ -235,7 +279,7 @@ class Gateway:
         try:
             return self._tokens.name_of(token) or ""
         except FleetError as error:
-            self._note(str(error))
+            self.notes.add(str(error))
             return ""
 
     async def _both_ways(self, session: Session, messages: AsyncIterator[bytes], context: Any) -> None:
@@ -266,13 +310,17 @@ class Gateway:
                     self._intake.require_room(session, chunk)
                     await self.chunks.put(session, chunk)
                 elif message.HasField("health"):
-                    self._note_change(session, message.health)
+                    self.notes.add_change(session.name, session.health, message.health)
                     session.health, session.health_s = message.health, session.heard_s
         except FleetError as refusal:
-            session.send(wire.ToGame(stop=wire.Stop(reason=str(refusal), refused=True)))
-            session.reason = str(refusal)
+            self._refuse(session, str(refusal))
         except grpc.aio.UsageError:
             pass  # The stream was closed while it was read.
+        session.finish()
+
+    def _refuse(self, session: Session, reason: str) -> None:
+        session.send(wire.ToGame(stop=wire.Stop(reason=reason, refused=True)))
+        session.reason = reason
         session.finish()
 
     # Weights.
@@ -281,7 +329,8 @@ class Gateway:
         while True:
             await self._offered.wait()
             self._offered.clear()
-            assert self._offer is not None
+            if self._offer is None:
+                continue  # The stage ended meanwhile.
             self._intake.published(self._offer[0], self._loop.time())
             for session in self.sessions.live:
                 self._send_weights(session)
@@ -319,7 +368,7 @@ class Gateway:
         try:
             valid = self._tokens.issued(session.token for session in self.sessions.live)
         except FleetError as error:
-            self._note(str(error))
+            self.notes.add(str(error))
             return False
         for session in self.sessions.live:
             if session.token not in valid:
@@ -331,29 +380,9 @@ class Gateway:
         try:
             self._drained = read_drained(self._folder)
         except SoulsGraphError as error:
-            self._note(str(error))
-
-    def _note_change(self, session: Session, now: wire.Health) -> None:
-        """Note when a game cannot play, is paused or drained, and when it plays again."""
-        before = session.health
-        if (now.state, now.note) == (before.state, before.note):
-            return
-        if now.state in OUT_OF_PLAY:
-            self._note(f"{session.name} is {now.state}{now.note and f': {now.note[:_LONGEST_NOTE]}'}")
-        elif now.state == PLAYING and before.state in OUT_OF_PLAY:
-            self._note(f"{session.name} plays again")
-
-    def _note(self, note: str) -> None:
-        if note != self._noted:
-            self._noted = note
-            self.notes.append(note)
+            self.notes.add(str(error))
 
     def _note_refusal(self, who: str, reason: str) -> None:
         """Note why a PC may not play, once: it tries again every other second."""
-        refusals = self.sessions.refusals
-        earlier, _ = refusals.get(who, ("", 0.0))
-        if who not in refusals and len(refusals) >= _MOST_NOTES:
-            refusals.clear()
-        refusals[who] = reason, self._loop.time()
-        if reason != earlier:
-            self._note(f"{who}: refused: {reason}")
+        if self.sessions.refuse(who, reason, self._loop.time()):
+            self.notes.add(f"{who}: refused: {reason}")

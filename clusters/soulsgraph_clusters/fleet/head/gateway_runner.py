@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import ray
+
 from soulsgraph_clusters.fleet.arrays import decode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.desk import Desk
@@ -43,7 +45,7 @@ FLEET = "fleet"
 class FleetStage:
     """Where a stage meets its fleet: its journal, and what the games play.
 
-    `relays` maps the address of each further gateway to what of Ray's resources it takes.
+    `process` is the Ray actor of a `GatewayProcess`; without one the gateway is in the driver.
     """
 
     fleet: Fleet
@@ -53,7 +55,7 @@ class FleetStage:
     options: SkillOptions
     #: Whose skills take part; the gateway's process has not imported their code.
     projects: tuple[Loaded, ...] = ()
-    relays: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    process: ray.actor.ActorHandle | None = None
 
     def task(self, config: SkillDQNConfig) -> StageTask:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
@@ -92,7 +94,14 @@ class Fetched:
 
 
 class GatewayRunner(ChunkRunner):
-    """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal."""
+    """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal.
+
+    With the `gateway` of the stage before, its games are connected already.
+    """
+
+    def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
+        self._before = gateway
+        super().__init__(config=config, **kwargs)
 
     def make_env(self) -> None:
         """Open the journal and begin to listen."""
@@ -106,8 +115,12 @@ class GatewayRunner(ChunkRunner):
         )
         intake = Intake(self._journal, self._task, self.config.stage_seed or 0, settings)
         try:
-            self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
-            self._desk = Desk(stage.fleet, intake, self._gateway)
+            if self._before is None:
+                self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
+            else:
+                self._gateway = self._before
+                self._gateway.begin_stage(intake)
+            self._desk = Desk(stage.fleet, intake, self._gateway, stage.projects)
             self._status = StatusWriter(intake, self._gateway.sessions, self._desk.games)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
@@ -115,7 +128,7 @@ class GatewayRunner(ChunkRunner):
             raise
         if self._journal.batch_shares != shares:
             kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
-            self._gateway.notes.append(
+            self._gateway.notes.add(
                 f"batches keep the shares that the stage was begun with: {kept or 'none'}; those of the fleet's file "
                 "count from the next stage on"
             )
@@ -157,8 +170,7 @@ class GatewayRunner(ChunkRunner):
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        own, others = self._gateway.notes, self._desk.notes
-        notes = tuple(kept.popleft() for kept in (own, others) for _ in range(len(kept)))
+        notes = (*self._gateway.notes.take(), *self._desk.notes.take())
         playing = len(list(self._gateway.sessions.live)) + self._desk.playing
         decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
@@ -169,22 +181,37 @@ class GatewayRunner(ChunkRunner):
         """Answer another gateway by the `Desk` method of this name."""
         return getattr(self._desk, question)(*words)
 
-    def keep_status(self) -> None:
-        """Show the games as they are now from here on."""
+    def end_relays(self) -> None:
+        """Let the other gateways end the stage, and show the games as they are now from here on."""
         self._status.keep()
+        self._desk.end_stage()
+
+    def relays_over(self) -> bool:
+        """Return whether the other gateways that were heard recently have passed on what they received."""
+        return self._desk.stage_over
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""
         self._journal.prune(before)
 
+    def leave(self) -> Gateway:
+        """End the stage and close its journal; return the gateway, whose games wait for the next stage."""
+        self._end(self._gateway.end_stage)
+        return self._gateway
+
     def stop(self) -> None:
-        """End the stage for the games, and close the journal."""
+        """End the stage for the games, close the journal, and serve no longer."""
+        self._end(self._gateway.stop if hasattr(self, "_gateway") else None)
+
+    def _end(self, end_gateway: Callable[[str], None] | None) -> None:
         if exporter := getattr(self, "_exporter", None):
             exporter.close()
-        if hasattr(self, "_gateway"):
-            self.keep_status()
-            self._gateway.stop("the stage is over")
-            self._status.update(self._version, always=True)
+        if end_gateway is not None:
+            if status := getattr(self, "_status", None):
+                status.keep()
+            end_gateway("the stage is over")
+            if status:
+                status.update(self._version, always=True)
         if hasattr(self, "_journal"):
             self._journal.close()
 

@@ -20,17 +20,17 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.head.gateway import PUBLISH_EVERY_S
+from soulsgraph_clusters.fleet.head.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
+from soulsgraph_clusters.fleet.head.gateway_process import GatewayGroup
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.head.relay import Relays
 from soulsgraph_clusters.fleet.head.status import FleetStatus
 from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import ChunkRunner
+from soulsgraph_policies.stage_config import ChunkRunner, SkillDQNConfig
 
 _logger = logging.getLogger("soulsgraph")
 #: A gateway that cannot be asked is asked again after so long.
@@ -38,8 +38,8 @@ _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
 #: games get new weights once a second.
 _FETCH_EVERY_S = 0.2
-#: At a stage's end the gateway has so long to remember how the games did.
-_KEPT_WITHIN_S = 0.5
+#: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
+_RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 5.0
 
@@ -50,6 +50,8 @@ class FleetDQN(SkillDQN):
     A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
     budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
     """
+
+    makes_runners = True
 
     def setup(self, config: Any) -> None:
         """Build the learner and its gateway, at the start of the journal."""
@@ -68,21 +70,15 @@ class FleetDQN(SkillDQN):
         self._journaled: Mapping[str, int] = {}
         #: The number of each PC that has a share of batches of its own; 0 are all others.
         self._sources: dict[str, int] = {}
-        stage: FleetStage = config.env_config[FLEET]
-        relays = stage.relays if config.num_env_runners else {}
-        self._relays = Relays(relays, stage.projects)
-        try:
-            super().setup(config)
-        except BaseException:
-            self._relays.end()
-            raise
-        if relays:
-            (writer,) = self.env_runner_group._worker_manager.actors().values()
-            self._relays.serve(writer)
+        super().setup(config)
         self._task = self._stage.task(self.config)
         # As in the gateway; what is frozen is never collected, so only as long as the stage lasts.
         gc.collect()
         gc.freeze()
+
+    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
+        """Return the gateway, in a process that goes on after the stage or in the driver's own."""
+        return GatewayGroup(config) if config.num_env_runners else super().make_runners(config)
 
     def training_step(self) -> None:
         """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
@@ -176,14 +172,19 @@ class FleetDQN(SkillDQN):
         """Return None: a gateway is asked for what comes after a position."""
 
     def cleanup(self) -> None:
-        """Stop the further gateways before the one that writes the journal, which remembers how their games did."""
+        """End the stage for the further gateways before the one that writes the journal."""
         gc.unfreeze()
-        if self._stage.relays:
-            self.env_runner_group.foreach_env_runner(
-                "keep_status", local_env_runner=False, timeout_seconds=_KEPT_WITHIN_S
-            )
-        self._relays.end()
+        if self._stage.fleet.relays:
+            self._end_relays()
         super().cleanup()
+
+    def _end_relays(self) -> None:
+        """Wait, not for long, until every further gateway has passed on what it received."""
+        group, until_s = self.env_runner_group, time.monotonic() + STOP_WITHIN_S
+        asked = {"local_env_runner": False, "timeout_seconds": _ANSWER_WITHIN_S}
+        group.foreach_env_runner("end_relays", **asked)
+        while time.monotonic() < until_s and group.foreach_env_runner("relays_over", **asked) == [False]:
+            time.sleep(_RELAYS_EVERY_S)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask a lost gateway at intervals whether it is back."""

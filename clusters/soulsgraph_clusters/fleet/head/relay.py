@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.security import Tokens
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.temporary import temporary_folder
-from soulsgraph_policies.projects import Loaded, take_over
+from soulsgraph_policies.projects import take_over
 
 #: Between two reports to the gateway beside the journal, and between two that say how games do.
 EXCHANGE_EVERY_S, DESCRIBE_EVERY_S = 0.25, 1.0
@@ -60,14 +60,22 @@ class Writer(Protocol):
 
 
 class RayWriter:
-    """Ask the gateway beside the journal by calls of its Ray actor, from any thread."""
+    """Ask the gateway beside the journal by calls of its process, from any thread."""
 
     def __init__(self, actor: ray.actor.ActorHandle) -> None:
         self._actor = actor
 
+    def has_stage(self) -> bool:
+        """Return whether it serves a stage now; raises FleetError where it does not answer."""
+        serves: bool = self._get(self._actor.has_stage.remote())
+        return serves
+
     def _ask(self, question: str, *words: Any) -> Any:
+        return self._get(self._actor.answer.remote(question, *words))
+
+    def _get(self, answer: ray.ObjectRef) -> Any:
         try:
-            return ray.get(self._actor.answer.remote(question, *words), timeout=ANSWER_WITHIN_S)
+            return ray.get(answer, timeout=ANSWER_WITHIN_S)
         except RayError as error:
             # Of an error of ours Ray's own has the trace beside it.
             reason = str(getattr(error, "cause", error)).partition("\n")[0] or type(error).__name__
@@ -152,11 +160,19 @@ class RelayGateway:
         settings = replace(start.settings, listen=address, relays=(), tokens=_TOKENS)
         self._tokens = Tokens(folder / _TOKENS)
         self._follow(start.rights)
-        fleet = Fleet(settings, folder)
-        intake = RelayIntake(number, writer, start.stage, StageTask.from_json(start.task))
-        self.gateway = Gateway(fleet, intake, start.identity)
-        self._describer = Describer(intake, self.gateway.sessions)
-        self._known, self._described_s, self._notes = -1, 0.0, [f"listens at {address}"]
+        self.gateway = Gateway(Fleet(settings, folder), self._intake(start), start.identity)
+        self._notes = [f"listens at {address}"]
+        self._begin(start.attempt)
+
+    def _intake(self, start: Start) -> RelayIntake:
+        take_over(start.projects)
+        self._offers = RelayIntake(self._number, self._writer, start.stage, StageTask.from_json(start.task))
+        return self._offers
+
+    def _begin(self, attempt: str) -> None:
+        """Report, from here on, on the stage of this attempt."""
+        self._describer = Describer(self._offers, self.gateway.sessions)
+        self._attempt, self._known, self._described_s = attempt, -1, 0.0
 
     def exchange(self) -> None:
         """Report what happened, and do what the writer says; one that does not answer is asked the next time.
@@ -165,16 +181,18 @@ class RelayGateway:
             BaseException: what ended a part of the gateway.
         """
         self.gateway.check()
-        notes = self.gateway.notes
-        self._notes += [notes.popleft() for _ in range(len(notes))]
+        self._notes += self.gateway.notes.take()
         live = {session.name: session.hello.boot for session in self.gateway.sessions.live}
         due = time.monotonic() - self._described_s >= DESCRIBE_EVERY_S
-        report = Report(live, self._notes, self._known, self._describer.games() if due else None)
+        report = Report(self._attempt, live, self._notes, self._known, self._describer.games() if due else None)
         try:
             orders = self._writer.exchange(self._number, report)
+            self._notes, self._described_s = [], time.monotonic() if due else self._described_s
+            if orders.attempt != self._attempt:
+                self._change_stage(orders.attempt)
+                return
         except FleetError:
             return
-        self._notes, self._described_s = [], time.monotonic() if due else self._described_s
         self._follow(orders.rights)
         if orders.weights:
             weights = wire.ToGame.FromString(orders.weights).weights
@@ -182,6 +200,16 @@ class RelayGateway:
             self.gateway.publish(self._known, decode_weights(weights.arrays), dict(weights.decisions))
         if orders.ended:
             self.gateway.end(orders.ended, MOVED)
+
+    def _change_stage(self, attempt: str) -> None:
+        """End the stage that is served, if there is one, and begin the writer's; raises as `Writer.start`."""
+        if self._attempt:
+            self.gateway.end_stage("the stage is over")
+            self._attempt = ""
+        if attempt:
+            start = self._writer.start()
+            self.gateway.begin_stage(self._intake(start))
+            self._begin(start.attempt)
 
     def _follow(self, rights: Rights) -> None:
         """Keep tokens and drained PCs as the head has them, in files that the gateway looks at."""
@@ -199,10 +227,9 @@ class RelayGateway:
 
 
 class Relay:
-    """A Ray actor that is a further gateway, until `stop`; it gets own skills' `projects` by value."""
+    """A Ray actor that is a further gateway, until `stop`."""
 
-    def __init__(self, number: int, address: str, projects: Sequence[Loaded]) -> None:
-        take_over(projects)
+    def __init__(self, number: int, address: str) -> None:
         self._number, self._address = number, address
         self._stopped = threading.Event()
 
@@ -212,10 +239,14 @@ class Relay:
 
     def play(self, writer: ray.actor.ActorHandle) -> None:
         """Serve until `stop` for the actor that writes the journal; raises as `RelayGateway` and its `exchange`."""
+        asked = RayWriter(writer)
+        while not asked.has_stage():
+            if self._stopped.wait(EXCHANGE_EVERY_S):
+                return
         with temporary_folder("soulsgraph-gateway-") as temporary:
             # A folder of tokens is locked while they are written; the temporary one is locked by its process already.
             (folder := temporary / "fleet").mkdir(0o700)
-            with closing(RelayGateway(self._number, self._address, RayWriter(writer), folder)) as relay:
+            with closing(RelayGateway(self._number, self._address, asked, folder)) as relay:
                 while not self._stopped.is_set():
                     relay.exchange()
                     self._stopped.wait(EXCHANGE_EVERY_S)
@@ -226,24 +257,24 @@ class Relay:
 
 
 class Relays:
-    """The further gateways of a stage, kept running; `places` maps each one's address to what of Ray's it takes.
+    """The further gateways of a fleet, kept running; `places` maps each one's address to what of Ray's it takes.
 
     The processes have some seconds to start, so that all gateways begin to listen within a moment: games that are set
     to prefer one find it then.
     """
 
-    def __init__(self, places: Mapping[str, Mapping[str, float]], projects: Sequence[Loaded] = ()) -> None:
+    def __init__(self, places: Mapping[str, Mapping[str, float]]) -> None:
         self._keepers: list[Keeper] = []
-        self._actors = []
+        self._actors: list[ray.actor.ActorHandle] = []
         for number, (address, resources) in enumerate(places.items(), 2):
             # One that lost its machine waits for it.
             kept = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=0, resources=dict(resources))(Relay)
-            self._actors.append(kept.remote(number, address, projects))
+            self._actors.append(kept.remote(number, address))
         if placed := [actor.is_placed.remote() for actor in self._actors]:
             ray.wait(placed, num_returns=len(placed), timeout=_PLACED_WITHIN_S)
 
     def serve(self, writer: ray.actor.ActorHandle) -> None:
-        """Let them serve, for the actor that writes the journal."""
+        """Let them serve, for the process that writes the journal."""
         for number, actor in enumerate(self._actors, 2):
             self._keepers.append(Keeper(f"gateway {number}", actor, _TRY_EVERY_S, _END_WITHIN_S, writer))
 

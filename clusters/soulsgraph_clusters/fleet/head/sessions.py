@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.head.serving import to_bytes
-from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S, FleetError
+from soulsgraph_clusters.fleet.settings import OUT_OF_PLAY, PLAYING, SILENT_AFTER_S, FleetError
 
+#: PCs that were refused, and notes that wait to be logged, at most.
+_MOST_REFUSALS, _MOST_NOTES = 200, 200
 #: Acknowledgements wait so long for weights to ride on, which go out about once a second.
 RIDE_WITHIN_S = 1.5
 
@@ -134,6 +137,33 @@ def check_alone(live: wire.Hello, new: wire.Hello) -> None:
         raise FleetError(f"{new.pc}/{new.game}: expected one live game of this name, found {found}; {_REMEDY}.")
 
 
+class Notes(deque[str]):
+    """What happened to games since it was last taken, the latest at most; other threads may take it."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=_MOST_NOTES)
+        self._latest = ""
+
+    def add(self, note: str) -> None:
+        """Add a note, unless the latest one was the same."""
+        if note != self._latest:
+            self._latest = note
+            self.append(note)
+
+    def add_change(self, game: str, before: wire.Health, now: wire.Health) -> None:
+        """Note when a game cannot play, is paused or drained, and when it plays again."""
+        if (now.state, now.note) == (before.state, before.note):
+            return
+        if now.state in OUT_OF_PLAY:
+            self.add(f"{game} is {now.state}{now.note and f': {now.note}'}")
+        elif now.state == PLAYING and before.state in OUT_OF_PLAY:
+            self.add(f"{game} plays again")
+
+    def take(self) -> list[str]:
+        """Return what waits to be logged, and forget it."""
+        return [self.popleft() for _ in range(len(self))]
+
+
 class Sessions:
     """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
 
@@ -152,6 +182,18 @@ class Sessions:
     def live(self) -> Iterable[Session]:
         """The sessions that are not closed; other threads may ask too."""
         return [session for session in [*self._live.values()] if not session.closed]
+
+    def refuse(self, who: str, reason: str, now_s: float) -> bool:
+        """Keep why a PC was refused, and return whether that is another reason than before."""
+        earlier, _ = self.refusals.get(who, ("", 0.0))
+        if who not in self.refusals and len(self.refusals) >= _MOST_REFUSALS:
+            self.refusals.clear()
+        self.refusals[who] = reason, now_s
+        return reason != earlier
+
+    def forget_closed(self) -> None:
+        """Keep the sessions that are live: another stage begins."""
+        self._latest = {session.name: session for session in self.live}
 
     def begin(self, session: Session) -> Session | None:
         """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""

@@ -1,0 +1,162 @@
+"""The gateways of a fleet from one stage to the next: games stay connected while what they play changes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
+from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.head.relay import Relays
+from soulsgraph_clusters.fleet.settings import Fleet, FleetError
+from soulsgraph_clusters.session import Session, check_nodes, place_gateway, place_relays
+from soulsgraph_policies.algorithm import LocalRunnerGroup
+from soulsgraph_policies.stage_config import SkillDQNConfig
+
+T = TypeVar("T")
+
+#: A driver that looks whether a process began the stage again waits for it so long.
+_LOOK_S = 0.5
+
+
+class GatewayProcess:
+    """A Ray actor that is the `GatewayRunner` of one stage after another, and is asked as RLlib asks one.
+
+    Its games stay connected from stage to stage. One that was started again has no stage until `begin`.
+    """
+
+    def __init__(self) -> None:
+        self._runner: GatewayRunner | None = None
+        self._gateway: Gateway | None = None
+        self._begun = ""
+
+    def begin(self, key: str, config: SkillDQNConfig) -> None:
+        """Begin a stage, unless it is the one of this `key` that is under way; raises as `GatewayRunner`."""
+        if self._runner is not None and self._begun == key:
+            return
+        self.end()
+        before, self._gateway = self._gateway, None
+        try:
+            self._runner, self._begun = GatewayRunner(config=config, gateway=before, worker_index=1), key
+        except BaseException:
+            if before is not None:
+                before.stop("the stage could not begin")
+            raise
+
+    def end(self) -> None:
+        """End the stage; its games wait for the next one."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            self._gateway = runner.leave()
+
+    def stop(self) -> None:
+        """End the stage if there is one, and let the games go."""
+        self.end()
+        if self._gateway is not None:
+            self._gateway.stop("the run is over")
+
+    def has_stage(self) -> bool:
+        """Return whether a stage is under way."""
+        return self._runner is not None
+
+    def ping(self) -> str:
+        """Return what RLlib expects of an actor that is well."""
+        return "pong"
+
+    def apply(self, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a function with the stage's runner, as RLlib's env runners do; raises FleetError between two stages."""
+        result: T = self._playing.apply(func, *args, **kwargs)
+        return result
+
+    def answer(self, question: str, *words: Any) -> Any:
+        """Answer another gateway by the `Desk` method of this name; raises FleetError between two stages."""
+        return self._playing.answer(question, *words)
+
+    @property
+    def _playing(self) -> GatewayRunner:
+        if self._runner is None:
+            raise FleetError("gateway: expected a stage under way, found none; begin it.")
+        return self._runner
+
+
+class GatewayGroup(LocalRunnerGroup):
+    """The runner in the driver's process, which holds the weights, and the gateway's process as the one that samples.
+
+    Raises:
+        SoulsGraphError: if the gateway cannot begin the stage, as where it cannot listen.
+    """
+
+    def __init__(self, config: SkillDQNConfig) -> None:
+        super().__init__(config)
+        # A process that dies is started again.
+        self._ignore_ray_errors_on_env_runners = True
+        stage: FleetStage = config.env_config[FLEET]
+        assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
+        self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
+        self._begins: ray.ObjectRef | None = None
+        try:
+            ray.get(self._process.begin.remote(self._key, config))
+        except RayTaskError as error:
+            raise error.cause from error
+        self._worker_manager.add_actors([self._process])
+
+    def probe_unhealthy_env_runners(self) -> list[int]:
+        """Let a process that was started again begin the stage, before it counts as well."""
+        if not set(self._worker_manager.actor_ids()) - set(self._worker_manager.healthy_actor_ids()):
+            return []
+        self._begins = self._begins or self._process.begin.remote(self._key, self._config)
+        if not ray.wait([self._begins], timeout=_LOOK_S)[0]:
+            return []
+        begins, self._begins = self._begins, None
+        try:
+            ray.get(begins)
+        except RayError:
+            return []
+        restored: list[int] = super().probe_unhealthy_env_runners()
+        return restored
+
+    def stop(self) -> None:
+        """End the stage; the process goes on to the next one."""
+        for actor in self._worker_manager.actor_ids():
+            self._worker_manager.remove_actor(actor)
+            with suppress(RayError):
+                ray.get(self._process.end.remote(), timeout=STOP_WITHIN_S)
+        self._local_env_runner.stop()
+
+
+class Gateways:
+    """The gateways of a fleet in a Ray session, kept from stage to stage until they are closed."""
+
+    def __init__(self, fleet: Fleet, session: Session) -> None:
+        self.fleet, self._session = fleet, session
+        self._process: ray.actor.ActorHandle | None = None
+        self._relays: Relays | None = None
+
+    def process(self) -> ray.actor.ActorHandle:
+        """Return the process that writes the journal; the first call starts it, and the further gateways.
+
+        Raises:
+            ClusterError: as `check_nodes` and `place_relays`.
+        """
+        check_nodes(self._session)
+        if self._process is None:
+            self._relays = Relays(place_relays(self.fleet.relays, self._session))
+            # Ray starts one that died; the driver then lets it begin the stage again.
+            kept = ray.remote(max_restarts=-1, **place_gateway())(GatewayProcess)
+            self._process = kept.remote()
+            self._relays.serve(self._process)
+        return self._process
+
+    def close(self) -> None:
+        """End them, the further ones first: each passes on what it received."""
+        if self._relays is not None:
+            self._relays.end()
+        if self._process is not None:
+            with suppress(RayError):
+                ray.get(self._process.stop.remote(), timeout=STOP_WITHIN_S)
+            ray.kill(self._process)

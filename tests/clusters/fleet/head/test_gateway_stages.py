@@ -1,0 +1,175 @@
+"""One stage after another: games stay connected, and what comes between two stages is refused by the next one."""
+
+import errno
+import time
+from dataclasses import replace
+
+import pytest
+
+from soulsgraph_clusters.fleet.head import chunk_queue
+from soulsgraph_clusters.fleet.head.desk import Desk
+from soulsgraph_clusters.fleet.head.folder import set_drained
+from soulsgraph_clusters.fleet.head.relay import RelayGateway
+from soulsgraph_clusters.fleet.settings import WAITING
+from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.testing import until
+from soulsgraph_policies.atomic import WriteError
+
+NEXT = "the next one"
+
+
+def test_a_connected_game_gets_the_next_stage_and_all_of_its_weights(door):
+    client = door.joined()
+    for count in (1, 2):
+        door.publish()
+        client.wait("weights", count)
+    door.end_stage()
+    assert client.wait("stop").reason == "the stage is over"
+    first = door.journal.attempt
+    door.begin_stage(NEXT)
+    task = client.wait("task", 2)
+    assert (task.stage, task.attempt) == (NEXT, door.journal.attempt)
+    assert task.attempt != first
+    # A stage counts its versions anew, and frozen modules may have changed.
+    door.publish()
+    weights = client.wait("weights", 3)
+    assert weights.version == 1
+    assert weights.arrays == client.got("weights")[0].arrays
+    client.send(door.chunk(1, stage=NEXT))
+    assert client.acknowledged(1) == {}
+    assert door.verdicts() == [(1, "")]
+    assert door.notes() == ["attic/1 joined, playing by simulator"]
+    assert not client.ended.is_set()
+
+
+def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
+    client = door.joined()
+    old = door.chunk(2)
+    client.send(door.chunk(1))
+    client.acknowledged(1)
+    door.end_stage()
+    client.send(old, door.health(state="resting"))
+    (session,) = door.gateway.sessions.live
+    until(lambda: session.health.state == "resting", "what was sent behind the chunk")
+    time.sleep(0.2)
+    assert len(client.got("acknowledgement")) == 1
+    door.begin_stage(NEXT)
+    assert client.acknowledged(1, 2) == {"other stage": 30}
+    assert door.verdicts() == [(2, "other stage")]
+
+
+def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
+    monkeypatch.setattr(chunk_queue, "RETRY_AFTER_S", 0.05)
+    client = door.joined()
+
+    def full(records):
+        raise WriteError("journal", OSError(errno.ENOSPC, "full disk"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(door.journal, "append", full)
+        client.send(door.chunk(1))
+        door.wait_for_note("full disk")
+        door.end_stage()
+    time.sleep(0.2)
+    assert not client.got("acknowledgement")
+    door.begin_stage(NEXT)
+    assert client.acknowledged(1) == {"other stage": 30}
+    assert door.wait_for_note("is written again")
+    door.gateway.check()
+
+
+def test_a_game_that_comes_between_two_stages_waits_for_the_next_one(door):
+    door.end_stage()
+    client = door.client(door.hello())
+    time.sleep(0.3)
+    assert not client.received
+    assert not client.ended.is_set()
+    door.begin_stage(NEXT)
+    assert client.wait("task").stage == NEXT
+
+
+def test_a_game_whose_pc_lacks_what_the_next_stage_needs_is_refused_by_name(door, lock_on_task):
+    client, other = door.joined(), door.joined(game="2")
+    other.close()
+    door.wait_for_note("attic/2 left")
+    door.end_stage()
+    task = replace(lock_on_task)
+    # The head itself has no project of that name.
+    object.__setattr__(task, "projects", {"fencing": "0" * 64})
+    door.begin_stage(NEXT, task)
+    assert "expected the project 'fencing'" in client.refusal()
+    assert len(client.got("task")) == 1
+    # Who left in an earlier stage is none of this one's games.
+    assert [game.name for game in door.status.describe(1).games] == ["attic/1"]
+
+
+def test_a_drained_pc_stays_drained_in_the_next_stage(door):
+    client = door.joined()
+    set_drained(door.folder, "attic", True)
+    until(lambda: any(stop.after_fight for stop in client.got("stop")), "the end of its play")
+    door.end_stage()
+    door.begin_stage(NEXT)
+    until(lambda: client.got("stop")[-1].after_fight and len(client.got("stop")) >= 3, "the next one's word")
+    assert len(client.got("task")) == 1
+    set_drained(door.folder, "attic", False)
+    assert client.wait("task", 2).stage == NEXT
+
+
+@pytest.mark.parametrize("waits_s", [0.0, 0.5])
+def test_a_playing_game_fights_on_in_the_next_stage(lock_on_task, tmp_path, waits_s):
+    with GatewayHere(tmp_path, lock_on_task) as here:
+        lines = here.play(GameSettings(driver="simulator", speed=20.0, lanes=2))
+        until(lambda: len(here.records()) > 2, "chunks")
+        (session,) = here.gateway.sessions.live
+        here.end_stage()
+        until(lambda: session.health.state == WAITING, "a game that waits")
+        time.sleep(waits_s)
+        here.begin_stage(NEXT)
+        here.publish()
+        until(lambda: any(not record.refused for record in here.records()), "chunks of the next stage")
+        assert [*here.gateway.sessions.live] == [session]
+        assert {record.chunk.stage for record in here.records() if not record.refused} == {NEXT}
+        assert [line for line in lines if line.startswith("playing")] == ["playing"] * 2
+
+
+def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
+    door.desk = Desk(door.fleet, door.intake, door.gateway)
+
+    class Writer:
+        """Asks whichever desk the door has now."""
+
+        def __getattr__(self, question):
+            return getattr(door.desk, question)
+
+    folder, address = tmp_path / "relay", f"127.0.0.1:{free_port()}"
+    folder.mkdir(0o700)
+    relay = RelayGateway(2, address, Writer(), folder)
+    try:
+        client = door.joined(address)
+        door.publish()
+        relay.exchange()
+        client.wait("weights")
+        client.send(door.chunk(1))
+        client.acknowledged(1)
+        assert not door.desk.stage_over
+        door.desk.end_stage()
+        relay.exchange()
+        relay.exchange()
+        assert door.desk.stage_over
+        assert client.wait("stop").reason == "the stage is over"
+        door.end_stage()
+        door.begin_stage(NEXT)
+        door.desk = Desk(door.fleet, door.intake, door.gateway)
+        relay.exchange()
+        assert client.wait("task", 2).stage == NEXT
+        door.publish()
+        relay.exchange()
+        assert client.wait("weights", 2).arrays == client.got("weights")[0].arrays
+        client.send(door.chunk(2, stage=NEXT))
+        assert client.acknowledged(1, 2) == {}
+        assert door.verdicts() == [(2, "")]
+        assert door.desk.playing == 1
+    finally:
+        relay.close()
