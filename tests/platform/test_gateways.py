@@ -6,9 +6,17 @@ import signal
 
 import pytest
 
+from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.testing import LocalCluster, command_of
-from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, grows, require_once, require_replay, settle
+from soulsgraph_clusters.testing.fleet_in_folder import (
+    FleetInFolder,
+    grows,
+    read_records,
+    require_once,
+    require_replay,
+    settle,
+)
 from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
@@ -26,9 +34,9 @@ def fleet(tmp_path):
     fleet.close()
 
 
-def _train(fleet, scale, *words):
+def _train(fleet, scale, *words, **options):
     """Start training, and the PCs once both gateways listen: on a busy machine the second may need long."""
-    training = fleet.train(scale, more=("--gateways", 2, *words))
+    training = fleet.train(scale, more=("--gateways", 2, *words), **options)
     until(lambda: "gateway 2: listens" in training.logs() or not training.running, "the second gateway")
     assert training.running, training.logs()
     fleet.host("attic")
@@ -69,6 +77,20 @@ def test_a_killed_gateway_loses_nothing_and_its_games_go_on_at_the_other(fleet):
     settle(fleet, ["attic/1", "cellar/1"]).require()
     require_once(fleet.records())
     require_replay(fleet)
+
+
+def test_games_at_both_gateways_stay_connected_through_a_curriculum(fleet):
+    training = _train(fleet, 0.005, command=["curriculum"])
+    assert training.wait() == 0, training.logs()
+    for game in ("attic/1", "gateway 2: cellar/1"):
+        assert training.logs().count(f"{game} joined") == 1, training.logs()
+    journals = fleet.run / "journal"
+    order = RunFolder.open(fleet.run).plan.skill_graph.order
+    assert len(order) == 5
+    for skill in order:
+        records = read_records(journals / skill, skill)
+        require_once(records)
+        assert {record.pc for record in records if not record.refused} == {"attic", "cellar"}, skill
 
 
 def test_a_second_gateway_runs_on_a_game_pc_of_the_cluster(fleet, monkeypatch):

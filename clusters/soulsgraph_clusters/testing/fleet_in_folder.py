@@ -90,12 +90,17 @@ class FleetInFolder:
         return self.start(f"host-{pc}", *words, *(("--ca", ca) if ca else ()), *named, before=before)
 
     def train(
-        self, scale: float, preset: str = "best", supervised: bool = False, more: Sequence[object] = ()
+        self,
+        scale: float,
+        preset: str = "best",
+        supervised: bool = False,
+        more: Sequence[object] = (),
+        command: Sequence[str] = ("train", SKILL),
     ) -> Program:
         """Start training, or go on with it; a supervisor starts it again whatever ends it. `more` are further words."""
         words = ("--run", self.run, "--fleet", self.file, "--scale", scale, "--preset", preset, *more)
         before = ("supervise", "--") if supervised else ()
-        return self.start("train", *before, "train", SKILL, *words)
+        return self.start("train", *before, *command, *words)
 
     @property
     def journal(self) -> Path:
