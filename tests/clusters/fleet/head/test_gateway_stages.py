@@ -146,27 +146,28 @@ def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
     folder, address = tmp_path / "relay", f"127.0.0.1:{free_port()}"
     folder.mkdir(0o700)
     relay = RelayGateway(2, address, Writer(), folder)
+
+    def until_reported(condition, what):
+        until(lambda: relay.exchange() or condition(), what)
+
     try:
         client = door.joined(address)
         door.publish()
-        relay.exchange()
-        client.wait("weights")
+        until_reported(lambda: client.got("weights"), "weights")
         client.send(door.chunk(1))
         client.acknowledged(1)
         assert not door.desk.stage_over
         door.desk.end_stage()
-        relay.exchange()
-        relay.exchange()
-        assert door.desk.stage_over
+        until_reported(lambda: door.desk.stage_over, "the end of the stage")
         assert client.wait("stop").reason == "the stage is over"
         door.end_stage()
         door.begin_stage(NEXT)
         door.desk = Desk(door.fleet, door.intake, door.gateway)
-        relay.exchange()
-        assert client.wait("task", 2).stage == NEXT
+        until_reported(lambda: len(client.got("task")) > 1, "the next stage's task")
+        assert client.got("task")[1].stage == NEXT
         door.publish()
-        relay.exchange()
-        assert client.wait("weights", 2).arrays == client.got("weights")[0].arrays
+        until_reported(lambda: len(client.got("weights")) > 1, "the next stage's weights")
+        assert client.got("weights")[1].arrays == client.got("weights")[0].arrays
         client.send(door.chunk(2, stage=NEXT))
         assert client.acknowledged(1, 2) == {}
         assert door.verdicts() == [(2, "")]
