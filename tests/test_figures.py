@@ -271,6 +271,15 @@ def test_what_whole_commands_take_is_what_the_benchmark_printed(page_rows: PageR
     assert f"`soulsgraph curriculum --preset best` ends after {best:.1f} s" in (DOCS.parent / "README.md").read_text()
 
 
+def test_the_long_baselines_win_rates_are_those_of_its_report() -> None:
+    rates = pd.read_parquet(_RESULTS / "end-to-end-500k" / "tables" / "seeds.parquet")
+    rates = rates[rates["label"] == "single end-to-end agent, 500,000 steps"]
+    assert [*rates["seed"]] == [*range(820, 830)]
+    percent = rates["percent"]
+    told = f"it won {percent.median():.1f} % in the median, from {percent.min():.1f} to {percent.max():.1f} %"
+    assert told in (DOCS / "findings.md").read_text(encoding="utf-8")
+
+
 def test_what_was_played_in_running_games_is_what_evaluate_saved(page_rows: PageRows) -> None:
     told = page_rows("findings.md", "hundred seeds of fights, from the middle of Phase 1")
     assert len(told) == 9
@@ -279,8 +288,8 @@ def test_what_was_played_in_running_games_is_what_evaluate_saved(page_rows: Page
         assert file
         found = json.loads((_RESULTS / file[1]).read_text(encoding="utf-8"))
         if title.startswith("a whole reading"):
-            shares = [[row["cpu_ms"][name] for row in found] for name in ("median", "p99")]
-            lowest, highest = ([f"{each(share):.2f}" for share in shares] for each in (min, max))
+            shares = [[row["cpu_ms"][name] for row in found["results"]] for name in ("median", "p99")]
+            lowest, highest = ([f"{each(share):.3f}" for share in shares] for each in (min, max))
             assert shown == (
                 f"three rounds: median {lowest[0]} to {highest[0]} ms of CPU time, p99 {lowest[1]} to {highest[1]}"
             )
