@@ -101,10 +101,13 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
     fleet = FleetInFolder(tmp_path, {"attic": game})
     try:
         fleet.host()
-        words = ("--run", fleet.run, "--fleet", fleet.file, "--scale", 0.005, "--preset", "best")
+        words = ("--run", fleet.run, "--fleet", fleet.file, "--scale", 0.01, "--preset", "best")
         training = fleet.start("train", "curriculum", *words)
-        movement = fleet.run / "journal" / "movement"
-        until(lambda: read_records(movement, "movement") or not training.running, "chunks of the third stage")
+
+        def dodged():
+            return any(not record.refused for record in read_records(fleet.run / "journal" / "dodge", "dodge"))
+
+        until(lambda: dodged() or not training.running, "chunks of the fourth stage")
         assert training.logs().count("attic/1 joined") == 1, "it stayed connected"
         # One that is started again takes up the stage that it died in.
         _kill_gateway(training)

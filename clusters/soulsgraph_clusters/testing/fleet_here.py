@@ -103,7 +103,7 @@ class GatewayHere:
     def end_stage(self) -> None:
         """End the stage; games wait for the next one."""
         self.gateway.end_stage("the stage is over")
-        self.journal.close()
+        self.intake.close()
 
     def begin_stage(self, stage: str, task: StageTask | None = None) -> None:
         """Begin another stage, by default of the same task."""

@@ -13,7 +13,7 @@ from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.sessions import Notes, Session, check_alone
+from soulsgraph_clusters.fleet.head.sessions import Player, Session, check_alone
 from soulsgraph_clusters.fleet.head.status import GameStatus
 from soulsgraph_clusters.fleet.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
@@ -72,13 +72,13 @@ class Written:
 class Report:
     """What a gateway reports several times a second.
 
-    `attempt` is that of the stage which it serves, empty between two stages. `live` maps its games to their boots,
+    `attempt` is that of the stage which it serves, empty between two stages. `live` says who plays its games,
     `known` is the version of its weights, -1 without any; `games` is how they do, None where that was reported a moment
     ago.
     """
 
     attempt: str
-    live: Mapping[str, str]
+    live: Mapping[str, Player]
     notes: Sequence[str] = ()
     known: int = -1
     games: Sequence[GameStatus] | None = None
@@ -107,8 +107,6 @@ class Desk:
         #: The attempt of a stage that each gateway serves.
         self._serving: dict[int, str] = {}
         self._attempt = intake.journal.attempt
-        #: What happened to games of other gateways.
-        self.notes = Notes()
 
     def start(self) -> Start:
         """Return what a gateway begins with."""
@@ -154,11 +152,11 @@ class Desk:
 
     def exchange(self, number: int, report: Report) -> Orders:
         """Take a gateway's report, and return what it is to do."""
-        here = {session.name: session.hello.boot for session in self._gateway.sessions.live}
+        here = {session.name for session in self._gateway.sessions.live}
         ended = self._intake.elsewhere.report(number, report.live, here)
         self._serving[number] = report.attempt
         for note in report.notes:
-            self.notes.add(f"gateway {number}: {note}")
+            self._gateway.notes.add(f"gateway {number}: {note}")
         if report.games is not None:
             self._described = {**self._described, number: report.games}
         return Orders(self._attempt, self._rights(), self._gateway.offered(report.known), frozenset(ended))

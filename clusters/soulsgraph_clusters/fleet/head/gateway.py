@@ -41,7 +41,7 @@ from soulsgraph_policies.inference import Weights
 #: Weights go out at most this often, the newest only.
 PUBLISH_EVERY_S = 1.0
 _WATCH_EVERY_S = 0.5
-#: When a stage ends, games have so long to read what is left for them.
+#: When it ends, games have so long to read what is left for them.
 _READ_WITHIN_S = 3.0
 #: A gateway has ended by then, on a busy machine too: what came is written, what is left for games is read.
 STOP_WITHIN_S = WRITE_WITHIN_S + _READ_WITHIN_S + 30.0
@@ -68,6 +68,8 @@ class Gateway:
         self.chunks = ChunkQueue(intake, self.notes.add)
         self._failure: BaseException | None = None
         self._offer: Offer | None = None
+        #: Why it serves no longer, and tasks that let in the games which were connected before a stage.
+        self._over, self._admissions = "", list[asyncio.Task[None]]()
         self._loop = asyncio.new_event_loop()
         self._ready: asyncio.Future[int] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="fleet gateway", daemon=True)
@@ -142,9 +144,10 @@ class Gateway:
         try:
             self._loop.run_forever()
         finally:
-            for task in self._tasks:
+            own = [*self._tasks, *self._admissions]
+            for task in own:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.gather(*own, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
@@ -175,32 +178,35 @@ class Gateway:
             self._begun.clear()
             self._offer = None
             for session in self.sessions.live:
+                # What it did not read yet would be taken for the next stage's.
+                session.weights = b""
                 session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
 
     async def _begin_stage(self, intake: Takes) -> None:
         self._intake = intake
         self.sessions.forget_closed()
-        waiting = [*self.sessions.live]
-        refusals = await asyncio.gather(*map(self._refusal, waiting))
         self.chunks.begin_stage(intake)
         self._begun.set()
-        for session, refusal in zip(waiting, refusals, strict=True):
-            session.latest = "", 0
-            if refusal:
-                self._refuse(session, refusal)
-            else:
-                self._order(session)
+        # Each by itself: admitting one may take long.
+        self._admissions = [task for task in self._admissions if not task.done()]
+        self._admissions += [self._loop.create_task(self._take_up(session)) for session in self.sessions.live]
 
-    async def _refusal(self, session: Session) -> str:
-        """Return why a game may not play in this stage; empty if it may."""
+    async def _take_up(self, session: Session) -> None:
+        """Let a game that was connected before the stage began play in it, or say why not."""
         try:
             await self._admit(session)
         except SoulsGraphError as refusal:
-            return str(refusal)
-        return ""
+            self._refuse(session, str(refusal))
+        except BaseException:
+            session.close()
+            raise
+        self._order(session)
 
     async def _stop(self, reason: str) -> None:
         await self._end_stage(reason)
+        # Games that wait for a stage learn that there is none.
+        self._over = reason
+        self._begun.set()
         for session in self.sessions.live:
             session.finish()
         await self._server.stop(_READ_WITHIN_S)
@@ -223,21 +229,17 @@ class Gateway:
                 self._require_projects(session)
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.stage))))
                 return
-            taken_by = None
-            # Another stage may have begun meanwhile.
-            while taken_by is not self._intake:
-                await self._begun.wait()
-                taken_by = self._intake
-                await self._admit(session)
+            await self._admit(session)
             # What it waited is not its game's silence.
             session.heard_s = self._loop.time()
             replaced = self.sessions.begin(session)
         except (TimeoutError, SoulsGraphError) as refusal:
             reason = str(refusal) or f"fleet: expected a hello within {HELLO_WITHIN_S:g} s, found none; try again."
-            self._note_refusal(name, reason)
+            if not self._over:
+                self._note_refusal(name, reason)
             # A stream whose first message was too large is closed already.
             with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
-                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=True))))
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=not self._over))))
             return
         self.sessions.refusals.pop(name, None)
         if replaced is not None:
@@ -254,17 +256,24 @@ class Gateway:
                 self.notes.add(f"{session.name} left{session.reason and f': {session.reason}'}")
 
     async def _admit(self, session: Session) -> None:
-        """Let a game play in this stage; raises SoulsGraphError if it may not."""
-        self._require_projects(session)
-        # It may have to ask another machine.
-        await self._loop.run_in_executor(None, self._intake.admit, session)
+        """Let a game play in the present stage, or the next one between two; raises SoulsGraphError if it may not."""
+        # Another stage may have begun meanwhile.
+        while session.admitted is not self._intake:
+            await self._begun.wait()
+            if self._over:
+                raise FleetError(self._over)
+            intake = self._intake
+            self._require_projects(session)
+            # It may have to ask another machine.
+            await self._loop.run_in_executor(None, intake.admit, session)
+            session.admitted, session.latest = intake, ("", 0)
 
     def _require_projects(self, session: Session) -> None:
         own_projects.require(self._intake.task.projects, own_projects.of_hello(session.hello), session.hello.pc)
 
     def _order(self, session: Session) -> None:
-        """Let a game play, or let it play no longer where its PC is drained; between two stages it waits."""
-        if not self._begun.is_set():
+        """Let a game play, or let it play no longer where its PC is drained; one that is not admitted waits."""
+        if not self._plays(session):
             return
         session.drained = session.hello.pc in self._drained
         if session.drained:
@@ -273,6 +282,9 @@ class Gateway:
         session.send(wire.ToGame(task=self._intake.task_for(session)))
         session.weights_version = -1
         self._send_weights(session)
+
+    def _plays(self, session: Session) -> bool:
+        return self._begun.is_set() and not self._over and session.admitted is self._intake
 
     def _name_of(self, token: str) -> str:
         """Return the PC that a stream's token was issued for; empty if none was."""
@@ -337,7 +349,7 @@ class Gateway:
             await asyncio.sleep(PUBLISH_EVERY_S)
 
     def _send_weights(self, session: Session) -> None:
-        if self._offer is not None and session.weights_version != self._offer[0]:
+        if self._offer is not None and self._plays(session) and session.weights_version != self._offer[0]:
             session.weights = self._intake.weights_message(self._offer, first=session.weights_version < 0)
             session.weights_version = self._offer[0]
             session.wake()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -15,13 +18,17 @@ from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, Gat
 from soulsgraph_clusters.fleet.head.relay import Relays
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.session import Session, check_nodes, place_gateway, place_relays
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import LocalRunnerGroup
 from soulsgraph_policies.stage_config import SkillDQNConfig
 
 T = TypeVar("T")
 
+_logger = logging.getLogger("soulsgraph")
 #: A driver that looks whether a process began the stage again waits for it so long.
 _LOOK_S = 0.5
+#: A process that died as a stage was to begin has so long to be started again, tried at intervals.
+_BACK_WITHIN_S, _RETRY_AFTER_S = 60.0, 0.5
 
 
 class GatewayProcess:
@@ -52,7 +59,12 @@ class GatewayProcess:
         """End the stage; its games wait for the next one."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
-            self._gateway = runner.leave()
+            try:
+                self._gateway = runner.leave()
+            except BaseException:
+                # It may listen on, and hold the journal: Ray starts a process without that.
+                _logger.exception("gateway: it cannot end the stage")
+                os._exit(1)
 
     def stop(self) -> None:
         """End the stage if there is one, and let the games go."""
@@ -89,6 +101,7 @@ class GatewayGroup(LocalRunnerGroup):
 
     Raises:
         SoulsGraphError: if the gateway cannot begin the stage, as where it cannot listen.
+        FleetError: if its process died, and none took its place in time.
     """
 
     def __init__(self, config: SkillDQNConfig) -> None:
@@ -98,23 +111,40 @@ class GatewayGroup(LocalRunnerGroup):
         stage: FleetStage = config.env_config[FLEET]
         assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
         self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
-        self._begins: ray.ObjectRef | None = None
-        try:
-            ray.get(self._process.begin.remote(self._key, config))
-        except RayTaskError as error:
-            raise error.cause from error
+        #: The call by which a process that was started again begins the stage, until that is done.
+        self.begins: ray.ObjectRef | None = None
+        self._begin()
         self._worker_manager.add_actors([self._process])
 
+    def _begin(self) -> None:
+        """Let the process begin the stage, and one that dies meanwhile once it is started again."""
+        until_s = time.monotonic() + _BACK_WITHIN_S
+        while True:
+            try:
+                _answer(self._process.begin.remote(self._key, self._config))
+                return
+            except RayError as error:
+                if time.monotonic() > until_s:
+                    reason = str(error).partition("\n")[0].strip(" .")
+                    raise FleetError(
+                        f"gateway: expected a process that serves games, found: {reason}; resume."
+                    ) from error
+            time.sleep(_RETRY_AFTER_S)
+
     def probe_unhealthy_env_runners(self) -> list[int]:
-        """Let a process that was started again begin the stage, before it counts as well."""
+        """Let a process that was started again begin the stage, before it counts as well.
+
+        Raises:
+            SoulsGraphError: if it cannot.
+        """
         if not set(self._worker_manager.actor_ids()) - set(self._worker_manager.healthy_actor_ids()):
             return []
-        self._begins = self._begins or self._process.begin.remote(self._key, self._config)
-        if not ray.wait([self._begins], timeout=_LOOK_S)[0]:
+        self.begins = self.begins or self._process.begin.remote(self._key, self._config)
+        if not ray.wait([self.begins], timeout=_LOOK_S)[0]:
             return []
-        begins, self._begins = self._begins, None
+        begins, self.begins = self.begins, None
         try:
-            ray.get(begins)
+            _answer(begins)
         except RayError:
             return []
         restored: list[int] = super().probe_unhealthy_env_runners()
@@ -127,6 +157,16 @@ class GatewayGroup(LocalRunnerGroup):
             with suppress(RayError):
                 ray.get(self._process.end.remote(), timeout=STOP_WITHIN_S)
         self._local_env_runner.stop()
+
+
+def _answer(call: ray.ObjectRef) -> None:
+    """Wait for a call's end; raises the SoulsGraphError that it raised, and RayError if its process died."""
+    try:
+        ray.get(call)
+    except RayTaskError as error:
+        if isinstance(error.cause, SoulsGraphError):
+            raise error.cause from error
+        raise
 
 
 class Gateways:
@@ -154,9 +194,11 @@ class Gateways:
 
     def close(self) -> None:
         """End them, the further ones first: each passes on what it received."""
-        if self._relays is not None:
-            self._relays.end()
-        if self._process is not None:
-            with suppress(RayError):
-                ray.get(self._process.stop.remote(), timeout=STOP_WITHIN_S)
-            ray.kill(self._process)
+        try:
+            if self._relays is not None:
+                self._relays.end()
+        finally:
+            if self._process is not None:
+                with suppress(RayError):
+                    ray.get(self._process.stop.remote(), timeout=STOP_WITHIN_S)
+                ray.kill(self._process)

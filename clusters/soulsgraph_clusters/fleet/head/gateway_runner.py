@@ -113,8 +113,8 @@ class GatewayRunner(ChunkRunner):
         self._journal = _patiently(
             lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes, batch_shares=shares)
         )
-        intake = Intake(self._journal, self._task, self.config.stage_seed or 0, settings)
         try:
+            intake = self._intake = Intake(self._journal, self._task, self.config.stage_seed or 0, settings)
             if self._before is None:
                 self._gateway = _patiently(lambda: Gateway(stage.fleet, intake))
             else:
@@ -170,7 +170,7 @@ class GatewayRunner(ChunkRunner):
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        notes = (*self._gateway.notes.take(), *self._desk.notes.take())
+        notes = tuple(self._gateway.notes.take())
         playing = len(list(self._gateway.sessions.live)) + self._desk.playing
         decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
@@ -212,8 +212,12 @@ class GatewayRunner(ChunkRunner):
             end_gateway("the stage is over")
             if status:
                 status.update(self._version, always=True)
-        if hasattr(self, "_journal"):
+        if hasattr(self, "_intake"):
+            self._intake.close()
+        elif hasattr(self, "_journal"):
             self._journal.close()
+        # Of what is frozen no stage that is over would ever be collected.
+        gc.unfreeze()
 
 
 def _patiently(open_it: Callable[[], T]) -> T:

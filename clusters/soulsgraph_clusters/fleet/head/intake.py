@@ -123,7 +123,7 @@ class Intake(Offers):
         self._lanes = _LaneTable(journal.folder / "lanes.json")
         #: When each PC's latest chunk came.
         self._heard_s: dict[str, float] = {}
-        self._writing = threading.Lock()
+        self._writing, self._closed = threading.Lock(), False
         #: Games that play through other gateways.
         self.elsewhere = Elsewhere()
 
@@ -188,10 +188,13 @@ class Intake(Offers):
 
         Raises:
             WriteError: if the journal cannot be written; nothing is acknowledged then.
+            FleetError: if the stage is over.
         """
         taken: Counter[str] = Counter()
         there: set[tuple[str, str, int]] = set()
         with self._writing:
+            if self._closed:
+                raise FleetError("journal: expected a stage under way, found its end; the next one takes this.")
             records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
             self.journal.append(records)
         answers: dict[tuple[Session, str], wire.Acknowledgement] = {}
@@ -201,6 +204,12 @@ class Intake(Offers):
             if record.refused:
                 answer.refused[record.refused] += sum(chunk.decisions.values())
         return [(session, answer) for (session, _), answer in answers.items()]
+
+    def close(self) -> None:
+        """Close the journal, once what is being written is there."""
+        with self._writing:
+            self._closed = True
+            self.journal.close()
 
     def _record(
         self,
@@ -216,10 +225,14 @@ class Intake(Offers):
         """
         pc, game, decisions = session.hello.pc, session.hello.game, sum(chunk.decisions.values())
         self._heard_s[pc] = now_s
-        first = self._lanes.first(session.name, session.hello.lanes)
-        verdict, key = "", (session.name, chunk.boot, chunk.sequence)
+        first, verdict, key = 0, "", (session.name, chunk.boot, chunk.sequence)
         if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.seen:
             verdict = self._verdict(session, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
+            try:
+                first = 0 if verdict else self._lanes.first(session.name, session.hello.lanes)
+            except FleetError:
+                # A game that was not let in: of one that was, the lanes have their number.
+                verdict = OTHER_STAGE
             taken[pc] += 0 if verdict else decisions
             there.add(key)
         record = wire.Record(pc=pc, game=game, first_lane=first, refused=verdict, chunk=chunk)

@@ -72,7 +72,7 @@ class FleetDQN(SkillDQN):
         self._sources: dict[str, int] = {}
         super().setup(config)
         self._task = self._stage.task(self.config)
-        # As in the gateway; what is frozen is never collected, so only as long as the stage lasts.
+        # As in the gateway; what is frozen is never collected, so as long as the stage lasts.
         gc.collect()
         gc.freeze()
 
@@ -191,8 +191,10 @@ class FleetDQN(SkillDQN):
         now = time.monotonic()
         if now < self._next_probe_s:
             return []
-        self._next_probe_s = now + _PROBE_PERIOD_S
-        return super().restore_env_runners(env_runner_group)
+        restored = super().restore_env_runners(env_runner_group)
+        begins = isinstance(env_runner_group, GatewayGroup) and env_runner_group.begins is not None
+        self._next_probe_s = now + (_RETRY_AFTER_S if begins else _PROBE_PERIOD_S)
+        return restored
 
     def _require_attempt(self, found: str) -> None:
         self.attempt = self.attempt or found

@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.head.desk import MOVED, Admission, Orders, Report
 from soulsgraph_clusters.fleet.head.folder import read_drained, set_drained
 from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.head.intake import Offers
-from soulsgraph_clusters.fleet.head.sessions import Session
+from soulsgraph_clusters.fleet.head.sessions import Player, Session
 from soulsgraph_clusters.fleet.head.status import Describer
 from soulsgraph_clusters.fleet.kept_actor import Keeper
 from soulsgraph_clusters.fleet.security import Tokens
@@ -66,9 +66,11 @@ class RayWriter:
         self._actor = actor
 
     def has_stage(self) -> bool:
-        """Return whether it serves a stage now; raises FleetError where it does not answer."""
-        serves: bool = self._get(self._actor.has_stage.remote())
-        return serves
+        """Return whether it serves a stage now; not one that does not answer, as it may have to start first."""
+        try:
+            return bool(self._get(self._actor.has_stage.remote()))
+        except FleetError:
+            return False
 
     def _ask(self, question: str, *words: Any) -> Any:
         return self._get(self._actor.answer.remote(question, *words))
@@ -108,9 +110,9 @@ class RayWriter:
 class RelayIntake(Offers):
     """Let the gateway beside the journal decide and write."""
 
-    def __init__(self, number: int, writer: Writer, stage: str, task: StageTask) -> None:
-        super().__init__(task)
-        self._number, self._writer, self.stage = number, writer, stage
+    def __init__(self, number: int, writer: Writer, start: Start) -> None:
+        super().__init__(StageTask.from_json(start.task))
+        self._number, self._writer, self.stage, self._attempt = number, writer, start.stage, start.attempt
         self._tasks: dict[str, wire.Task] = {}
 
     def admit(self, session: Session) -> None:
@@ -118,7 +120,10 @@ class RelayIntake(Offers):
         admission = self._writer.admit(self._number, session.hello.SerializeToString())
         if admission.refusal:
             raise FleetError(admission.refusal)
-        self._tasks[session.name] = wire.Task.FromString(admission.task)
+        task = wire.Task.FromString(admission.task)
+        if task.attempt != self._attempt:
+            raise FleetError("gateway: expected the stage that it serves, found that another began; try again.")
+        self._tasks[session.name] = task
 
     def task_for(self, session: Session) -> wire.Task:
         """Return what a game that was admitted is to play."""
@@ -166,7 +171,7 @@ class RelayGateway:
 
     def _intake(self, start: Start) -> RelayIntake:
         take_over(start.projects)
-        self._offers = RelayIntake(self._number, self._writer, start.stage, StageTask.from_json(start.task))
+        self._offers = RelayIntake(self._number, self._writer, start)
         return self._offers
 
     def _begin(self, attempt: str) -> None:
@@ -182,24 +187,24 @@ class RelayGateway:
         """
         self.gateway.check()
         self._notes += self.gateway.notes.take()
-        live = {session.name: session.hello.boot for session in self.gateway.sessions.live}
+        live = {session.name: Player.of(session.hello) for session in self.gateway.sessions.live}
         due = time.monotonic() - self._described_s >= DESCRIBE_EVERY_S
         report = Report(self._attempt, live, self._notes, self._known, self._describer.games() if due else None)
         try:
             orders = self._writer.exchange(self._number, report)
             self._notes, self._described_s = [], time.monotonic() if due else self._described_s
+            if orders.ended:
+                self.gateway.end(orders.ended, MOVED)
+            self._follow(orders.rights)
             if orders.attempt != self._attempt:
                 self._change_stage(orders.attempt)
                 return
         except FleetError:
             return
-        self._follow(orders.rights)
         if orders.weights:
             weights = wire.ToGame.FromString(orders.weights).weights
             self._known = int(weights.version)
             self.gateway.publish(self._known, decode_weights(weights.arrays), dict(weights.decisions))
-        if orders.ended:
-            self.gateway.end(orders.ended, MOVED)
 
     def _change_stage(self, attempt: str) -> None:
         """End the stage that is served, if there is one, and begin the writer's; raises as `Writer.start`."""

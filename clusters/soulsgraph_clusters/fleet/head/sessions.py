@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
@@ -42,6 +42,8 @@ class Session:
     latest: tuple[str, int] = ("", 0)
     #: Why no more of its chunks are taken; set by whoever wrote a group of them.
     refused: str = ""
+    #: Whoever let it play, the latest time.
+    admitted: object | None = None
     #: What it proved its name by.
     token: str = field(default="", repr=False)
 
@@ -175,7 +177,7 @@ class Sessions:
 
     @property
     def latest(self) -> Iterable[Session]:
-        """The latest session of every game that was ever connected, closed or not; other threads may ask too."""
+        """The latest session of every game that was connected in the stage; other threads may ask too."""
         return [*self._latest.values()]
 
     @property
@@ -192,8 +194,9 @@ class Sessions:
         return reason != earlier
 
     def forget_closed(self) -> None:
-        """Keep the sessions that are live: another stage begins."""
+        """Keep the sessions that are live, and no refusal: another stage begins."""
         self._latest = {session.name: session for session in self.live}
+        self.refusals.clear()
 
     def begin(self, session: Session) -> Session | None:
         """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""
@@ -215,22 +218,32 @@ class Sessions:
 _CLAIM_S = 2.0
 
 
+@dataclass(frozen=True)
+class Player:
+    """Which process plays as a game, on which machine."""
+
+    boot: str
+    machine: str
+
+    @classmethod
+    def of(cls, hello: wire.Hello) -> Player:
+        """Return who said hello."""
+        return cls(hello.boot, hello.machine)
+
+    def hello(self, name: str) -> wire.Hello:
+        """Return what is known of its hello as a game of this name."""
+        pc, _, game = name.partition("/")
+        return wire.Hello(pc=pc, game=game, boot=self.boot, machine=self.machine)
+
+
 @dataclass
 class _Relay:
-    """What is known of another gateway: when it was heard, and the boot of each live game by name."""
+    """What is known of another gateway: when it was heard, and who plays each live game by name."""
 
     heard_s: float = 0.0
-    live: dict[str, str] = field(default_factory=dict)
+    live: dict[str, Player] = field(default_factory=dict)
     #: When games were let in.
     claimed_s: dict[str, float] = field(default_factory=dict)
-    #: What each game that was let in said of itself.
-    hellos: dict[str, wire.Hello] = field(default_factory=dict)
-
-    def hello_of(self, name: str, boot: str) -> wire.Hello:
-        """Return what a live game said of itself; of one that was let in before this process began, its name."""
-        pc, _, game = name.partition("/")
-        known = self.hellos.get(name)
-        return known if known is not None and known.boot == boot else wire.Hello(pc=pc, game=game, boot=boot)
 
 
 class Elsewhere:
@@ -253,18 +266,18 @@ class Elsewhere:
         with self._access:
             others = [one for number, one in self._heard().items() if number != gateway]
             for one in others:
-                for other, boot in one.live.items():
-                    check_alone(one.hello_of(other, boot), hello)
+                for other, player in one.live.items():
+                    check_alone(player.hello(other), hello)
             for one in others:
                 one.live.pop(name, None)
             if gateway:
                 own = self._relays.setdefault(gateway, _Relay(heard_s=time.monotonic()))
-                own.live[name], own.claimed_s[name], own.hellos[name] = hello.boot, time.monotonic(), hello
+                own.live[name], own.claimed_s[name] = Player.of(hello), time.monotonic()
 
-    def report(self, gateway: int, live: Mapping[str, str], here: Mapping[str, str]) -> set[str]:
+    def report(self, gateway: int, live: Mapping[str, Player], here: Collection[str]) -> set[str]:
         """Note the live games of a gateway, and return those that it is to end: they play through another one.
 
-        `live` and `here`, of the gateway beside the journal, map names to boots.
+        `here` are the names of those of the gateway beside the journal.
         """
         with self._access:
             own = self._relays.setdefault(gateway, _Relay())
@@ -272,9 +285,8 @@ class Elsewhere:
             ended = {name for name in live if name in here or any(name in other for other in others)}
             own.heard_s = now = time.monotonic()
             own.claimed_s = {name: at_s for name, at_s in own.claimed_s.items() if now - at_s < _CLAIM_S}
-            kept = {name: boot for name, boot in own.live.items() if name in own.claimed_s}
-            own.live = kept | {name: boot for name, boot in live.items() if name not in ended}
-            own.hellos = {name: hello for name, hello in own.hellos.items() if name in own.live}
+            kept = {name: player for name, player in own.live.items() if name in own.claimed_s}
+            own.live = kept | {name: player for name, player in live.items() if name not in ended}
             return ended
 
     @property

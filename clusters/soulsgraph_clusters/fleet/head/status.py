@@ -188,7 +188,7 @@ class Describer:
         return tuple(row for _, row in self._rows(list(self._sessions.live)))
 
     def latest(self) -> list[tuple[Session, GameStatus]]:
-        """Return how every game did that was ever connected, beside its latest session."""
+        """Return how every game did that was connected in the stage, beside its latest session."""
         return self._rows(list(self._sessions.latest))
 
     def _rows(self, sessions: Iterable[Session]) -> list[tuple[Session, GameStatus]]:

@@ -249,7 +249,8 @@ class GameClient:
 
     def _use_weights(self, play: _Play, weights: dict[str, Weights]) -> None:
         """Play by these weights; the first ones are those of every module."""
-        if not play.has_weights and set(weights) != set(play.task.modules):
+        weights = {name: own for name, own in weights.items() if name in play.task.modules}
+        if not play.has_weights and len(weights) < len(play.task.modules):
             return
         play.sampling.receive(self._newest.decisions)
         play.sampling.set_networks(play.task.networks(weights), self._newest.version)

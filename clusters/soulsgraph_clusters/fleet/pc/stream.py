@@ -210,7 +210,7 @@ class Stream:
             if kind == "stop":
                 stopped = True
             elif kind == "task":
-                self.connected = True
+                self.connected, stopped = True, False
                 self._reported = ""
             if kind in ("task", "weights", "stop"):
                 self._take(message)

@@ -1,12 +1,13 @@
 """One stage after another: games stay connected, and what comes between two stages is refused by the next one."""
 
 import errno
+import threading
 import time
 from dataclasses import replace
 
 import pytest
 
-from soulsgraph_clusters.fleet.head import chunk_queue
+from soulsgraph_clusters.fleet.head import chunk_queue, sessions
 from soulsgraph_clusters.fleet.head.desk import Desk
 from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.relay import RelayGateway
@@ -14,7 +15,7 @@ from soulsgraph_clusters.fleet.settings import WAITING
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.atomic import WriteError
 
 NEXT = "the next one"
@@ -80,6 +81,51 @@ def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypat
     door.gateway.check()
 
 
+def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledged(door, monkeypatch):
+    monkeypatch.setattr(chunk_queue, "WRITE_WITHIN_S", 0.1)
+    client, append, slow = door.joined(), door.journal.append, threading.Event()
+
+    def appended(records):
+        slow.set()
+        time.sleep(1.0)
+        return append(records)
+
+    monkeypatch.setattr(door.journal, "append", appended)
+    client.send(door.chunk(1))
+    assert slow.wait(PATIENCE_S)
+    door.end_stage()
+    assert client.acknowledged(1) == {}
+    assert door.verdicts() == [(1, "")]
+    door.begin_stage(NEXT)
+    assert client.wait("task", 2).stage == NEXT
+    door.gateway.check()
+
+
+def test_weights_that_a_game_did_not_read_are_not_sent_in_the_next_stage(door, monkeypatch):
+    client = door.joined()
+    with monkeypatch.context() as unread:
+        unread.setattr(sessions.Session, "wake", lambda self: None)
+        door.publish(version=5000)
+        (session,) = door.gateway.sessions.live
+        until(lambda: session.weights, "weights that wait")
+        door.end_stage()
+    door.begin_stage(NEXT)
+    client.wait("task", 2)
+    door.publish()
+    client.wait("weights")
+    assert [weights.version for weights in client.got("weights")] == [1]
+
+
+def test_a_game_that_waits_for_a_stage_learns_that_there_is_none(door):
+    door.end_stage()
+    client = door.client(door.hello())
+    time.sleep(0.3)
+    door.gateway.stop("the run is over")
+    stop = client.wait("stop")
+    assert (stop.reason, stop.refused) == ("the run is over", False)
+    assert door.notes() == []
+
+
 def test_a_game_that_comes_between_two_stages_waits_for_the_next_one(door):
     door.end_stage()
     client = door.client(door.hello())
@@ -131,7 +177,7 @@ def test_a_playing_game_fights_on_in_the_next_stage(lock_on_task, tmp_path, wait
         until(lambda: any(not record.refused for record in here.records()), "chunks of the next stage")
         assert [*here.gateway.sessions.live] == [session]
         assert {record.chunk.stage for record in here.records() if not record.refused} == {NEXT}
-        assert [line for line in lines if line.startswith("playing")] == ["playing"] * 2
+        assert lines.count("playing") == 2
 
 
 def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):

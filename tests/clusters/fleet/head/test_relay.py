@@ -169,6 +169,15 @@ def test_a_machine_at_another_gateway_keeps_its_name_to_itself(door, open_beside
         assert "attic: expected one machine of this name, found another, whose games are live" in other.refusal()
 
 
+def test_a_machine_at_another_gateway_keeps_its_name_where_the_writer_begins_anew(door, beside):
+    door.joined(beside.address, machine="a" * 16)
+    # As in a process that was started again.
+    door.intake.elsewhere = sessions.Elsewhere()
+    until(lambda: door.desk.playing, "a report")
+    other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16))
+    assert "attic: expected one machine of this name, found another, whose games are live" in other.refusal()
+
+
 def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(door, open_beside):
     first, second = open_beside(2), open_beside(3)
     stay_away = []
@@ -269,7 +278,8 @@ def test_games_of_all_gateways_are_in_one_status_and_their_notes_in_one_place(do
     until(lambda: [one.state for one in writer.describe(1).games] == ["", "playing"], "both games")
     assert [(one.name, one.ticks) for one in writer.describe(1).games] == [("attic/1", 0), ("attic/2", 7)]
     assert door.desk.playing == 1
-    notes = [*door.desk.notes]
+    door.wait_for_relays_note("attic/2 joined")
+    notes = door.relays_notes()
     assert notes[0] == f"gateway 2: listens at {beside.address}"
     assert "gateway 2: attic/2 joined, playing by simulator" in notes
 

@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.pc.stream import PLAY, Head
 from soulsgraph_clusters.fleet.security import Tokens, token_metadata, write_token_file
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing, random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import open_game
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
@@ -317,6 +317,14 @@ def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, 
     assert all(later - earlier > 2.0 for earlier, later in pairwise(asked_s))
     until(lambda: any("attic/1 is cannot play: weights: " in note for note in head.gateway.notes), "a note")
     assert head.journal.end == 0
+
+
+def test_weights_of_a_module_that_takes_no_part_are_left_alone(head):
+    mine = random_weights(head.task)
+    head.publish(1, mine | {"another": next(iter(mine.values()))})
+    head.play(FAST)
+    head.until_further_chunks()
+    assert head.state() == "playing"
 
 
 class _RealTime:
