@@ -127,7 +127,7 @@ class GatewayGroup(LocalRunnerGroup):
                 if time.monotonic() > until_s:
                     reason = str(error).partition("\n")[0].strip(" .")
                     raise FleetError(
-                        f"gateway: expected a process that serves games, found: {reason}; resume."
+                        f"gateway: expected a process that serves games, found: {reason}; resume the run."
                     ) from error
             time.sleep(_RETRY_AFTER_S)
 
