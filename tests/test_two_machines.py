@@ -66,6 +66,7 @@ def test_the_section_has_what_is_followed():
         "fleet certificates",
         "fleet token",
         None,
+        None,
         "host",
         "fleet plan",
         "curriculum",
@@ -85,13 +86,21 @@ def test_two_machines_train_by_what_the_page_says(tmp_path):
             machine = pc if on_pc else head
             if name:
                 (machine.folder / name).write_text(block, encoding="utf-8")
-            elif block.startswith("soulsgraph host "):
+            elif "pip wheel" in block:
+                # A namespace with one cable has no way to a package index.
+                subprocess.run(
+                    ["bash", "-euc", block],
+                    env=_clean() | {"VIRTUAL_ENV": sys.prefix, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"},
+                    capture_output=True,
+                    timeout=PATIENCE_S,
+                    check=True,
+                )
                 _carry(head, pc)
+            elif block.startswith("soulsgraph host "):
                 # What is not yet sent waits in this test's folder, not in its user's.
                 host = Program("host", pc.command(block), _clean() | {"XDG_STATE_HOME": str(tmp_path)}, tmp_path)
                 _await_line(host, "playing for")
             elif "pip install" in block:
-                _build(pc)
                 # A namespace with one cable has no way to a package index.
                 pc.run(block, connected=False)
             else:
@@ -115,17 +124,7 @@ def _await_line(program, words):
 
 
 def _carry(head, pc):
-    """Do what the page says between two blocks: the token is moved, the certificate of the CA copied."""
+    """Do what the page says between the steps: the token is moved, three files are copied."""
     shutil.move(head.folder / "attic.token", pc.folder / "attic.token")
-    shutil.copy(head.folder / "ca.pem", pc.folder / "ca.pem")
-
-
-def _build(pc):
-    """Build the wheel as the page says, and bring it to the PC with the constraints."""
-    (command,) = re.findall(r"`(pip wheel [^`]+)`", PAGE.read_text(encoding="utf-8"))
-    folder = pc.folder / "built"
-    words = [sys.executable, "-m", *command.split(), "--wheel-dir", str(folder)]
-    subprocess.run(words, cwd=ROOT, env=_clean(), capture_output=True, timeout=PATIENCE_S, check=True)
-    (wheel,) = folder.glob("*.whl")
-    shutil.move(wheel, pc.folder)
-    shutil.copy(ROOT / "constraints.txt", pc.folder)
+    for file in (head.folder / "ca.pem", ROOT / "constraints.txt", *ROOT.glob("dist/soulsgraph_host-*.whl")):
+        shutil.copy(file, pc.folder)

@@ -29,6 +29,8 @@ DRAINED, REFUSED, LAST_FIGHT = "drained", "refused", "playing its last fight"
 #: States of what is not connected, beside `REFUSED`: a game that was, and a PC that never was in the stage.
 LOST, NOT_SEEN = "lost", "not seen"
 OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
+#: Those that a person brought about and ends: they are waited for, however long.
+PUT_ASIDE = (PAUSED, DRAINED)
 #: How the names of a game's metrics begin that have a phase of its resets, or a reason, behind.
 RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"
 #: The name whose token reads the metrics, and plays nothing.

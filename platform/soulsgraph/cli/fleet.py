@@ -67,8 +67,8 @@ def token(
     output.show(
         {"pc": pc, "revoked": False, "token_file": str(file), "hashes": str(tokens.path)},
         f"token of {pc} in {file}; its hash in {tokens.path}",
-        f"move it to {pc}, as a file that only the user of the game there may read (chmod 600), and name it in the "
-        "settings there",
+        f"move it to {pc}, as a file that only the user of the game there may read (chmod 600), for "
+        "`soulsgraph host --token-file` there",
     )
 
 
@@ -123,14 +123,18 @@ def status(
         run: Run folder.
         once: Show it once; so does an output that is no terminal, and JSON.
     """
-    found = _status(run)
     if once or output.json or not output.console.is_terminal:
+        found = _status(run)
         output.show(to_table(found), _page(found))
         return
-    with interruptible() as stopped, Live(_page(found), console=output.console, refresh_per_second=1) as page:
+    with interruptible() as stopped, Live(console=output.console, refresh_per_second=1) as page:
         while not stopped():
+            try:
+                page.update(_page(_status(run)))
+            except SoulsGraphError as error:
+                # A run that was just begun has nothing to show yet.
+                page.update(Text(f"{in_commands(str(error), 'fleet')}\nlooking again every second until Ctrl-C"))
             time.sleep(_SHOW_EVERY_S)
-            page.update(_page(_status(run)))
 
 
 def replay(
@@ -192,7 +196,7 @@ def _page(found: FleetStatus) -> Group:
     age_s = time.time() - found.written
     seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
     count = sum(game.connected for game in found.games)
-    title = f"{found.stage}: {count} games, {found.records:,} chunks in the journal; seen {seen}"
+    title = f"{found.stage}: {count} game{'s' * (count != 1)}, {found.records:,} chunks in the journal; seen {seen}"
     table = Table("game", "state", box=None, pad_edge=False)
     for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
         table.add_column(name, justify="right")
@@ -203,7 +207,7 @@ def _page(found: FleetStatus) -> Group:
         table.add_row(
             game.name,
             game.state,
-            f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}",
+            f"{game.ticks_per_s:.1f} of {game.ideal_ticks_per_s:g}" if game.plays else "-",
             f"{game.lateness_p99_ms:.1f} ms",
             _resets(game),
             f"{game.stale_ticks:.0f} ticks",
@@ -249,7 +253,7 @@ def plan(
     projects = digests_here() if named is None else {named.project.name: named.digest}
     with sole_head(found), closing(RollCall(found, projects)) as call, interruptible() as stopped:
         until_s = time.monotonic() + wait_s
-        output.console.print(f"listening at {found.settings.listen}, until every PC has answered")
+        output.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
         while call.missing and time.monotonic() < until_s and not stopped():
             call.wait(_SHOW_EVERY_S)
         # A PC's further games follow its first.

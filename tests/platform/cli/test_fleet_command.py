@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import signal
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -17,6 +22,7 @@ from soulsgraph_clusters.fleet.certificates import make_certificates
 from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.security import Tokens, channel_credentials, read_token_file, server_credentials
 from soulsgraph_clusters.fleet.settings import load_fleet
+from soulsgraph_envs.testing import PATIENCE_S
 
 
 @pytest.fixture
@@ -132,7 +138,7 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     )
     absent |= {"name": "den", "driver": "", "state": "refused", "note": "why", "silent_s": 2.0, "connected": False}
     found = {"stage": "camera", "attempt": "a", "written": 1.0, "weights_version": 3, "records": 40}
-    found["games"] = [game, gone, absent]
+    found["games"] = [game, gone, absent, game | {"name": "attic/3", "state": "paused"}]
     file = run.path / "journal" / "camera" / "status.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(found))
@@ -142,11 +148,29 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     assert "30 doubtful, 2 episodes: it is gone" in shown
     assert "4.2 ms" in shown
     assert "no head trains here now" in shown
-    assert "camera: 1 games" in shown
+    assert "camera: 2 games" in shown
+    # What it plays a second is a mean, and would seem to be now.
+    assert re.search(r"attic/3 +paused +- +4\.2 ms", shown)
+    assert re.search(r"attic/1 +playing +15\.0 of 30 ", shown)
     assert "lost, 1,234 s" in shown
     assert "silent for 5 s" in shown
     assert "refused, 2 s" in shown
     assert "den: why" in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_live_status_waits_for_a_run_that_is_not_there_yet(tmp_path):
+    ours, terminal = os.openpty()
+    words = ["-c", "from soulsgraph.cli import main; main()", "fleet", "status", str(tmp_path / "run")]
+    shown, environment = b"", os.environ | {"COLUMNS": "200", "TERM": "xterm"}
+    with subprocess.Popen([sys.executable, *words], stdout=terminal, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        while b"looking again" not in shown:
+            shown += os.read(ours, 10_000)
+        assert b"expected the folder of a run, found no such folder" in shown
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+    os.close(ours)
 
 
 def test_a_pc_that_is_unknown_is_not_drained_and_the_known_ones_are_named_without_the_metrics_reader(

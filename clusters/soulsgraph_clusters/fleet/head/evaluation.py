@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.head.gateway import Gateway
 from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.pc.game_client import PLAY_SHIFT
-from soulsgraph_clusters.fleet.settings import LAST_FIGHT, PLAYING, Fleet
+from soulsgraph_clusters.fleet.settings import LAST_FIGHT, PLAYING, PUT_ASIDE, Fleet
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -240,6 +240,8 @@ def _collect(gateway: Gateway, journal: Journal, collected: _Collected, alone_fo
             if not record.refused:
                 heard_s = now_s
                 collected.take(record, now_s)
+        if any(session.health.state in PUT_ASIDE for session in gateway.sessions.live):
+            heard_s = now_s
         journal.prune(position)
         fights.lose(now_s, alone_for_s)
         if not fights.over and now_s - heard_s > alone_for_s:

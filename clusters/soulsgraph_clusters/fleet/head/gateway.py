@@ -241,7 +241,7 @@ class Gateway:
             with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=not self._over))))
             return
-        self.sessions.refusals.pop(name, None)
+        self.sessions.accept(name, host_of(context.peer()))
         if replaced is not None:
             replaced.close()
         else:

@@ -40,6 +40,8 @@ _RETRY_AFTER_S = 0.5
 _FETCH_EVERY_S = 0.2
 #: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
 _RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
+#: That no game is there is said after so long; of those that cannot play so many are named.
+_SAY_AFTER_S, _SHOWN = 5.0, 3
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 5.0
 
@@ -63,6 +65,8 @@ class FleetDQN(SkillDQN):
         self._unsent: set[str] = set()
         self._sent_s, self._lost_gateway = -math.inf, False
         self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
+        #: Whether it was said that no game is there.
+        self._waits = False
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
         #: How the games did when it was last asked for.
@@ -227,13 +231,18 @@ class FleetDQN(SkillDQN):
 
     def _wait_for_games(self, something: bool) -> None:
         now, alone_for_s = time.monotonic(), self._stage.fleet.settings.alone_for_s
-        if something:
-            self._last_chunk_s = now
+        games = () if self.status is None else self.status.games
+        if something or any(game.is_put_aside for game in games):
+            self._last_chunk_s, self._waits = now, False
         elif now - self._last_chunk_s > alone_for_s:
+            found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
             raise UnavailableError(
-                f"fleet: expected a game that plays, found none for {alone_for_s:g} s; start the hosts on the PCs and "
-                "resume the run."
+                f"fleet: expected a game that plays, found none for {alone_for_s:g} s{found and f' ({found})'}; start "
+                "the hosts on the PCs, or let their games play again, and resume the run."
             )
+        elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
+            self._waits = True
+            _logger.warning("%s: no game is connected; one is waited for, for %g s at most", self._title, alone_for_s)
 
     @property
     def _stage(self) -> FleetStage:

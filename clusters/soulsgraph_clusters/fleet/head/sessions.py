@@ -193,6 +193,11 @@ class Sessions:
         self.refusals[who] = reason, now_s
         return reason != earlier
 
+    def accept(self, *who: str) -> None:
+        """Forget why a PC was refused, by its names."""
+        for name in who:
+            self.refusals.pop(name, None)
+
     def forget_closed(self) -> None:
         """Keep the sessions that are live, and no refusal: another stage begins."""
         self._latest = {session.name: session for session in self.live}

@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 from soulsgraph_clusters.fleet.head.intake import Intake, Offers
 from soulsgraph_clusters.fleet.head.serving import plain
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.settings import LOST, LOST_EPISODES, NOT_SEEN, REFUSED, RESET_S
+from soulsgraph_clusters.fleet.settings import (
+    LAST_FIGHT,
+    LOST,
+    LOST_EPISODES,
+    NOT_SEEN,
+    PLAYING,
+    PUT_ASIDE,
+    REFUSED,
+    RESET_S,
+)
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.atomic import WriteError, whole_file
@@ -71,6 +80,16 @@ class GameStatus:
     def is_game(self) -> bool:
         """Whether it is a game, and not a PC without one."""
         return "/" in self.name
+
+    @property
+    def plays(self) -> bool:
+        """Whether it plays now; what it plays a second is a mean of half a minute."""
+        return self.state in (PLAYING, LAST_FIGHT)
+
+    @property
+    def is_put_aside(self) -> bool:
+        """Whether a person at the PC or the head lets it not play."""
+        return self.connected and self.state in PUT_ASIDE
 
     @property
     def share_of_ideal(self) -> float:

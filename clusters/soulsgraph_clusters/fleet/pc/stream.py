@@ -211,6 +211,9 @@ class Stream:
                 stopped = True
             elif kind == "task":
                 self.connected, stopped = True, False
+                if self._reported:
+                    # What was reported last is over.
+                    self._say("the head answers")
                 self._reported = ""
             if kind in ("task", "weights", "stop"):
                 self._take(message)

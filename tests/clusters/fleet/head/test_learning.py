@@ -18,7 +18,7 @@ from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import random_weights
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_envs.testing import until
@@ -262,6 +262,43 @@ def test_a_journal_that_ends_before_the_budget_is_an_error(stage):
     algorithm.position = 50
     with pytest.raises(SoulsGraphError, match="found its end"):
         algorithm.train()
+    algorithm.stop()
+
+
+def _status(*games):
+    return FleetStatus("lock_on", "a1", 0.0, 1, 9, {}, games)
+
+
+def _game(name, state, connected=True, note=""):
+    numbers = {"ticks_per_s": 0.0, "ideal_ticks_per_s": 10.0, "stale_ticks": 0.0, "silent_s": 0.1, "waiting_chunks": 0}
+    return GameStatus(name, "memory", 1, state, note, finished=0, connected=connected, **numbers)
+
+
+def test_a_game_that_a_person_put_aside_is_waited_for_and_others_not_longer_than_said(stage, caplog):
+    algorithm = _algorithm(stage)
+
+    def waits(*games, since_s):
+        algorithm.status, algorithm.live_runners = _status(*games), sum(game.connected for game in games)
+        algorithm._last_chunk_s = time.monotonic() - since_s
+        algorithm._wait_for_games(False)
+
+    broken = _game("attic/1", "broken", note="no window")
+    for state in ("paused", "drained"):
+        waits(broken, _game("cellar/1", state), since_s=1e4)
+    waits(broken, since_s=200.0)
+    # One that was paused and is gone plays no more than others.
+    for games, named in (
+        ((broken, _game("cellar/1", "paused", connected=False)), "attic/1 is broken, no window; cellar/1 is paused"),
+        ((_game("cellar", "not seen", connected=False),), "cellar is not seen"),
+    ):
+        with pytest.raises(UnavailableError, match="found none for 300 s") as found:
+            waits(*games, since_s=301.0)
+        assert f"({named})" in str(found.value)
+    caplog.clear()
+    for _ in range(3):
+        waits(since_s=6.0)
+    lines = [line.getMessage() for line in caplog.records if line.name == "soulsgraph"]
+    assert lines == ["lock_on: no game is connected; one is waited for, for 300 s at most"]
     algorithm.stop()
 
 

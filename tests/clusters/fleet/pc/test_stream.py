@@ -8,6 +8,7 @@ import pytest
 from soulsgraph_clusters.fleet.pc import stream
 from soulsgraph_clusters.fleet.pc.host import HostOptions
 from soulsgraph_clusters.fleet.pc.stream import Head
+from soulsgraph_clusters.fleet.security import write_token_file
 from soulsgraph_clusters.fleet.settings import FleetError
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
@@ -46,6 +47,18 @@ def test_one_that_is_named_before_is_waited_for_as_long_as_it_may_start(here, tm
         assert _live(here) == []
         until(lambda: _live(here), "a stream")
     assert time.monotonic() - began_s > stream.PREFER_S - 1.0
+
+
+def test_what_was_reported_is_said_to_be_over_once_the_head_takes_the_game(here, tmp_path):
+    token, lines = tmp_path / "token", []
+    write_token_file(token, "0" * 64)
+    with playing(Head(here.address, token), tmp_path / "spool", FAST, report=lines.append):
+        until(lambda: any("expected one that the head issued" in line for line in lines), "a refusal")
+        token.unlink()
+        write_token_file(token, here.tokens.issue("attic"))
+        until(lambda: "playing" in lines, "play")
+    assert lines.count("the head answers") == 1
+    assert lines.index("the head answers") < lines.index("playing")
 
 
 def test_where_none_answers_one_line_names_them_all(tmp_path, here, monkeypatch):
