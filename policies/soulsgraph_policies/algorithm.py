@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
+from ray._private import ray_constants
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -61,6 +63,15 @@ class SkillDQN(DQN):
     checkpoint_due = False
     #: Whether `make_runners` makes remote runners, too.
     makes_runners = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Without a session Ray would look for this machine's address on the internet, and warn where that is away.
+        clusters = ray_constants.ENABLE_RAY_CLUSTER
+        ray_constants.ENABLE_RAY_CLUSTER = clusters and ray.is_initialized()
+        try:
+            super().__init__(*args, **kwargs)
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = clusters
 
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+from ray._private import ray_constants, services
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -53,6 +54,15 @@ def make_stage(
     stage = config.build_algo()
     assert isinstance(stage, SkillDQN)
     return stage
+
+
+def test_a_machine_without_internet_is_not_searched_for_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(address: str | None = None) -> str:
+        raise AssertionError("Ray looks for the internet")
+
+    monkeypatch.setattr(services, "node_ip_address_from_perspective", search)
+    make_stage(budget=200).stop()
+    assert ray_constants.ENABLE_RAY_CLUSTER
 
 
 def run(stage: SkillDQN) -> SkillDQN:
