@@ -306,6 +306,20 @@ def check_nodes(session: Session) -> None:
         )
 
 
+def check_own_node() -> None:
+    """Check that the Ray node of this process lives.
+
+    Raises:
+        ClusterAwayError: if it ended.
+    """
+    own = ray.get_runtime_context().get_node_id()
+    if any(node["NodeID"] == own and not node["Alive"] for node in ray.nodes()):
+        raise ClusterAwayError(
+            "Ray: expected this machine's node alive, found that it ended; where it is a cluster's, start its Ray "
+            "again, and resume the run."
+        )
+
+
 def _name_of(node: Mapping[str, Any]) -> str:
     return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
 

@@ -17,7 +17,8 @@ from soulsgraph_clusters.fleet.head.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.head.relay import Relays
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
-from soulsgraph_clusters.session import Session, check_nodes, place_gateway, place_relays
+from soulsgraph_clusters.head import ClusterAwayError
+from soulsgraph_clusters.session import Session, check_nodes, check_own_node, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import LocalRunnerGroup
 from soulsgraph_policies.stage_config import SkillDQNConfig
@@ -136,9 +137,11 @@ class GatewayGroup(LocalRunnerGroup):
 
         Raises:
             SoulsGraphError: if it cannot.
+            ClusterAwayError: if the Ray node of this machine ended, where alone it could be started.
         """
         if not set(self._worker_manager.actor_ids()) - set(self._worker_manager.healthy_actor_ids()):
             return []
+        check_own_node()
         self.begins = self.begins or self._process.begin.remote(self._key, self._config)
         if not ray.wait([self.begins], timeout=_LOOK_S)[0]:
             return []
@@ -154,8 +157,7 @@ class GatewayGroup(LocalRunnerGroup):
         """End the stage; the process goes on to the next one."""
         for actor in self._worker_manager.actor_ids():
             self._worker_manager.remove_actor(actor)
-            with suppress(RayError):
-                ray.get(self._process.end.remote(), timeout=STOP_WITHIN_S)
+            _wait_for(self._process.end)
         self._local_env_runner.stop()
 
 
@@ -167,6 +169,13 @@ def _answer(call: ray.ObjectRef) -> None:
         if isinstance(error.cause, SoulsGraphError):
             raise error.cause from error
         raise
+
+
+def _wait_for(method: Any) -> None:
+    """Call a method of the process and wait for its end, not for one whose node ended."""
+    with suppress(RayError, ClusterAwayError):
+        check_own_node()
+        ray.get(method.remote(), timeout=STOP_WITHIN_S)
 
 
 class Gateways:
@@ -199,6 +208,5 @@ class Gateways:
                 self._relays.end()
         finally:
             if self._process is not None:
-                with suppress(RayError):
-                    ray.get(self._process.stop.remote(), timeout=STOP_WITHIN_S)
+                _wait_for(self._process.stop)
                 ray.kill(self._process)
