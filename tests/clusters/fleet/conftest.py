@@ -126,8 +126,7 @@ class Door(GatewayHere):
 
     def notes(self):
         """Return all that the gateway noted so far."""
-        while self.gateway.notes:
-            self._notes.append(self.gateway.notes.popleft())
+        self._notes += self.gateway.notes.take()
         assert not any("\n" in note for note in self._notes)
         return self._notes
 

@@ -102,7 +102,7 @@ class GatewayGroup(LocalRunnerGroup):
 
     Raises:
         SoulsGraphError: if the gateway cannot begin the stage, as where it cannot listen.
-        FleetError: if its process died, and none took its place in time.
+        ClusterAwayError: if its process died and none took its place in time, or the Ray node of this machine ended.
     """
 
     def __init__(self, config: SkillDQNConfig) -> None:
@@ -113,7 +113,7 @@ class GatewayGroup(LocalRunnerGroup):
         assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
         self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
         #: The call by which a process that was started again begins the stage, until that is done.
-        self.begins: ray.ObjectRef | None = None
+        self._begins: ray.ObjectRef | None = None
         self._begin()
         self._worker_manager.add_actors([self._process])
 
@@ -125,9 +125,10 @@ class GatewayGroup(LocalRunnerGroup):
                 _answer(self._process.begin.remote(self._key, self._config))
                 return
             except RayError as error:
+                check_own_node()
                 if time.monotonic() > until_s:
                     reason = str(error).partition("\n")[0].strip(" .")
-                    raise FleetError(
+                    raise ClusterAwayError(
                         f"gateway: expected a process that serves games, found: {reason}; resume the run."
                     ) from error
             time.sleep(_RETRY_AFTER_S)
@@ -142,10 +143,10 @@ class GatewayGroup(LocalRunnerGroup):
         if not set(self._worker_manager.actor_ids()) - set(self._worker_manager.healthy_actor_ids()):
             return []
         check_own_node()
-        self.begins = self.begins or self._process.begin.remote(self._key, self._config)
-        if not ray.wait([self.begins], timeout=_LOOK_S)[0]:
+        self._begins = self._begins or self._process.begin.remote(self._key, self._config)
+        if not ray.wait([self._begins], timeout=_LOOK_S)[0]:
             return []
-        begins, self.begins = self.begins, None
+        begins, self._begins = self._begins, None
         try:
             _answer(begins)
         except RayError:

@@ -40,10 +40,10 @@ _RETRY_AFTER_S = 0.5
 _FETCH_EVERY_S = 0.2
 #: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
 _RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
-#: That no game is there is said after so long; of those that cannot play so many are named.
+#: After so long it is reported that no game is connected; an error names so many of those that do not play.
 _SAY_AFTER_S, _SHOWN = 5.0, 3
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
-_PROBE_PERIOD_S = 5.0
+_PROBE_PERIOD_S = 1.0
 
 
 class FleetDQN(SkillDQN):
@@ -65,7 +65,7 @@ class FleetDQN(SkillDQN):
         self._unsent: set[str] = set()
         self._sent_s, self._lost_gateway = -math.inf, False
         self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
-        #: Whether it was said that no game is there.
+        #: Whether it was reported that no game is connected.
         self._waits = False
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
@@ -195,10 +195,8 @@ class FleetDQN(SkillDQN):
         now = time.monotonic()
         if now < self._next_probe_s:
             return []
-        restored = super().restore_env_runners(env_runner_group)
-        begins = isinstance(env_runner_group, GatewayGroup) and env_runner_group.begins is not None
-        self._next_probe_s = now + (_RETRY_AFTER_S if begins else _PROBE_PERIOD_S)
-        return restored
+        self._next_probe_s = now + _PROBE_PERIOD_S
+        return super().restore_env_runners(env_runner_group)
 
     def _require_attempt(self, found: str) -> None:
         self.attempt = self.attempt or found

@@ -1,11 +1,13 @@
 """A fleet evaluates: which fights count, whatever becomes of the games, and that they are the simulator's fights."""
 
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from soulsgraph_clusters.fleet.head.evaluation import LOST_AFTER_S, Fights, play_in_fleet
+from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing import free_port
@@ -185,6 +187,24 @@ def test_an_evaluation_that_nobody_plays_ends_with_one_line(tmp_path):
     with pytest.raises(SoulsGraphError, match="expected a game that plays, found none for 1 s; start the hosts"):
         play_in_fleet(_fleet(tmp_path, alone_for_s=1.0), TASK, random_weights(TASK), 1)
     assert time.monotonic() - began_s < PATIENCE_S
+
+
+def test_an_evaluation_waits_for_a_pc_that_a_person_drained(tmp_path):
+    alone_for_s = 10.0
+    fleet = _fleet(tmp_path, alone_for_s=alone_for_s)
+    set_drained(tmp_path, "attic", True)
+
+    def undo():
+        until(lambda: "drained" in " ".join(lines), "a drained game")
+        time.sleep(alone_for_s + 3.0)
+        set_drained(tmp_path, "attic", False)
+
+    with played_for(fleet, lanes=(2,)) as lines:
+        thread = threading.Thread(target=undo)
+        thread.start()
+        found = play_in_fleet(fleet, TASK, random_weights(TASK), 1)
+        thread.join()
+    assert len(found.episodes) >= 1
 
 
 def test_an_evaluation_that_is_interrupted_stops_its_games(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from soulsgraph_clusters.fleet.head import chunk_queue, sessions
+from soulsgraph_clusters.fleet.head import chunk_queue, intake, sessions
 from soulsgraph_clusters.fleet.head.desk import Desk
 from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.relay import RelayGateway
@@ -116,24 +116,47 @@ def test_weights_that_a_game_did_not_read_are_not_sent_in_the_next_stage(door, m
     assert [weights.version for weights in client.got("weights")] == [1]
 
 
-def test_a_game_that_waits_for_a_stage_learns_that_there_is_none(door):
+@pytest.fixture
+def waiting(door, monkeypatch):
+    """Return a client that came between two stages, whose hello the gateway has."""
+    came, admit = threading.Event(), door.gateway._admit
+
+    def admitted(session):
+        came.set()
+        return admit(session)
+
+    monkeypatch.setattr(door.gateway, "_admit", admitted)
     door.end_stage()
     client = door.client(door.hello())
-    time.sleep(0.3)
+    assert came.wait(PATIENCE_S)
+    return client
+
+
+def test_a_game_that_waits_for_a_stage_learns_that_there_is_none(door, waiting):
+    client = waiting
     door.gateway.stop("the run is over")
     stop = client.wait("stop")
     assert (stop.reason, stop.refused) == ("the run is over", False)
     assert door.notes() == []
 
 
-def test_a_game_that_comes_between_two_stages_waits_for_the_next_one(door):
-    door.end_stage()
-    client = door.client(door.hello())
+def test_a_game_that_comes_between_two_stages_waits_for_the_next_one(door, waiting):
     time.sleep(0.3)
-    assert not client.received
-    assert not client.ended.is_set()
+    assert not waiting.received
+    assert not waiting.ended.is_set()
     door.begin_stage(NEXT)
-    assert client.wait("task").stage == NEXT
+    assert waiting.wait("task").stage == NEXT
+
+
+def test_a_chunk_of_a_game_that_was_not_let_in_is_refused_by_name_and_holds_nobody_up(door, monkeypatch):
+    monkeypatch.setattr(intake, "MOST_GAMES", 1)
+    door.joined()
+    chunk = door.chunk(1).chunk
+    hello = door.hello(game="2").hello
+    hello.pc = "attic"
+    ((_, answer),) = door.intake.write([(sessions.Session(hello, 0.0), chunk)], 0.0)
+    assert dict(answer.refused) == {"other stage": 30}
+    door.check_that_it_serves()
 
 
 def test_a_game_whose_pc_lacks_what_the_next_stage_needs_is_refused_by_name(door, lock_on_task):
