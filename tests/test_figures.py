@@ -14,8 +14,7 @@ import pytest
 
 from soulsgraph.evaluate import TABLE_1
 from soulsgraph.zoo import AGENTS, agent_names
-from soulsgraph.zoo.card import read_card
-from soulsgraph.zoo.pages import agents_table
+from soulsgraph.zoo.card import agents_table, read_card
 
 PageRows = Callable[[str, str], dict[str, list[str]]]
 DOCS = Path(__file__).parents[1] / "docs"

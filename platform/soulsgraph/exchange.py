@@ -32,7 +32,7 @@ from soulsgraph_policies.atomic import whole_file, writing
 from soulsgraph_policies.foreign_files import ACTION, OBSERVATION, Q_VALUES, import_onnx, onnx_model, read_saved_dqn
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.library import Artifact, SkillCard
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 
 #: What is written beside the models: the comparison of each, and where it was made.
 CHECK = "check.json"

@@ -34,7 +34,7 @@ from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 

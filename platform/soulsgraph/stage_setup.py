@@ -30,7 +30,7 @@ from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.library import Artifact, SkillCard
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest, projects_of
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
@@ -57,9 +57,12 @@ class StageSetup:
 
     def __init__(self, run: RunFolder, stage: Stage) -> None:
         self.run, self.stage = run, stage
-        plan, library = run.plan, run.library
-        taking_part = {name for part in stage.parts for name in (*plan.skill_graph.upstream(part.skill), part.skill)}
-        order = [name for name in plan.skill_graph.order if name in taking_part]
+        plan, library, graph = run.plan, run.library, run.plan.skill_graph
+        self.graph, self.project, self.jointly = graph, ProjectDigest.of(plan.graph), jointly_with(stage)
+        #: How each skill learns that does, as the run's plan has it.
+        self.numbers = {part.skill: plan.hyperparameters(part) for part in stage.parts}
+        taking_part = {name for part in stage.parts for name in (*graph.upstream(part.skill), part.skill)}
+        order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
         self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
@@ -74,8 +77,8 @@ class StageSetup:
 
     @property
     def hyperparameters(self) -> DQNHyperparameters:
-        """The last skill's as the run's plan has them."""
-        return self.run.plan.hyperparameters(self.stage)
+        """Those of the last skill that learns."""
+        return self.numbers[self.stage.skill]
 
     @property
     def agent(self) -> Agent:
@@ -132,11 +135,10 @@ class StageSetup:
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
         plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
         mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
-        numbers = {part.skill: plan.hyperparameters(part) for part in self.stage.parts}
         most, seed = plan.method.decisions_per_round, self.stage.seed
         # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
         staged: SkillDQNConfig = config.stage(
-            self.skills, numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous
+            self.skills, self.numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous
         )
         return staged
 
@@ -245,8 +247,8 @@ def trained_artifact(
     `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
     those that learned in the same fights and are already saved.
     """
-    stage, plan = part or setup.stage, setup.run.plan
-    skill, graph = setup.skill(stage.skill), plan.skill_graph
+    stage, graph = part or setup.stage, setup.graph
+    skill = setup.skill(stage.skill)
     parameters = {name: values for name, values in weights.items() if name not in (MEAN, DEVIATION)}
     known = [*(artifact.card for artifact in setup.upstream.values()), *beside]
     cards = [card for card in known if card.skill in graph.upstream(skill.name)]
@@ -256,19 +258,19 @@ def trained_artifact(
         **artifacts.graph_fields(graph),
         observation=skill.observation.names,
         normalizer=artifacts.NormalizerStatistics.of(normalizer),
-        observation_clip=setup.hyperparameters.observation_clip,
+        observation_clip=setup.numbers[skill.name].observation_clip,
         layer_sizes=(skill.observation.size, *(len(weights[bias]) for _, bias in layer_names(weights))),
         training=artifacts.Training(
             scenario=stage.scenario,
             start=setup.scenario.start,
-            preset=plan.preset,
+            preset=setup.run.plan.preset,
             budget=stage.budget,
             steps=steps,
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             packages=artifacts.package_versions(),
-            jointly=jointly_with(setup.stage),
-            project=ProjectDigest.of(plan.graph),
+            jointly=setup.jointly,
+            project=setup.project,
         ),
         upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,

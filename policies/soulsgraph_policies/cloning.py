@@ -20,7 +20,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import Adam
 from soulsgraph_policies.module import QNetworkModule, minibatch_loss
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 

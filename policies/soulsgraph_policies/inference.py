@@ -20,8 +20,7 @@ from soulsgraph_envs.combat.loop import Actions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
-from soulsgraph_envs.skills.base import BoundObservation, Skill, observed
-from soulsgraph_policies.preprocess import PREPROCESSING, normalized
+from soulsgraph_envs.skills.base import PREPROCESSING, BoundObservation, Skill, normalized, observed
 from soulsgraph_policies.products import PRODUCTS, filled, linear, zeros
 
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).

@@ -28,8 +28,8 @@ from soulsgraph_envs.skills.base import ObservationMap
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.on_policy import RecentDecisions
-from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch, ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 from soulsgraph_policies.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics

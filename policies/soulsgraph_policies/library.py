@@ -29,7 +29,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest
 
 FORMAT_VERSION = 2

@@ -15,7 +15,7 @@ from torch import nn
 
 from soulsgraph_envs.combat.episodes import Floats, Integers
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import Batch, link, pack, read_rows
 from soulsgraph_policies.sampler import Transitions
 

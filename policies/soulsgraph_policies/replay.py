@@ -11,10 +11,10 @@ from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills import Mirror
+from soulsgraph_envs.skills.base import PREPROCESSING, Mirror, normalized
 from soulsgraph_policies.draws import BatchShares, Priorities, check_even_draws
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.preprocess import PREPROCESSING, RunningNormalizer, normalized
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.sampler import Transitions
 
 # Columns behind the two observations.

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_clusters.jobs import JOB, Job, JobError
-from soulsgraph_clusters.packages import PACKAGES, differing, file_digests, find_source, package_folders
+from soulsgraph_clusters.jobs import JOB, PACKAGES, Job, JobError, differing, file_digests, find_source, package_folders
 from soulsgraph_envs.testing import PATIENCE_S
 
 

@@ -11,7 +11,7 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.cloning import clone
 from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.preprocess import Floats, RunningNormalizer, normalized
+from soulsgraph_envs.skills.base import normalized
+from soulsgraph_policies.normalizer import Floats, RunningNormalizer
 
 
 class _Silent(gym.Env):

@@ -9,8 +9,8 @@ from torch import nn
 
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.on_policy import RecentDecisions
-from soulsgraph_policies.preprocess import RunningNormalizer
 from soulsgraph_policies.replay import Batch
 from soulsgraph_policies.sampler import Transitions
 

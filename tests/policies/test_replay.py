@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 

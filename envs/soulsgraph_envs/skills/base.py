@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from soulsgraph_envs.core.compiling import checksum
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario
@@ -18,6 +20,9 @@ from soulsgraph_envs.core.state import MADE_OF, Column, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+
+#: Checksum of the code that maps, normalises and clips; compiled functions that call it enclose it.
+PREPROCESSING = checksum([Path(__file__)])
 Booleans = npt.NDArray[np.bool_]
 
 
@@ -39,6 +44,12 @@ def observed(value: np.float32, offset: np.float32, scale: np.float32, indicated
     if indicated >= np.float32(0.0):
         return np.float32(value == indicated)
     return (value - offset) * scale
+
+
+@njit(error_model="numpy")
+def normalized(value: float, mean: float, inverse: float, clip: float) -> float:
+    """Normalise one observed value by the mean and 1 / deviation in float64, clipped at plus and minus `clip`."""
+    return min(max((value - mean) * inverse, -clip), clip)
 
 
 @njit(cache=True)

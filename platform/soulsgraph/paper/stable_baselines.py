@@ -27,7 +27,7 @@ from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import NETWORK, FusedNetworks
 from soulsgraph_policies.library import Artifact, SkillCard
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 
 
 class SkillVecEnv(VecEnv):

@@ -24,7 +24,7 @@ from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of
 from soulsgraph_policies.inference import NETWORK, Weights
 from soulsgraph_policies.library import SkillCard
-from soulsgraph_policies.preprocess import RunningNormalizer
+from soulsgraph_policies.normalizer import RunningNormalizer
 
 #: First and last mean return of each skill, means of the measures, and what describes the folder.
 _MADE_UP = read_file(Where(Path(__file__).with_name("testing.toml")))

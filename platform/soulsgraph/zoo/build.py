@@ -14,8 +14,7 @@ from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph.train import Workplace, train_stages
 from soulsgraph.worker_process import WorkerProcess
 from soulsgraph.zoo import plan_of
-from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, Origin, make_card
-from soulsgraph.zoo.pages import card_page
+from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, Origin, card_page, make_card
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.core.config import Where, load, to_table
 from soulsgraph_policies.atomic import whole_folder

@@ -17,8 +17,7 @@ from soulsgraph.paper.study import evaluation_seed
 from soulsgraph.paper.testing import pretend_run
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
-from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, make_card, read_card
-from soulsgraph.zoo.pages import card_page
+from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, card_page, make_card, read_card
 from soulsgraph.zoo.playing import Verified, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError

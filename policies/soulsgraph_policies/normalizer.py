@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats
-from soulsgraph_envs.core.compiling import checksum
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills import base as skill_module
 
-#: Checksum of the code that maps, normalises and clips; compiled functions that call it enclose it.
-PREPROCESSING = checksum([Path(skill_module.__file__), Path(__file__)])
 _EPSILON = 1e-8
 _INITIAL_COUNT = 1e-4
 
@@ -44,12 +39,6 @@ def _update(
         if indicators[column]:
             mean[column], variance[column] = 0.0, 1.0
     return mean, variance
-
-
-@njit(error_model="numpy")
-def normalized(value: float, mean: float, inverse: float, clip: float) -> float:
-    """Normalise one observed value by the mean and 1 / deviation in float64, clipped at plus and minus `clip`."""
-    return min(max((value - mean) * inverse, -clip), clip)
 
 
 class RunningNormalizer:
