@@ -99,7 +99,7 @@ def test_two_machines_train_by_what_the_page_says(tmp_path):
             elif block.startswith("soulsgraph host "):
                 # What is not yet sent waits in this test's folder, not in its user's.
                 host = Program("host", pc.command(block), _clean() | {"XDG_STATE_HOME": str(tmp_path)}, tmp_path)
-                _await_line(host, "playing for")
+                _await_line(host, "looking for the head")
             elif "pip install" in block:
                 # A namespace with one cable has no way to a package index.
                 pc.run(block, connected=False)

@@ -24,6 +24,7 @@ from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
 from soulsgraph_clusters.fleet.head.folder import set_drained
 from soulsgraph_clusters.fleet.head.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
+from soulsgraph_clusters.fleet.pc.spool import UNFINISHED
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
 from soulsgraph_envs.core.config import to_table
@@ -223,7 +224,9 @@ def _line(game: GameStatus) -> str:
     if not game.is_game:
         return f"{game.name}: {game.note or game.state}"
     driver = f"{game.driver} x {game.lanes}" if game.lanes > 1 else game.driver
-    said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished", f"lost: {_lost(game)}"]
+    unsent = game.lost.get(UNFINISHED, 0)
+    ended = f" ({unsent:,} as a stage or a pause ended, not sent)" if unsent else ""
+    said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished{ended}", f"lost: {_lost(game)}"]
     return "; ".join([*said, game.note] if game.note else said)
 
 
@@ -310,8 +313,8 @@ def _resets(game: GameStatus) -> str:
 
 
 def _lost(game: GameStatus) -> str:
-    """Return the decisions that never came, and the episodes that were broken off, by reason."""
-    counts = [f"{count:,} {reason}" for reason, count in game.lost.items() if count]
+    """Return the decisions that never came but should have, and the episodes that were broken off, by reason."""
+    counts = [f"{count:,} {reason}" for reason, count in game.lost.items() if count and reason != UNFINISHED]
     counts += [f"{count:,} episodes: {reason}" for reason, count in game.lost_episodes.items()]
     return ", ".join(counts) or "0"
 

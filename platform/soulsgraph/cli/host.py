@@ -56,7 +56,7 @@ def host(
     checked_games(options)  # Before the compilation, which takes long.
     precompile_playing(output.console)
     with interruptible() as stopped:
-        output.console.print(f"playing for {options.head}; end it with Ctrl-C", soft_wrap=True)
+        output.console.print(f"looking for the head at {options.head}; end it with Ctrl-C", soft_wrap=True)
         play_games(options, say, stopped, project)
     output.console.print(f"stopped; what the head does not have yet waits in {options.spool}", soft_wrap=True)
 
@@ -70,7 +70,9 @@ def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, a
     """
     when = AFTER_FIGHT if after_fight else AT_ONCE
     pause_games(spool, when)
-    output.show({"paused": when}, f"this PC's games pause {when}; go on with: {command_line('resume')}")
+    playing = any(map(in_use, spool.glob("game-*")))
+    games = "this PC's games pause" if playing else "no host plays now; games that one begins with this spool pause"
+    output.show({"paused": when, "playing": playing}, f"{games} {when}; go on with: {command_line('resume')}")
 
 
 def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) -> None:

@@ -130,7 +130,7 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     run.begin()
     game = {"name": "attic/1", "driver": "memory", "lanes": 1, "state": "playing", "note": "", "stale_ticks": 12.0}
     game |= {"ticks_per_s": 15.0, "ideal_ticks_per_s": 30.0, "silent_s": 0.2, "waiting_chunks": 1, "finished": 500}
-    game |= {"lateness_p99_ms": 4.25, "lost": {"doubtful": 30, "unfinished": 0}, "lost_episodes": {"it is gone": 2}}
+    game |= {"lateness_p99_ms": 4.25, "lost": {"doubtful": 30, "unfinished": 70}, "lost_episodes": {"it is gone": 2}}
     game |= {"reset_share": {"reload": 0.25, "aim": 0.1, "place": 0.05}}
     gone = game | {"name": "attic/2", "state": "lost", "note": "silent for 5 s", "silent_s": 1234.0, "connected": False}
     absent = dict.fromkeys(
@@ -145,7 +145,8 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     monkeypatch.setenv("COLUMNS", "300")
     shown = fleet(monkeypatch, capsys, "status", run.path, "--once")
     assert "40% (reload 25%, aim 10%)" in shown
-    assert "30 doubtful, 2 episodes: it is gone" in shown
+    assert "500 decisions finished (70 as a stage or a pause ended, not sent); lost: 30 doubtful, 2 epi" in shown
+    assert "2 episodes: it is gone" in shown
     assert "4.2 ms" in shown
     assert "no head trains here now" in shown
     assert "camera: 2 games" in shown

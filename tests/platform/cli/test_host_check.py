@@ -1,4 +1,4 @@
-"""`soulsgraph host --check`: the spool, and the head's answer for every game."""
+"""`soulsgraph host --check`: the spool, and the head's answer for every game; `pause` where no host plays."""
 
 import json
 import shutil
@@ -85,3 +85,16 @@ def test_a_spool_that_cannot_be_written_is_a_failure(check, tmp_path):
     assert code == 1
     assert found["folder"]["status"] == "fail"
     assert str(tmp_path / "spool") in found["folder"]["found"]
+
+
+def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
+    def pause():
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "pause", "--spool", str(tmp_path)])
+        main()
+        return capsys.readouterr().out
+
+    assert "no host plays now" in pause()
+    spool = Spool(tmp_path / "game-1")
+    assert "this PC's games pause at once" in pause()
+    spool.close()
+    assert "no host plays now" in pause()

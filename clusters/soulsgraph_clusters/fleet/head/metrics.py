@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from soulsgraph_clusters.fleet.head.intake import MALFORMED, OTHER_STAGE, SHARE, STALE
 from soulsgraph_clusters.fleet.head.journal import JOURNALED
 from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus
-from soulsgraph_clusters.fleet.pc.spool import DAMAGED, DISK_FULL, FULL
+from soulsgraph_clusters.fleet.pc.spool import DAMAGED, DISK_FULL, FULL, UNFINISHED
 from soulsgraph_clusters.fleet.security import Tokens
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, FleetError, split_address
 from soulsgraph_envs.core.access import bearer
@@ -28,7 +28,7 @@ from soulsgraph_envs.core.access import bearer
 MOST_READERS, READER_S = 8, 10.0
 #: Counted from 0 on: a series that begins with its first event shows no rate of it.
 _VERDICTS = JOURNALED, STALE, OTHER_STAGE, MALFORMED, SHARE
-_LOSSES = "doubtful", "waited too long", "unfinished", FULL, DISK_FULL, DAMAGED
+_LOSSES = "doubtful", "waited too long", UNFINISHED, FULL, DISK_FULL, DAMAGED
 _PREFIX, _GAME = "soulsgraph_fleet", ("pc", "game")
 
 _Value = Callable[[GameStatus], float]

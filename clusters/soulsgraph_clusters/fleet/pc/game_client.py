@@ -19,7 +19,7 @@ import numpy as np
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns, write_moments
-from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, Spool, read_pause
+from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, UNFINISHED, Spool, read_pause
 from soulsgraph_clusters.fleet.pc.stream import Head, Stream
 from soulsgraph_clusters.fleet.settings import (
     BROKEN,
@@ -318,7 +318,7 @@ class GameClient:
             self._ticks += play.sampling.ticks
             self._finished += play.sampling.finished
             self._lost.update(play.sampling.lost)
-            self._lost["unfinished"] += play.sampling.finished - play.sampling.lost.total() - play.kept
+            self._lost[UNFINISHED] += play.sampling.finished - play.sampling.lost.total() - play.kept
             self._metrics.update(_sums(play))
 
     def _health(self) -> wire.Health:

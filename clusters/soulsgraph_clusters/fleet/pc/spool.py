@@ -25,6 +25,8 @@ from soulsgraph_policies.atomic import WriteError, check_writable, whole_file, w
 MOST_BYTES = 256 * 2**20
 #: Why a chunk was dropped.
 FULL, DISK_FULL, DAMAGED = "spool full", "disk full", "damaged"
+#: What the end of a stage or a pause leaves of a chunk that was begun.
+UNFINISHED = "unfinished"
 _CHECKSUM = struct.Struct("<I")
 _SUFFIX, _NEW, _LOCK = ".chunk", ".new", "lock"
 _MACHINE = re.compile(r"[0-9a-f]{16}")

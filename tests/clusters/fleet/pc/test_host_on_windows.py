@@ -225,7 +225,7 @@ def test_the_command_of_the_script_starts_the_host_in_a_folder_with_a_space(pc, 
     until(lambda: log.exists() and "no head answers" in log.read_text(encoding="cp1252"), "the host's log")
     pc.kill("soulsgraph")
     running.wait()
-    assert "playing for 127.0.0.1" in log.read_text(encoding="cp1252")
+    assert "looking for the head at 127.0.0.1" in log.read_text(encoding="cp1252")
 
 
 def test_what_a_windows_pc_played_is_learned_whatever_is_killed(pc, fleet):
