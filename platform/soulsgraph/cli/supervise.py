@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.attempts import Attempts, Jobs, Processes, Stopped, pause
+from soulsgraph.attempts import Attempts, Ended, Jobs, Processes, Stopped, pause
 from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
 from soulsgraph.progress import interruptible
@@ -86,7 +86,7 @@ def _keep_going(
         if steady or ended.code != UNAVAILABLE:
             cluster.there()
         if ended.code == UNAVAILABLE:
-            if not cluster.wait(ended.why, stopped):
+            if not cluster.wait(ended, stopped):
                 report(f"{ended.why}; it is not waited for any longer")
                 break
             continue
@@ -178,15 +178,15 @@ class _Cluster:
         """Begin a later wait anew: a command found what it needs."""
         self._since_s = None
 
-    def wait(self, why: str, stopped: Stopped) -> bool:
+    def wait(self, ended: Ended, stopped: Stopped) -> bool:
         """Wait until a command may be tried again; return False at the end of the patience or when stopped."""
         if self._since_s is None:
             self._since_s = self._next_line_s = time.monotonic()
         until_s, answered = self._since_s + 60.0 * self._minutes, listens(self._address)
-        # It answered to the command as well: another try at once would end no better.
-        try_s = time.monotonic() + _TRY_EVERY_S
+        # It answered to a command that ended soon as well: another try at once would end no better.
+        try_s = time.monotonic() + max(RESTART_AFTER_S[0], _TRY_EVERY_S - ended.ran_s)
         while not stopped() and time.monotonic() < until_s:
-            self._print_line(why)
+            self._print_line(ended.why)
             lost = self._head is not None and not self._head.listens()
             if lost or (time.monotonic() >= try_s if answered else listens(self._address)):
                 return True

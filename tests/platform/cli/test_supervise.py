@@ -9,6 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from soulsgraph import supervision
+from soulsgraph.attempts import Ended
+from soulsgraph.cli import supervise as command
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.supervision import end_orphan
 from soulsgraph_clusters.testing import LocalCluster, free_port, over
@@ -147,6 +149,13 @@ def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
     line = "waiting until it can run, 0 of 0.05 min: soulsgraph train ended with code 69 (its last line: error: "
     assert supervised.logs.count(f"{line}{address}: expected a Ray cluster to answer") == 1
     assert "it goes on in" not in supervised.logs
+
+
+@pytest.mark.parametrize(("ran_s", "again"), [(700.0, True), (1.0, False)])
+def test_a_command_that_ran_for_long_is_tried_again_at_once(monkeypatch, ran_s, again):
+    monkeypatch.setattr(command, "_TRY_EVERY_S", 600.0)
+    waiting, looks = command._Cluster("local", None, 60.0, lambda line: None), iter([False] * 50)
+    assert waiting.wait(Ended(69, "a node ended", ran_s), lambda: next(looks, True)) is again
 
 
 def test_a_head_that_died_and_came_back_is_waited_for(supervise):
