@@ -61,20 +61,30 @@ def test_modules_and_functions_stay_small():
     assert not large
 
 
-def _steps_a_combat(file):
-    """Return whether a file calls `step` on what is named `combat` or `_combat`."""
+def _calls(file, methods, owner):
+    """Return whether a file calls one of some methods on what is named `owner` or `_owner`, or a call of that name."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-            owner = node.func.value
-            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-            if name.strip("_") == "combat":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+            of = node.func.value.func if isinstance(node.func.value, ast.Call) else node.func.value
+            name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+            if name.strip("_").lower() == owner:
                 return True
     return False
 
 
+#: Who ticks a rollout itself: training never ends, RLlib asks for every step, and a benchmark times ticks alone.
+_TICKING = {
+    "policies/soulsgraph_policies/sampler.py",
+    "envs/soulsgraph_envs/gym/rllib.py",
+    "platform/soulsgraph/bench/speed.py",
+}
+
+
 def test_one_rollout_steps_every_combat():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
-    assert [file.name for file in files if _steps_a_combat(file)] == ["rollout.py"]
+    assert [file.name for file in files if _calls(file, {"step"}, "combat")] == ["rollout.py"]
+    ticking = [file for file in files if _calls(file, {"tick", "advance"}, "rollout")]
+    assert {file.relative_to(ROOT).as_posix() for file in ticking} == _TICKING
 
 
 def test_one_module_reads_configuration():

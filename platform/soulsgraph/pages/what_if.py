@@ -181,21 +181,12 @@ def _attempts(recording: Recording, rows: range) -> list[_Attempt]:
 
 def _play(agent: Agent, seed: int, attempts: Sequence[_Attempt], most_ticks: int) -> tuple[Integers, Flags]:
     """Play the fight in a lane as it was, and in one for every attempt; return at which tick each ended, and won."""
-    lanes = len(attempts) + 1
-    rollout = agent.rollout(make_game(lanes), _Instead(attempts))
-    combat = rollout.combat
-    rollout.begin(np.arange(lanes), np.full(lanes, seed, np.uint64))
-    ends, won = np.full(lanes, most_ticks, np.int64), np.zeros(lanes, np.bool_)
-    active = np.ones(lanes, np.bool_)
-    for tick in range(1, most_ticks + 1):
-        rollout.tick(active)
-        over = active & combat.ended
-        # Who wins, or whose time is over, lives to the end.
-        ends[over & combat.died], won[over & combat.won] = tick, True
-        active = active & ~over
-        if not active.any():
-            break
-    return ends, won
+    game = make_game(len(attempts) + 1)
+    seeds = np.full(game.lanes, seed, np.uint64)
+    played = agent.rollout(game, _Instead(attempts)).play(seeds, most_ticks=most_ticks)
+    # Who wins, or whose time is over, lives to the end.
+    ends = np.where(played.died, np.rint(played.seconds / game.tick_s).astype(np.int64), most_ticks)
+    return ends, played.won
 
 
 def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> Mattered:
