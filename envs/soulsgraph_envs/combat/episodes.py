@@ -20,6 +20,13 @@ Outcome = Literal["won", "died", "time over", "cut"]
 Table = TypeVar("Table", bound=Any)
 
 
+def outcome_of(died: bool, won: bool, truncated: bool = True) -> Outcome:
+    """Return how a fight ended by its last tick; one that nothing ended is "cut"."""
+    if died or won:
+        return "died" if died else "won"
+    return "time over" if truncated else "cut"
+
+
 def in_order(table: Table, by: Integers) -> Table:
     """Return a dataclass of columns with its rows in the order of `by` (n,); equal ones keep theirs."""
     order = np.argsort(by, kind="stable")

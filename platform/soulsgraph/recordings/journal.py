@@ -32,7 +32,7 @@ from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.journal import Journal
 from soulsgraph_clusters.fleet.own_projects import digests_of
 from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
+from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, outcome_of
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.projects import ProjectDigest
@@ -241,10 +241,9 @@ def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Epis
 
 
 def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result:
-    died, won = bool(ended.died[0]), bool(ended.won[0])
     refilled = header.ground.refill
     return Result(
-        outcome="died" if died else "won" if won else "time over",
+        outcome=outcome_of(ended.died[0], ended.won[0]),
         steps=len(transitions),
         ticks=round(float(ended.seconds[0]) / header.tick_s),
         seconds=round(float(ended.seconds[0]), 6),

@@ -25,7 +25,7 @@ from soulsgraph.recordings.header import (
 )
 from soulsgraph.recordings.writing import Choice, FightWriter, Seen
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Doubles, Flags, Outcome
+from soulsgraph_envs.combat.episodes import Doubles, Flags, outcome_of
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import Delayed, OracleDodge, OracleFight, Script, engaging
@@ -222,13 +222,10 @@ class FightRecorder:
         choice = Choice(actions, self._due, self._random & (actions >= 0))
         self._writer.add(self._raw, int(combat.controls[0]), self._seen, choice)
         if combat.ended[0]:
-            path = self._writer.finish(combat.raw[0], _outcome(combat), self._look())
+            outcome = outcome_of(combat.died[0], combat.won[0])
+            path = self._writer.finish(combat.raw[0], outcome, self._look())
             if self._on_written is not None:
                 self._on_written(path)
-
-
-def _outcome(combat: Combat) -> Outcome:
-    return "died" if combat.died[0] else "won" if combat.won[0] else "time over"
 
 
 def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Seen:

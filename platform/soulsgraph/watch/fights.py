@@ -15,7 +15,7 @@ from soulsgraph.domains import finished_versions, frozen_versions, own_stages, v
 from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, source_of
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, Outcome
+from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome, outcome_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.state import StateRows
@@ -229,13 +229,13 @@ def play_fight(watched: Watched, seeds: Seeds, most_ticks: int, number: int = 1)
         decisions.append((combat.decisions[0] - combat.completed[0]).copy())
 
     rollout.after_tick = keep
-    played = rollout.play(seeds, most_ticks=most_ticks)
+    rollout.play(seeds, most_ticks=most_ticks)
     begun = _begun(np.array(decisions), np.array(latest))
     minds = [
         _mind(watched, skill, np.array(rows)[:, index], np.array(latest)[:, index], begun[:, index])
         for index, skill in enumerate(agent.skills)
     ]
-    outcome = _outcome(played, bool(combat.truncated[0]))
+    outcome = outcome_of(combat.died[0], combat.won[0], combat.truncated[0])
     return Fight(watched.name, number, int(seeds[0]), game.tick_s, tuple(scenes), tuple(minds), outcome)
 
 
@@ -253,9 +253,3 @@ def _mind(watched: Watched, skill: Skill, rows: StateRows, actions: Integers, be
     values = FusedNetworks([cast(FrozenNetwork, network)]).q_values(0, rows) if network is not None else None
     observed = skill.observation(rows, agent.scenario)
     return Mind(skill, watched.players[skill.name], observed, values, actions, begun)
-
-
-def _outcome(played: Episodes, truncated: bool) -> Outcome:
-    if played.died[0] or played.won[0]:
-        return "died" if played.died[0] else "won"
-    return "time over" if truncated else "cut"
