@@ -113,9 +113,9 @@ _TESTING = (
 )
 
 
-def test_stand_ins_and_fakes_are_off_the_products_path():
+def test_stand_ins_fakes_and_benchmarks_are_off_the_products_path():
     testing = (place.removesuffix(".py").strip("/").replace("/", ".") for place in _TESTING)
-    apart = ("soulsgraph_envs.standin", *testing)
+    apart = ("soulsgraph_envs.standin", "soulsgraph.bench", *testing)
     allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/standin/", *_TESTING)
     found = []
     for package, root in FLOORS.items():

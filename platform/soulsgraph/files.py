@@ -56,6 +56,16 @@ def describe_origin() -> dict[str, Any]:
     return {"commit": source_commit(), "versions": versions, "machine": describe_machine()}
 
 
+def describe_run() -> dict[str, Any]:
+    """Return what figures depend on: commit, versions, machine, bits of its vectors, load of the last minute."""
+    # Imported here: nothing else of this needs LLVM.
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    vector_bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
+    return {**describe_origin(), "vector_bits": vector_bits, "load": os.getloadavg()[0]}
+
+
 @cache
 def source_commit() -> str | None:
     """Return the commit of the tree that this package runs from, None outside a git checkout.

@@ -36,3 +36,10 @@ def test_outside_a_checkout_no_commit_is_known(tmp_path, monkeypatch):
     provenance.source_commit.cache_clear()
     assert provenance.source_commit() is None
     provenance.source_commit.cache_clear()
+
+
+def test_figures_say_what_they_were_measured_on():
+    described = provenance.describe_run()
+    assert described["vector_bits"] in (128, 256, 512)
+    assert described["load"] >= 0.0
+    assert {"commit", "versions", "machine"} <= described.keys()

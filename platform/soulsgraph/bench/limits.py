@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
-from llvmlite import binding
 
-from soulsgraph.files import describe_origin
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE
 
 _TICKS_PER_S = 10
@@ -20,13 +16,6 @@ _TICKS_PER_S = 10
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Return the median of measurements, the lowest and the highest."""
     return {"median": median(values), "lowest": min(values), "highest": max(values)}
-
-
-def describe_run() -> dict[str, Any]:
-    """Return what figures depend on: commit, versions, machine, bits of its vectors, load of the last minute."""
-    features = binding.get_host_cpu_features()
-    vector_bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
-    return {**describe_origin(), "vector_bits": vector_bits, "load": os.getloadavg()[0]}
 
 
 class UpdateProducts:

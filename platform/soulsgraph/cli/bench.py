@@ -40,7 +40,7 @@ def bench(
         fleet: What of a fleet is measured.
     """
     from soulsgraph.bench import describe, run_benchmark
-    from soulsgraph.bench.limits import describe_run
+    from soulsgraph.files import describe_run
     from soulsgraph.precompile import precompile
 
     check_range("rounds", rounds, 1, 1000)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from soulsgraph.bench.limits import describe_run
+from soulsgraph.files import describe_run
 from soulsgraph.plan import scenario_digest
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.config import Between

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.bench.limits import describe_run
 from soulsgraph.domains import cards_of
 from soulsgraph.evaluate import Setting, evaluate
+from soulsgraph.files import describe_run
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, markdown_table
