@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from soulsgraph_clusters import jobs as packages
+from soulsgraph_clusters import packages
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.local_ray import SessionError, local_ray
 from soulsgraph_envs.core.access import is_loopback

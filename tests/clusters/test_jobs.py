@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_clusters.jobs import JOB, PACKAGES, Job, JobError, differing, file_digests, find_source, package_folders
+from soulsgraph_clusters.jobs import JOB, Job, JobError
+from soulsgraph_clusters.packages import PACKAGES, differing, file_digests, find_source, package_folders
 from soulsgraph_envs.testing import PATIENCE_S
 
 

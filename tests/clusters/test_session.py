@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from soulsgraph_clusters.jobs import package_folders
+from soulsgraph_clusters.packages import package_folders
 from soulsgraph_clusters.session import ClusterError, check_cluster, check_session
 from soulsgraph_clusters.testing import LocalCluster, free_port
 from soulsgraph_envs.testing import PATIENCE_S
