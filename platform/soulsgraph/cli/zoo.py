@@ -15,8 +15,8 @@ from soulsgraph.cli.remedies import command_line
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import silence_advice, stage_progress
 from soulsgraph.tables import text_table
-from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run, pages
-from soulsgraph.zoo.card import EPISODES, PAGE, AgentCard, read_card
+from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
+from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.atomic import check_writable
@@ -33,9 +33,9 @@ def list_agents(output: OutputOptions = DEFAULT_OUTPUT, markdown: bool = False) 
     """
     cards = [read_card(AGENTS / name) for name in agent_names()]
     if markdown and not output.json:
-        print(pages.agents_table(cards))
+        print(agents_table(cards))
         return
-    output.show([_summary(card) for card in cards], text_table("", pages.HEADINGS, map(pages.agent_row, cards)))
+    output.show([_summary(card) for card in cards], text_table("", HEADINGS, map(agent_row, cards)))
 
 
 def show(name: Name, output: OutputOptions = DEFAULT_OUTPUT) -> None:
@@ -155,7 +155,7 @@ def build(
         for number, name in enumerate(chosen, 1):
             output.console.print(f"{name}: agent {number} of {len(chosen)}")
             cards.append(workshop.build(name))
-    output.show(list(map(_summary, cards)), text_table("", pages.HEADINGS, map(pages.agent_row, cards)))
+    output.show(list(map(_summary, cards)), text_table("", HEADINGS, map(agent_row, cards)))
 
 
 def _chosen(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
