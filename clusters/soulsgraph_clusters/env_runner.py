@@ -57,8 +57,7 @@ class SkillGraphEnvRunner(ChunkRunner):
 
     def _network(self, skill: Skill) -> FrozenNetwork:
         module = self.modules[skill.name]
-        clip = self.config.hyperparameters_of(module).observation_clip
-        return FrozenNetwork.of(skill, self._scenario, self.weights(module), clip)
+        return FrozenNetwork.of(skill, self._scenario, self.weights(module), self.config.clip_of(module))
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk."""

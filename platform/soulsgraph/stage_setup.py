@@ -59,8 +59,6 @@ class StageSetup:
         self.run, self.stage = run, stage
         plan, library, graph = run.plan, run.library, run.plan.skill_graph
         self.graph, self.project, self.jointly = graph, ProjectDigest.of(plan.graph), jointly_with(stage)
-        #: How each skill learns that does, as the run's plan has it.
-        self.numbers = {part.skill: plan.hyperparameters(part) for part in stage.parts}
         taking_part = {name for part in stage.parts for name in (*graph.upstream(part.skill), part.skill)}
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
@@ -69,6 +67,18 @@ class StageSetup:
         for artifact in self.upstream.values():
             library.check_upstream(artifact.card)
         self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
+        #: How each skill learns that does.
+        self.numbers = {part.skill: self._numbers(part) for part in stage.parts}
+        if len(clips := {numbers.observation_clip for numbers in self.numbers.values()}) > 1:
+            raise SoulsGraphError(
+                f"stage {stage.name}: expected versions of one observation clip to learn together, found {clips}; "
+                "adapt them one after the other."
+            )
+
+    def _numbers(self, part: Stage) -> DQNHyperparameters:
+        """Return how a skill learns by the run's plan; a version goes on with the observations that it has."""
+        numbers, parent = self.run.plan.hyperparameters(part), self.parents.get(part.skill)
+        return numbers if parent is None else replace(numbers, observation_clip=parent.card.observation_clip)
 
     @property
     def parent(self) -> Artifact | None:
@@ -136,9 +146,10 @@ class StageSetup:
         plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
         mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
         most, seed = plan.method.decisions_per_round, self.stage.seed
+        clips = {name: artifact.card.observation_clip for name, artifact in self.upstream.items()}
         # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
         staged: SkillDQNConfig = config.stage(
-            self.skills, self.numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous
+            self.skills, self.numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous, clips=clips
         )
         return staged
 

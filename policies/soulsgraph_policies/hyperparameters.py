@@ -77,7 +77,7 @@ class DQNHyperparameters:
     max_gradient_norm: Annotated[float, Between(1e-9, 1e9)] = 10.0
     hidden_sizes: tuple[_Units, ...] = (64, 64)
     #: Normalised observations are clipped to plus and minus this.
-    observation_clip: Annotated[float, Between(1e-6, 1e6)] = 10.0
+    observation_clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
     #: The network chooses the next action that the target network values (van Hasselt et al. 2016).
     double: bool = False
     #: State value and advantages from one half each of the last hidden layer (Wang et al. 2016).

@@ -54,6 +54,7 @@ class SkillDQNConfig(DQNConfig):
         self.decisions_per_round = 1
         self.update_path: str | None = None
         self.mirrors: dict[str, Mirror] = {}
+        self.clips: dict[str, float] = {}
         self.synchronous = False
         self._own_seed: int | None = None
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
@@ -79,6 +80,7 @@ class SkillDQNConfig(DQNConfig):
         mirror: Mirror | Mapping[str, Mirror] | None = None,
         seed: int | None = None,
         synchronous: bool = False,
+        clips: Mapping[str, float] | None = None,
     ) -> Self:
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
@@ -87,6 +89,7 @@ class SkillDQNConfig(DQNConfig):
         another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
         `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator.
         Remote runners are learned from as they answer; if `synchronous` all together in their order, which repeats.
+        `clips` are the observation clips of frozen modules, where they are not those of what learns.
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
@@ -107,7 +110,7 @@ class SkillDQNConfig(DQNConfig):
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
-        self.synchronous = synchronous
+        self.synchronous, self.clips = synchronous, dict(clips or {})
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         numbers = self.hyperparameters
         self.training(
@@ -146,7 +149,7 @@ class SkillDQNConfig(DQNConfig):
     def _network_config(self, module: str, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters_of(module)
         seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
-        config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed}
+        config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": self.clip_of(module), "seed": seed}
         return config | ({"head": (numbers.quantiles, numbers.dueling)} if module in self.trained_modules else {})
 
     @property
@@ -208,6 +211,11 @@ class SkillDQNConfig(DQNConfig):
     def hyperparameters_of(self, module: str) -> DQNHyperparameters:
         """Return a module's own hyperparameters, or the last trained skill's."""
         return self.own_hyperparameters.get(module, self.hyperparameters)
+
+    def clip_of(self, module: str) -> float:
+        """Return the bound of what a module's networks see, plus and minus."""
+        own = None if module in self.trained_modules else self.clips.get(module)
+        return self.hyperparameters_of(module).observation_clip if own is None else own
 
     def update_path_of(self, module: str) -> str:
         """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -16,9 +17,15 @@ from soulsgraph.evaluate import Setting, evaluate, make_agent
 from soulsgraph.exchange import import_stable_baselines
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
+from soulsgraph.stage_setup import StageSetup
 from soulsgraph.zoo import copy_agent
+from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
+from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.inference import FusedNetworks
 
 _SETTING = Setting("iudex-phase1", "iudex-phase1")
@@ -84,6 +91,48 @@ def test_normalised_observations_come_with_their_statistics_as_the_page_writes_t
     ours = FusedNetworks([make_agent(run, _SETTING).networks["camera"]]).q_values(0, rows)
     observations = normalised.normalize_obs(make_skill("camera").observation(rows, load_scenario("iudex-phase1")))
     np.testing.assert_allclose(ours, _values(model, observations.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def clipped(trained, run, tmp_path):
+    """A run whose newest camera sees at most 5 deviations, where the skills of the run see 10."""
+    statistics, size = tmp_path / "statistics.json", make_skill("camera").observation.size
+    statistics.write_text(json.dumps({"mean": [0.0] * size, "variance": [1.0] * size, "clip": 5.0}))
+    assert import_stable_baselines(run, "camera", trained[0], statistics).observation_clip == 5.0
+    return run
+
+
+def _inputs(networks):
+    return FusedNetworks(networks).inputs(0, _rows())
+
+
+def test_what_is_trained_on_top_of_an_imported_camera_meets_it_as_it_is_evaluated(clipped):
+    setup = StageSetup(clipped, clipped.plan.stage("lock_on"))
+    evaluated = _inputs([make_agent(clipped, _SETTING).networks["camera"]])
+    assert np.abs(evaluated).max() == 5.0
+    algorithm = setup.build(Session(local=True))
+    try:
+        algorithm.training_step()
+        played = algorithm.env_runner_group.local_env_runner._sampler._networks.inputs(0, _rows())
+        np.testing.assert_array_equal(played, evaluated)
+        stage = FleetStage(
+            Fleet(FleetSettings(), clipped.path), clipped.path, "lock_on", "iudex-phase1", SkillOptions()
+        )
+        sent = StageTask.from_json(stage.task(algorithm.config).to_json())
+        in_a_fleet = sent.networks({name: algorithm.weights(name) for name in sent.modules})
+        np.testing.assert_array_equal(_inputs(in_a_fleet[:1]), evaluated)
+        assert in_a_fleet[1].clip == 10.0
+    finally:
+        algorithm.stop()
+
+
+def test_an_imported_camera_that_is_adapted_goes_on_with_its_own_clip(clipped):
+    stage = clipped.plan.stage("camera", "vordt", parent=2)
+    assert StageSetup(clipped, stage).hyperparameters.observation_clip == 5.0
+    assert clipped.plan.hyperparameters(stage).observation_clip == 10.0
+    together = replace(clipped.plan.stage("lock_on", "vordt", parent=1), jointly=(stage,))
+    with pytest.raises(SoulsGraphError, match="expected versions of one observation clip to learn together"):
+        StageSetup(clipped, together)
 
 
 def test_a_run_is_begun_with_a_skill_that_needs_no_other_and_goes_on_with_the_others(trained, tmp_path):

@@ -33,7 +33,8 @@ class StageTask:
     `plays` maps each skill, in graph order, to the module that plays it, `learns` each module that learns to its
     hyperparameters. Where none learns, the last skill's module is sampled. With a `start` the scenario is fought as it
     is, from there; else it is the last skill's practice ground. Modules in `random` have no weights: each of their
-    actions is drawn. `projects` maps each project that declares some of the skills to the digest of its code.
+    actions is drawn. `projects` maps each project that declares some of the skills to the digest of its code. What a
+    module's networks see is bounded by its own of `clips`, or by `observation_clip`.
 
     Raises:
         UnknownNameError: for a scenario or start that is not shipped, and for a skill that is not known here.
@@ -50,6 +51,7 @@ class StageTask:
     start: str = ""
     random: Sequence[str] = ()
     projects: Mapping[str, str] = field(default_factory=dict)
+    clips: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.scenario not in shipped_names("scenario"):
@@ -137,7 +139,8 @@ class StageTask:
         """
         found = [(skill, weights[self.plays[skill.name]]) for skill in self.skills_of(weights)]
         found += [(skill, _no_weights(skill)) for skill in self.skills_of(self.random)]
-        return [FrozenNetwork.of(skill, self.ground, own, self.observation_clip) for skill, own in found]
+        clips = {name: self.clips.get(module, self.observation_clip) for name, module in self.plays.items()}
+        return [FrozenNetwork.of(skill, self.ground, own, clips[skill.name]) for skill, own in found]
 
     def to_json(self) -> str:
         """Return the task as `from_json` reads it."""

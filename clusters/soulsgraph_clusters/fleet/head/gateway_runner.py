@@ -68,9 +68,10 @@ class FleetStage:
         learns = {module: config.hyperparameters_of(module) for module in trained}
         for module, numbers in learns.items() if self.fleet.settings.batch_shares else ():
             check_even_draws(module, numbers)
-        clip = config.hyperparameters.observation_clip
+        clip, plays = config.hyperparameters.observation_clip, config.modules_of_skills()
+        clips = {module: own for module in plays.values() if (own := config.clip_of(module)) != clip}
         digests = {loaded.project.name: loaded.digest for loaded in self.projects}
-        return StageTask(self.scenario, config.modules_of_skills(), learns, clip, self.options, projects=digests)
+        return StageTask(self.scenario, plays, learns, clip, self.options, projects=digests, clips=clips)
 
 
 @dataclass(frozen=True)
