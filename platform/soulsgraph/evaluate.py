@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from soulsgraph.domains import cards_of, training_call, version_in_play
-from soulsgraph.files import source_commit, write_json
+from soulsgraph.files import describe_origin, write_json
 from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.run_folder import RunFolder
@@ -256,7 +256,7 @@ def evaluate(
         SoulsGraphError: if a skill is missing or damaged, a name unknown, or a number out of range.
         GameError: if a game cannot be reached or reset.
     """
-    seeds, agent = evaluation_seeds(seed, episodes), make_agent(run, setting)
+    seeds, agent, here = evaluation_seeds(seed, episodes), make_agent(run, setting), describe_origin()
     origin = {
         "run": str(run.path),
         "scenario": setting.scenario,
@@ -269,7 +269,10 @@ def evaluate(
         "training_seed": run.plan.seed,
         "seed": seed,
         "played_in": "the simulator",
-        "commit": source_commit(),
+        "commit": here["commit"],
+        # `versions` are those of the skills.
+        "packages": here["versions"],
+        "machine": here["machine"],
     }
     terms, origins = agent.skills[-1].reward.names, {"seed": seeds}
     if not place:

@@ -10,7 +10,7 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
-from soulsgraph.files import source_commit
+from soulsgraph.files import describe_origin, source_commit
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
@@ -36,6 +36,8 @@ _WHAT = {
     "seed": 9,
     "played_in": "the simulator",
     "commit": source_commit(),
+    "packages": describe_origin()["versions"],
+    "machine": describe_origin()["machine"],
 }
 
 
@@ -60,12 +62,8 @@ def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, t
     assert printed["episodes"] == 6
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == printed
     (row,) = read_rows(tmp_path / "out" / "evaluation.parquet")
-    assert {name: json.loads(row[name]) for name in ("randomized", "versions")} == {
-        name: printed[name] for name in ("randomized", "versions")
-    }
-    assert {name: value for name, value in row.items() if name not in ("randomized", "versions")} == {
-        name: value for name, value in printed.items() if name not in ("randomized", "versions")
-    }
+    tables = ("randomized", "versions", "packages", "machine")
+    assert row | {name: json.loads(row[name]) for name in tables} == printed
     episodes = read_rows(tmp_path / "out" / "episodes.parquet")
     assert [row["seed"] for row in episodes] == evaluation_seeds(9, 6).tolist()
     assert sum(row["won"] for row in episodes) == printed["wins"]
