@@ -17,31 +17,27 @@ import numpy as np
 from soulsgraph.domains import save_version
 from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
+from soulsgraph.recordings.writing import Spans
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, keep_demonstrations, trained_artifact
-from soulsgraph_envs.combat.episodes import Flags, Integers, Outcome
+from soulsgraph_envs.combat.episodes import Flags, Outcome
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
-from soulsgraph_envs.skills.base import Decisions
 from soulsgraph_policies.cloning import check_cloning, clone
 from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.sampler import Transitions
 
 
 @dataclass(frozen=True)
-class ReadBack:
-    """One skill's decisions as the controls have them: the ticks in which they begin and end, and actions, (n,) each.
+class ReadBack(Spans):
+    """One skill's decisions as the controls have them.
 
-    The tick of an end is the next one that can begin a decision; it may lie behind the end of the fight. `ambiguous`
-    counts the ticks in which the skill may have decided, and that do not show what.
+    `ambiguous` counts the ticks in which the skill may have decided, and that do not show what.
     """
 
-    begins: Integers
-    ends: Integers
-    actions: Integers
     ambiguous: int
 
 
@@ -150,25 +146,20 @@ class _Fight:
 
     def transitions(self, skill: Skill, scenario: Scenario, found: ReadBack) -> Transitions:
         """Return the decisions that came to an end, with the rewards and ends of the skill's own practice ground."""
-        observed, last = skill.observation(self.rows, scenario), len(self.rows) - 1
-        # The end of a fight ends what is under way; where it was cut, nobody knows what it would have brought.
-        ends = np.minimum(found.ends, last)
-        kept = self.known[found.begins] & self.known[ends]
-        if self.outcome == "cut":
-            kept &= found.ends <= last
-        begins, ends, actions = found.begins[kept], ends[kept], found.actions[kept]
-        over = (ends == last) & (not skill.practice.refill)
-        died, won = over & (self.outcome == "died"), over & (self.outcome == "won")
-        decisions = Decisions(before=self.rows[begins], after=self.rows[ends], actions=actions, died=died, won=won)
+        observed, ended = skill.observation(self.rows, scenario), found.ended(self.rows, self.outcome)
+        ended = ended.where(self.known[ended.begins] & self.known[ended.ends])
+        # Where HP is filled up after every tick nobody dies or wins.
+        decisions = ended.decisions(self.rows, "time over" if skill.practice.refill else self.outcome)
+        count = len(ended.actions)
         return Transitions(
-            observations=observed[begins],
-            next_observations=observed[ends],
-            actions=actions,
+            observations=observed[ended.begins],
+            next_observations=observed[ended.ends],
+            actions=ended.actions,
             rewards=skill.reward.evaluate(decisions).sum(axis=1),
-            terminated=died | won,
-            ticks=ends - begins,
-            lanes=np.zeros(len(actions), np.int64),
-            episodes=np.full(len(actions), self.number, np.int64),
+            terminated=decisions.died | decisions.won,
+            ticks=ended.ends - ended.begins,
+            lanes=np.zeros(count, np.int64),
+            episodes=np.full(count, self.number, np.int64),
         )
 
 

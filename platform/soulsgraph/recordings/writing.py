@@ -214,6 +214,35 @@ def _agent_columns(header: Header, agent: Agent, rows: StateRows, choices: Seque
 
 
 @dataclass(frozen=True)
+class Spans:
+    """Decisions of one skill in a fight: the rows in which they begin and end, and their actions, (n,) each.
+
+    The row of an end is the next one that can begin a decision; it may lie behind the end of the fight.
+    """
+
+    begins: Integers
+    ends: Integers
+    actions: Integers
+
+    def ended(self, rows: StateRows, outcome: Outcome) -> Spans:
+        """Return those that came to an end, in one of the State rows (ticks + 1, 25) of the fight."""
+        last = len(rows) - 1
+        # The end of a fight ends what is under way; where it is cut, nobody knows what it would have brought.
+        ended = Spans(self.begins, np.minimum(self.ends, last), self.actions)
+        return ended.where(self.ends <= last) if outcome == "cut" else ended
+
+    def where(self, kept: Flags) -> Spans:
+        """Return those that are `kept` (n,)."""
+        return Spans(self.begins[kept], self.ends[kept], self.actions[kept])
+
+    def decisions(self, rows: StateRows, outcome: Outcome) -> Decisions:
+        """Return decisions that came to an end, from the State rows (ticks + 1, 25) of the fight."""
+        over = self.ends == len(rows) - 1
+        died, won = over & (outcome == "died"), over & (outcome == "won")
+        return Decisions(rows[self.begins], rows[self.ends], self.actions, died, won)
+
+
+@dataclass(frozen=True)
 class Begun:
     """One skill's actions, and where its decisions begin, the moment of the end included, (ticks + 1,) each."""
 
@@ -221,42 +250,33 @@ class Begun:
     decides: Flags
     random: Flags
 
-    def ends(self, outcome: Outcome) -> tuple[Integers, Integers]:
-        """Return the rows at which decisions begin that came to an end, and those at which they ended, (n,) each."""
+    @property
+    def spans(self) -> Spans:
+        """Where its decisions begin and end."""
         begins = np.flatnonzero(self.decides)
-        ends = np.append(begins[1:], len(self.decides) - 1)[: len(begins)]
-        # The end of a fight ends what is under way; where it is cut, nobody knows what it would have brought.
-        return (begins, ends) if outcome != "cut" else (begins[:-1], ends[:-1])
+        return Spans(begins, np.append(begins[1:], len(self.decides))[: len(begins)], self.actions[begins])
 
 
 def _skill_columns(
     played: PlayedSkill, skill: Skill, agent: Agent, rows: StateRows, begun: Begun, outcome: Outcome
 ) -> Columns:
     of, count = skill.name, len(rows)
-    begins, ends = begun.ends(outcome)
-    over = ends == count - 1
-    decisions = Decisions(
-        before=rows[begins],
-        after=rows[ends],
-        actions=begun.actions[begins],
-        died=over & (outcome == "died"),
-        won=over & (outcome == "won"),
-    )
-    terms = skill.reward.evaluate(decisions)
+    ended = begun.spans.ended(rows, outcome)
+    terms = skill.reward.evaluate(ended.decisions(rows, outcome))
     found: Columns = {
         f"{of}/version": np.full(count, played.version, np.int32),
         f"{of}/decides": begun.decides,
         f"{of}/action": begun.actions.astype(np.int16),
         f"{of}/random": begun.random,
         f"{of}/observation": fixed_lists(skill.observation(rows, agent.scenario)),
-        f"{of}/reward": at_rows(terms.sum(axis=1), begins, count),
+        f"{of}/reward": at_rows(terms.sum(axis=1), ended.begins, count),
     }
     if played.valued:
         found[f"{of}/values"] = fixed_lists(
             FusedNetworks([cast(FrozenNetwork, agent.networks[skill.name])]).q_values(0, rows)
         )
     for index, term in enumerate(skill.reward.names):
-        found[f"{of}/term/{term}"] = at_rows(terms[:, index], begins, count)
+        found[f"{of}/term/{term}"] = at_rows(terms[:, index], ended.begins, count)
     return found
 
 
