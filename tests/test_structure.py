@@ -127,6 +127,31 @@ def test_stand_ins_fakes_and_benchmarks_are_off_the_products_path():
     assert not found
 
 
+def _re_exports(tree):
+    """Yield what a file imports for others to import from it: `X as X`, and stars."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.name for alias in node.names if alias.name in ("*", alias.asname))
+
+
+#: Packages whose import paths are those of the projects that they stand in for.
+_PROMISED = ("soulsgraph_envs/soulsgym/", "soulsgraph_envs/eldengym/")
+
+
+def test_no_module_re_exports_what_another_defines():
+    example = "from a import x as x, y as z, u\nimport b as b, c.d as d\nfrom e import *"
+    assert [*_re_exports(ast.parse(example))] == ["x", "b", "*"]
+    found = []
+    for package, root in FLOORS.items():
+        for file in sorted((ROOT / root / package).rglob("*.py")):
+            place = file.relative_to(ROOT / root).as_posix()
+            names = [*_re_exports(ast.parse(file.read_text(encoding="utf-8")))]
+            if file.name == "__init__.py" or place.startswith(_PROMISED):
+                names = [name for name in names if name == "*"]
+            found += [(place, name) for name in names]
+    assert not found
+
+
 def _texts(file):
     """Yield the texts of a file's code, without docstrings of modules, classes, functions and fields."""
     tree = ast.parse(file.read_text(encoding="utf-8"))

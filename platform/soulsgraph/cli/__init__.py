@@ -18,8 +18,7 @@ from importlib.metadata import entry_points
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from soulsgraph.cli.front import COMMANDS as COMMANDS
-from soulsgraph.cli.front import DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
+from soulsgraph.cli.front import COMMANDS, DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
 from soulsgraph.cli.remedies import going_on, in_commands, stopped
 from soulsgraph.progress import Interrupted, silence_advice, terminable
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph import domains
 from soulsgraph.cli import options
+from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.files import slug
 from soulsgraph.paper.study import ADAPTED
@@ -79,7 +80,7 @@ def adapt(
 
 def transfer(
     folders: Runs,
-    output: options.RunOptions = options.DEFAULT_RUN,
+    output: RunOptions = DEFAULT_RUN,
     evaluation: TransferOptions = options.DEFAULT_TRANSFER,
     controls: bool = False,
     out: Path | None = None,
@@ -165,7 +166,7 @@ def recovery(
 
 def retention(
     folders: Runs,
-    output: options.RunOptions = options.DEFAULT_RUN,
+    output: RunOptions = DEFAULT_RUN,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     out: Path | None = None,
 ) -> None:
@@ -194,7 +195,7 @@ def retention(
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
 
 
-def _own_runs(folders: Sequence[Path], copies: Path | None, output: options.OutputOptions) -> list[Path]:
+def _own_runs(folders: Sequence[Path], copies: Path | None, output: OutputOptions) -> list[Path]:
     """Return the run folders to write into; agents of the zoo among them are copied to folders below `copies`."""
     if copies is not None and not any(map(is_agent, folders)):
         raise SoulsGraphError("--run: expected none, for no agent of the zoo is named; leave it out.")
@@ -214,7 +215,7 @@ def _open(folders: Sequence[Path], out: Path | None) -> dict[int, RunFolder]:
 
 
 def _show(
-    output: options.OutputOptions,
+    output: OutputOptions,
     out: Path | None,
     tables: Mapping[str, SeedsTable],
     alone: tuple[Any, Sequence[RenderableType]] | None,
@@ -234,16 +235,14 @@ def _show(
         output.console.print(f"all seeds together in {out}", soft_wrap=True)
 
 
-def _measured(run: RunFolder, question: Question, output: options.OutputOptions) -> reports.TransferReport:
+def _measured(run: RunFolder, question: Question, output: OutputOptions) -> reports.TransferReport:
     with run.locked():
         report = reports.transfer(run, question, output.display)
         reports.save_transfer(run, report)
     return report
 
 
-def _arms(
-    run: RunFolder, home: str, scenario: str, output: options.OutputOptions, jointly: str | None
-) -> tuple[Arm, ...]:
+def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, jointly: str | None) -> tuple[Arm, ...]:
     """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
     from soulsgraph.transfer.recovery import arms_of, joint_arms
 
@@ -254,7 +253,7 @@ def _arms(
     return joint_arms(skills) if skills else ()
 
 
-def _recommended(run: RunFolder, home: str, scenario: str, output: options.OutputOptions) -> tuple[str, ...]:
+def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
     """Return the recommendation saved for the versions in play; measure first if there is none."""
     saved = reports.saved_recommendation(run, home, scenario)
     return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommended

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from soulsgraph.bench import DEFAULT_FLEET, FleetOptions
-from soulsgraph.cli import options
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.plan import check_range
 
 
@@ -17,7 +17,7 @@ def bench(
     what: Positional[
         Literal["train", "sim", "tick", "read", "reset", "efficiency", "runners", "fleet", "start", "commands"]
     ],
-    output: options.OutputOptions = options.DEFAULT_OUTPUT,
+    output: OutputOptions = DEFAULT_OUTPUT,
     rounds: int = 3,
     out: Path = Path("runs/efficiency"),
     fleet: FleetOptions = DEFAULT_FLEET,

@@ -13,6 +13,7 @@ from tyro.conf import Positional
 
 from soulsgraph import evaluate as evaluating
 from soulsgraph.cli import options
+from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.domains import own_stage, own_stages, predecessors, upstream_versions
@@ -77,7 +78,7 @@ def curriculum(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
-    resume: options.Flag = False,
+    resume: Flag = False,
     graph: options.Graph = None,
 ) -> None:
     """Train all skills in graph order, then print the table of win rates.
@@ -129,7 +130,7 @@ def baseline(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/baseline"),
-    resume: options.Flag = False,
+    resume: Flag = False,
 ) -> None:
     """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
 
@@ -142,7 +143,7 @@ def baseline(
 
 def evaluate(
     folder: Annotated[Positional[Path], "RUN"],
-    output: options.RunOptions = options.DEFAULT_RUN,
+    output: RunOptions = DEFAULT_RUN,
     fight: options.FightOptions = options.DEFAULT_FIGHT,
     trained_on: str | None = None,
     games: Path | None = None,
@@ -204,7 +205,7 @@ def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Plac
 
 def table(
     folder: Annotated[Positional[Path], "RUN"],
-    output: options.RunOptions = options.DEFAULT_RUN,
+    output: RunOptions = DEFAULT_RUN,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     copy: options.Copy = None,
 ) -> None:
@@ -219,7 +220,7 @@ def table(
         _evaluate_and_show(run, evaluation, output)
 
 
-def skills(folder: Annotated[Positional[Path], "RUN"], output: options.RunOptions = options.DEFAULT_RUN) -> None:
+def skills(folder: Annotated[Positional[Path], "RUN"], output: RunOptions = DEFAULT_RUN) -> None:
     """Check the run's skill library, weights included, and show every version and its lineage.
 
     Args:
@@ -244,7 +245,7 @@ def reproduce(
     protocol: StudyOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     out: Path = Path("runs/reproduction"),
-    resume: options.Flag = False,
+    resume: Flag = False,
 ) -> None:
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
@@ -309,7 +310,7 @@ def _uncollected() -> Iterator[None]:
 def _evaluate_and_show(
     run: RunFolder,
     evaluation: options.EvaluationOptions,
-    output: options.OutputOptions,
+    output: OutputOptions,
     place: Workplace | None = None,
 ) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_
 
 from tyro.conf import arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT as DEFAULT_OUTPUT
-from soulsgraph.cli.output import DEFAULT_RUN as DEFAULT_RUN
-from soulsgraph.cli.output import Flag as Flag
-from soulsgraph.cli.output import OutputOptions as OutputOptions
-from soulsgraph.cli.output import RunOptions as RunOptions
+from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.plan import Plan, lasting_name

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from tyro.conf import Positional, arg
 
 from soulsgraph.attempts import Attempts, Ended, Jobs, Processes, Stopped, pause
-from soulsgraph.cli.options import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
 from soulsgraph.progress import interruptible
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE

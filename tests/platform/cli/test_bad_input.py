@@ -307,7 +307,7 @@ def test_termination_outside_a_stage_ends_with_a_message(monkeypatch, capsys, ru
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("soulsgraph.cli.options.OutputOptions.show", terminated)
+    monkeypatch.setattr("soulsgraph.cli.output.OutputOptions.show", terminated)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(run), "--json"])
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as stop:

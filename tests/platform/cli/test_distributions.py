@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from soulsgraph.cli import COMMANDS, HOST_COMMANDS, check_distribution
+from soulsgraph.cli import check_distribution
+from soulsgraph.cli.front import COMMANDS, HOST_COMMANDS
 from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph_envs.core.distribution import HOST, WHOLE, installed, is_host, pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError

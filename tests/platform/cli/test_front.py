@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from soulsgraph.cli import COMMANDS, HOST_COMMANDS, main
-from soulsgraph.cli.front import _EXAMPLES, GROUPS, command_lines, help_text
+from soulsgraph.cli import main
+from soulsgraph.cli.front import _EXAMPLES, COMMANDS, GROUPS, HOST_COMMANDS, command_lines, help_text
 from soulsgraph_envs.core.distribution import installed
 
 

@@ -22,12 +22,11 @@ from soulsgraph.cli.commands import StudyOptions, study_values
 from soulsgraph.cli.options import (
     EvaluationOptions,
     FightOptions,
-    OutputOptions,
     PlanOptions,
-    RunOptions,
     SessionOptions,
     plan_values,
 )
+from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.watch import PictureOptions
 from soulsgraph.paper.study import Study

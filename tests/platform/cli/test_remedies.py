@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli import COMMANDS, commands, data, fleet, main, remedies, zoo
+from soulsgraph.cli import commands, data, fleet, main, remedies, zoo
 from soulsgraph.cli.doctor import show
+from soulsgraph.cli.front import COMMANDS
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.curves import load_checkpoint
 from soulsgraph.evaluate import allowed_rows
