@@ -298,13 +298,11 @@ def _play_in_fleet(
     from soulsgraph_clusters.fleet.task import StageTask
 
     artifacts = load_artifacts(run, setting.trained_on, tuple(agent.networks))
-    clips = {artifact.card.observation_clip for artifact in artifacts.values()} or {1.0}
-    if len(clips) > 1:
-        raise SoulsGraphError(f"{run.path}: expected skills of one `observation_clip` for a fleet, found {clips}.")
+    clips = {name: artifact.card.observation_clip for name, artifact in artifacts.items()}
     plays = {skill.name: skill.name for skill in agent.skills}
     start, drawn = agent.scenario.start, setting.randomize
     projects = digests_of(plays)
-    task = StageTask(setting.scenario, plays, {}, clips.pop(), run.plan.options, start, drawn, projects)
+    task = StageTask(setting.scenario, plays, {}, 1.0, run.plan.options, start, drawn, projects, clips)
     weights = {name: artifact.playing for name, artifact in artifacts.items()}
     with sole_head(fleet):
         return play_in_fleet(fleet, task, weights, episodes, on_finished)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import chain, count, pairwise, takewhile
 from typing import Any
 
@@ -247,6 +248,15 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
         return sources
 
     return act, q_values, inputs
+
+
+def weights_digest(weights: Mapping[str, Weights]) -> bytes:
+    """Return a SHA-256 of weights by name: equal digests are equal bits; none of nothing."""
+    found = sha256()
+    for owner in sorted(weights):
+        for name, values in sorted(weights[owner].items()):
+            found.update(f"{owner} {name} {values.shape}".encode() + values.astype(np.float64).tobytes())
+    return found.digest() if weights else b""
 
 
 _act, _q_values, _read_inputs = _build_kernels((PREPROCESSING, PRODUCTS))

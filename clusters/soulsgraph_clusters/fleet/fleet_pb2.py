@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%soulsgraph_clusters/fleet/fleet.proto\x12\x13soulsgraph.fleet.v1\"\x9e\x01\n\x08\x46romGame\x12+\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.HelloH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.ChunkH\x00\x12-\n\x06health\x18\x03 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.HealthH\x00\x42\t\n\x07message\"\x97\x02\n\x06ToGame\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.TaskH\x00\x12/\n\x07weights\x18\x02 \x01(\x0b\x32\x1c.soulsgraph.fleet.v1.WeightsH\x00\x12?\n\x0f\x61\x63knowledgement\x18\x03 \x01(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementH\x00\x12)\n\x04stop\x18\x04 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.StopH\x00\x12:\n\x0c\x61\x63knowledged\x18\x05 \x03(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementB\t\n\x07message\"\x9b\x02\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\n\n\x02pc\x18\x03 \x01(\t\x12\x0c\n\x04game\x18\x04 \x01(\t\x12\x0c\n\x04\x62oot\x18\x05 \x01(\t\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\x12\r\n\x05lanes\x18\x08 \x01(\x04\x12\x38\n\x07\x64igests\x18\x07 \x03(\x0b\x32\'.soulsgraph.fleet.v1.Hello.DigestsEntry\x12\x11\n\tonly_asks\x18\t \x01(\x08\x12\x0f\n\x07machine\x18\n \x01(\t\x12\x1a\n\x12reads_acknowledged\x18\x0b \x01(\x08\x1a.\n\x0c\x44igestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x96\x02\n\x05\x43hunk\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stage\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12\x17\n\x0fweights_version\x18\x05 \x01(\x04\x12\x12\n\nlane_ticks\x18\x06 \x01(\x04\x12<\n\tdecisions\x18\x07 \x03(\x0b\x32).soulsgraph.fleet.v1.Chunk.DecisionsEntry\x12\x0f\n\x07\x63olumns\x18\x08 \x01(\x0c\x12\x10\n\x08versions\x18\t \x03(\x04\x12\r\n\x05ticks\x18\n \x03(\x04\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xea\x02\n\x06Health\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\r\n\x05ticks\x18\x03 \x01(\x04\x12\x17\n\x0fweights_version\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_chunks\x18\x05 \x01(\x04\x12\x1a\n\x12\x66inished_decisions\x18\x06 \x01(\x04\x12\x46\n\x0elost_decisions\x18\x07 \x03(\x0b\x32..soulsgraph.fleet.v1.Health.LostDecisionsEntry\x12\x39\n\x07metrics\x18\x08 \x03(\x0b\x32(.soulsgraph.fleet.v1.Health.MetricsEntry\x1a\x34\n\x12LostDecisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"l\n\x04Task\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x12\n\nfirst_lane\x18\x04 \x01(\x04\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\r\n\x05speed\x18\x06 \x01(\x01\"\x9c\x01\n\x07Weights\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06\x61rrays\x18\x02 \x01(\x0c\x12>\n\tdecisions\x18\x03 \x03(\x0b\x32+.soulsgraph.fleet.v1.Weights.DecisionsEntry\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xa6\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x11\n\tsequences\x18\x02 \x03(\x04\x12\x42\n\x07refused\x18\x03 \x03(\x0b\x32\x31.soulsgraph.fleet.v1.Acknowledgement.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"<\n\x04Stop\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07refused\x18\x02 \x01(\x08\x12\x13\n\x0b\x61\x66ter_fight\x18\x03 \x01(\x08\"r\n\x06Record\x12\n\n\x02pc\x18\x01 \x01(\t\x12\x0c\n\x04game\x18\x02 \x01(\t\x12\x12\n\nfirst_lane\x18\x03 \x01(\x04\x12\x0f\n\x07refused\x18\x04 \x01(\t\x12)\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.Chunk\"\xa2\x03\n\x06\x42\x65\x66ore\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x33\n\x04seen\x18\x04 \x03(\x0b\x32%.soulsgraph.fleet.v1.Before.SeenEntry\x12=\n\tdecisions\x18\x05 \x03(\x0b\x32*.soulsgraph.fleet.v1.Before.DecisionsEntry\x12\x42\n\x0c\x62\x61tch_shares\x18\x06 \x03(\x0b\x32,.soulsgraph.fleet.v1.Before.BatchSharesEntry\x1aH\n\tSeenEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.Ranges:\x02\x38\x01\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x32\n\x10\x42\x61tchSharesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x18\n\x06Ranges\x12\x0e\n\x06\x62ounds\x18\x01 \x03(\x04\x32O\n\x05\x46leet\x12\x46\n\x04Play\x12\x1d.soulsgraph.fleet.v1.FromGame\x1a\x1b.soulsgraph.fleet.v1.ToGame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%soulsgraph_clusters/fleet/fleet.proto\x12\x13soulsgraph.fleet.v1\"\x9e\x01\n\x08\x46romGame\x12+\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.HelloH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.ChunkH\x00\x12-\n\x06health\x18\x03 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.HealthH\x00\x42\t\n\x07message\"\x97\x02\n\x06ToGame\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.TaskH\x00\x12/\n\x07weights\x18\x02 \x01(\x0b\x32\x1c.soulsgraph.fleet.v1.WeightsH\x00\x12?\n\x0f\x61\x63knowledgement\x18\x03 \x01(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementH\x00\x12)\n\x04stop\x18\x04 \x01(\x0b\x32\x19.soulsgraph.fleet.v1.StopH\x00\x12:\n\x0c\x61\x63knowledged\x18\x05 \x03(\x0b\x32$.soulsgraph.fleet.v1.AcknowledgementB\t\n\x07message\"\x9b\x02\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\n\n\x02pc\x18\x03 \x01(\t\x12\x0c\n\x04game\x18\x04 \x01(\t\x12\x0c\n\x04\x62oot\x18\x05 \x01(\t\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\x12\r\n\x05lanes\x18\x08 \x01(\x04\x12\x38\n\x07\x64igests\x18\x07 \x03(\x0b\x32\'.soulsgraph.fleet.v1.Hello.DigestsEntry\x12\x11\n\tonly_asks\x18\t \x01(\x08\x12\x0f\n\x07machine\x18\n \x01(\t\x12\x1a\n\x12reads_acknowledged\x18\x0b \x01(\x08\x1a.\n\x0c\x44igestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x02\n\x05\x43hunk\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stage\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12\x17\n\x0fweights_version\x18\x05 \x01(\x04\x12\x12\n\nlane_ticks\x18\x06 \x01(\x04\x12<\n\tdecisions\x18\x07 \x03(\x0b\x32).soulsgraph.fleet.v1.Chunk.DecisionsEntry\x12\x0f\n\x07\x63olumns\x18\x08 \x01(\x0c\x12\x10\n\x08versions\x18\t \x03(\x04\x12\r\n\x05ticks\x18\n \x03(\x04\x12\x0e\n\x06\x66rozen\x18\x0b \x01(\x0c\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xea\x02\n\x06Health\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\r\n\x05ticks\x18\x03 \x01(\x04\x12\x17\n\x0fweights_version\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_chunks\x18\x05 \x01(\x04\x12\x1a\n\x12\x66inished_decisions\x18\x06 \x01(\x04\x12\x46\n\x0elost_decisions\x18\x07 \x03(\x0b\x32..soulsgraph.fleet.v1.Health.LostDecisionsEntry\x12\x39\n\x07metrics\x18\x08 \x03(\x0b\x32(.soulsgraph.fleet.v1.Health.MetricsEntry\x1a\x34\n\x12LostDecisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"l\n\x04Task\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x12\n\nfirst_lane\x18\x04 \x01(\x04\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\r\n\x05speed\x18\x06 \x01(\x01\"\x9c\x01\n\x07Weights\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06\x61rrays\x18\x02 \x01(\x0c\x12>\n\tdecisions\x18\x03 \x03(\x0b\x32+.soulsgraph.fleet.v1.Weights.DecisionsEntry\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xa6\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x62oot\x18\x01 \x01(\t\x12\x11\n\tsequences\x18\x02 \x03(\x04\x12\x42\n\x07refused\x18\x03 \x03(\x0b\x32\x31.soulsgraph.fleet.v1.Acknowledgement.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"<\n\x04Stop\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07refused\x18\x02 \x01(\x08\x12\x13\n\x0b\x61\x66ter_fight\x18\x03 \x01(\x08\"r\n\x06Record\x12\n\n\x02pc\x18\x01 \x01(\t\x12\x0c\n\x04game\x18\x02 \x01(\t\x12\x12\n\nfirst_lane\x18\x03 \x01(\x04\x12\x0f\n\x07refused\x18\x04 \x01(\t\x12)\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x1a.soulsgraph.fleet.v1.Chunk\"\xa2\x03\n\x06\x42\x65\x66ore\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x33\n\x04seen\x18\x04 \x03(\x0b\x32%.soulsgraph.fleet.v1.Before.SeenEntry\x12=\n\tdecisions\x18\x05 \x03(\x0b\x32*.soulsgraph.fleet.v1.Before.DecisionsEntry\x12\x42\n\x0c\x62\x61tch_shares\x18\x06 \x03(\x0b\x32,.soulsgraph.fleet.v1.Before.BatchSharesEntry\x1aH\n\tSeenEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.soulsgraph.fleet.v1.Ranges:\x02\x38\x01\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x32\n\x10\x42\x61tchSharesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x18\n\x06Ranges\x12\x0e\n\x06\x62ounds\x18\x01 \x03(\x04\x32O\n\x05\x46leet\x12\x46\n\x04Play\x12\x1d.soulsgraph.fleet.v1.FromGame\x1a\x1b.soulsgraph.fleet.v1.ToGame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,39 +48,39 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_HELLO_DIGESTSENTRY']._serialized_start=743
   _globals['_HELLO_DIGESTSENTRY']._serialized_end=789
   _globals['_CHUNK']._serialized_start=792
-  _globals['_CHUNK']._serialized_end=1070
-  _globals['_CHUNK_DECISIONSENTRY']._serialized_start=1022
-  _globals['_CHUNK_DECISIONSENTRY']._serialized_end=1070
-  _globals['_HEALTH']._serialized_start=1073
-  _globals['_HEALTH']._serialized_end=1435
-  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_start=1335
-  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_end=1387
-  _globals['_HEALTH_METRICSENTRY']._serialized_start=1389
-  _globals['_HEALTH_METRICSENTRY']._serialized_end=1435
-  _globals['_TASK']._serialized_start=1437
-  _globals['_TASK']._serialized_end=1545
-  _globals['_WEIGHTS']._serialized_start=1548
-  _globals['_WEIGHTS']._serialized_end=1704
-  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_start=1022
-  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_end=1070
-  _globals['_ACKNOWLEDGEMENT']._serialized_start=1707
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=1873
-  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_start=1827
-  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_end=1873
-  _globals['_STOP']._serialized_start=1875
-  _globals['_STOP']._serialized_end=1935
-  _globals['_RECORD']._serialized_start=1937
-  _globals['_RECORD']._serialized_end=2051
-  _globals['_BEFORE']._serialized_start=2054
-  _globals['_BEFORE']._serialized_end=2472
-  _globals['_BEFORE_SEENENTRY']._serialized_start=2298
-  _globals['_BEFORE_SEENENTRY']._serialized_end=2370
-  _globals['_BEFORE_DECISIONSENTRY']._serialized_start=1022
-  _globals['_BEFORE_DECISIONSENTRY']._serialized_end=1070
-  _globals['_BEFORE_BATCHSHARESENTRY']._serialized_start=2422
-  _globals['_BEFORE_BATCHSHARESENTRY']._serialized_end=2472
-  _globals['_RANGES']._serialized_start=2474
-  _globals['_RANGES']._serialized_end=2498
-  _globals['_FLEET']._serialized_start=2500
-  _globals['_FLEET']._serialized_end=2579
+  _globals['_CHUNK']._serialized_end=1086
+  _globals['_CHUNK_DECISIONSENTRY']._serialized_start=1038
+  _globals['_CHUNK_DECISIONSENTRY']._serialized_end=1086
+  _globals['_HEALTH']._serialized_start=1089
+  _globals['_HEALTH']._serialized_end=1451
+  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_start=1351
+  _globals['_HEALTH_LOSTDECISIONSENTRY']._serialized_end=1403
+  _globals['_HEALTH_METRICSENTRY']._serialized_start=1405
+  _globals['_HEALTH_METRICSENTRY']._serialized_end=1451
+  _globals['_TASK']._serialized_start=1453
+  _globals['_TASK']._serialized_end=1561
+  _globals['_WEIGHTS']._serialized_start=1564
+  _globals['_WEIGHTS']._serialized_end=1720
+  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_start=1038
+  _globals['_WEIGHTS_DECISIONSENTRY']._serialized_end=1086
+  _globals['_ACKNOWLEDGEMENT']._serialized_start=1723
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=1889
+  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_start=1843
+  _globals['_ACKNOWLEDGEMENT_REFUSEDENTRY']._serialized_end=1889
+  _globals['_STOP']._serialized_start=1891
+  _globals['_STOP']._serialized_end=1951
+  _globals['_RECORD']._serialized_start=1953
+  _globals['_RECORD']._serialized_end=2067
+  _globals['_BEFORE']._serialized_start=2070
+  _globals['_BEFORE']._serialized_end=2488
+  _globals['_BEFORE_SEENENTRY']._serialized_start=2314
+  _globals['_BEFORE_SEENENTRY']._serialized_end=2386
+  _globals['_BEFORE_DECISIONSENTRY']._serialized_start=1038
+  _globals['_BEFORE_DECISIONSENTRY']._serialized_end=1086
+  _globals['_BEFORE_BATCHSHARESENTRY']._serialized_start=2438
+  _globals['_BEFORE_BATCHSHARESENTRY']._serialized_end=2488
+  _globals['_RANGES']._serialized_start=2490
+  _globals['_RANGES']._serialized_end=2514
+  _globals['_FLEET']._serialized_start=2516
+  _globals['_FLEET']._serialized_end=2595
 # @@protoc_insertion_point(module_scope)

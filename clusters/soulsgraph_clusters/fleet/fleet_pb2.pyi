@@ -63,7 +63,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., pc: _Optional[str] = ..., game: _Optional[str] = ..., boot: _Optional[str] = ..., driver: _Optional[str] = ..., lanes: _Optional[int] = ..., digests: _Optional[_Mapping[str, str]] = ..., only_asks: bool = ..., machine: _Optional[str] = ..., reads_acknowledged: bool = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("boot", "sequence", "stage", "attempt", "weights_version", "lane_ticks", "decisions", "columns", "versions", "ticks")
+    __slots__ = ("boot", "sequence", "stage", "attempt", "weights_version", "lane_ticks", "decisions", "columns", "versions", "ticks", "frozen")
     class DecisionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Chunk(_message.Message):
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     TICKS_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
     boot: str
     sequence: int
     stage: str
@@ -91,7 +92,8 @@ class Chunk(_message.Message):
     columns: bytes
     versions: _containers.RepeatedScalarFieldContainer[int]
     ticks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, boot: _Optional[str] = ..., sequence: _Optional[int] = ..., stage: _Optional[str] = ..., attempt: _Optional[str] = ..., weights_version: _Optional[int] = ..., lane_ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., columns: _Optional[bytes] = ..., versions: _Optional[_Iterable[int]] = ..., ticks: _Optional[_Iterable[int]] = ...) -> None: ...
+    frozen: bytes
+    def __init__(self, boot: _Optional[str] = ..., sequence: _Optional[int] = ..., stage: _Optional[str] = ..., attempt: _Optional[str] = ..., weights_version: _Optional[int] = ..., lane_ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., columns: _Optional[bytes] = ..., versions: _Optional[_Iterable[int]] = ..., ticks: _Optional[_Iterable[int]] = ..., frozen: _Optional[bytes] = ...) -> None: ...
 
 class Health(_message.Message):
     __slots__ = ("state", "note", "ticks", "weights_version", "waiting_chunks", "finished_decisions", "lost_decisions", "metrics")

@@ -95,6 +95,11 @@ class StageTask:
         """Every module that plays by weights."""
         return tuple(module for module in dict.fromkeys(self.plays.values()) if module not in self.random)
 
+    @cached_property
+    def frozen(self) -> dict[str, str]:
+        """The skills that play by weights which do not change, each with its module."""
+        return {skill: module for skill, module in self.plays.items() if module not in {*self.learns, *self.random}}
+
     @property
     def sampled(self) -> tuple[str, ...]:
         """The modules whose decisions are collected."""

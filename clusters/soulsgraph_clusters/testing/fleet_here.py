@@ -129,8 +129,9 @@ class GatewayHere:
         """
         first, self.version = not self.version, version or self.version + 1
         drawn = random_weights(self.task, self.version)
-        changed = drawn if first else {name: drawn[name] for name in self.task.learns}
-        self.gateway.publish(self.version, weights or changed, dict.fromkeys(self.task.learns, 0))
+        offered = weights or (drawn if first else {name: drawn[name] for name in self.task.learns})
+        self.intake.freeze(offered)
+        self.gateway.publish(self.version, offered, dict.fromkeys(self.task.learns, 0))
 
     def play(self, settings: GameSettings, pc: str = "attic") -> list[str]:
         """Let a PC's game play in a thread of this process, and return the list of what it will report."""

@@ -212,7 +212,9 @@ def play_in_fleet(
     with TemporaryDirectory(prefix="soulsgraph-") as folder, ExitStack() as open_things:
         journal = Journal(Path(folder) / STAGE, STAGE)
         open_things.callback(journal.close)
-        gateway = Gateway(fleet, Intake(journal, task, 0, fleet.settings))
+        intake = Intake(journal, task, 0, fleet.settings)
+        intake.freeze(weights)
+        gateway = Gateway(fleet, intake)
         open_things.callback(gateway.stop, "the evaluation is over")
         gateway.publish(1, weights, {})
         collected = _Collected(task, wanted, on_finished)

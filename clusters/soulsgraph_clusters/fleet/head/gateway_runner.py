@@ -143,6 +143,7 @@ class GatewayRunner(ChunkRunner):
     def weights_changed(self, modules: Collection[str]) -> None:
         """Offer the modules' weights to the games; their version counts the decisions learned from."""
         weights: dict[str, Weights] = {module: self.weights(module) for module in modules}
+        self._intake.freeze(weights)
         self._gateway.publish(self._version, weights, self.decisions)
 
     @property

@@ -26,10 +26,13 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_policies.atomic import whole_file
-from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.inference import Weights, weights_digest
 
 #: The verdicts on chunks that are not learned from.
-STALE, OTHER_STAGE, MALFORMED, SHARE = "stale", "other stage", "malformed", "over its share"
+STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED = "stale", "other stage", "malformed", "over its share", "altered"
+_ALTERED_REASON = "expected frozen skills to play by the stage's weights, found others; it gets them anew"
+#: Bytes of a digest of weights.
+_DIGEST = 32
 #: Decisions that a PC may be ahead of its share: a stage's first chunks come from somewhere.
 SHARE_SLACK = 256
 #: Games of one PC in a stage; each other number of lanes is another game.
@@ -124,6 +127,8 @@ class Intake(Offers):
         #: When each PC's latest chunk came.
         self._heard_s: dict[str, float] = {}
         self._writing, self._closed = threading.Lock(), False
+        #: Of what frozen skills are to be played by; empty before it is known.
+        self._frozen = b""
         #: Games that play through other gateways.
         self.elsewhere = Elsewhere()
 
@@ -181,10 +186,18 @@ class Intake(Offers):
             speed=allowed.most_speed,
         )
 
+    def freeze(self, weights: Mapping[str, Weights]) -> None:
+        """Refuse what is played by other weights of frozen skills than these, if modules of all of them are there."""
+        frozen = self.task.frozen
+        if frozen and weights.keys() >= {*frozen.values()}:
+            self._frozen = weights_digest({skill: weights[module] for skill, module in frozen.items()})
+
     def write(
         self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
     ) -> list[tuple[Session, wire.Acknowledgement]]:
         """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
+
+        A game that plays frozen skills by other weights is `refused`.
 
         Raises:
             WriteError: if the journal cannot be written; nothing is acknowledged then.
@@ -201,6 +214,8 @@ class Intake(Offers):
         for (session, chunk), record in zip(group, records, strict=True):
             answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
             answer.sequences.append(chunk.sequence)
+            if record.refused == ALTERED:
+                session.refused = f"{session.name}: {_ALTERED_REASON}"
             if record.refused:
                 answer.refused[record.refused] += sum(chunk.decisions.values())
         return [(session, answer) for (session, _), answer in answers.items()]
@@ -237,7 +252,7 @@ class Intake(Offers):
             there.add(key)
         record = wire.Record(pc=pc, game=game, first_lane=first, refused=verdict, chunk=chunk)
         if verdict:
-            for name in ("columns", "versions", "ticks"):
+            for name in ("columns", "versions", "ticks", "frozen"):
                 record.chunk.ClearField(name)
         return record
 
@@ -246,6 +261,11 @@ class Intake(Offers):
             return OTHER_STAGE
         if self.stale_ticks(chunk.weights_version, now_s) > self._settings.most_stale_ticks:
             return STALE
+        if len(chunk.frozen) not in (0, _DIGEST):
+            return MALFORMED
+        # An older host sends none.
+        if chunk.frozen and self._frozen not in (b"", chunk.frozen):
+            return ALTERED
         try:
             columns = decode_columns(chunk.columns, self.task.spaces, self.task.terms)
             check_moments(chunk)

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
-from soulsgraph_clusters.fleet.head.intake import MALFORMED, OTHER_STAGE, SHARE, STALE
+from soulsgraph_clusters.fleet.head.intake import ALTERED, MALFORMED, OTHER_STAGE, SHARE, STALE
 from soulsgraph_clusters.fleet.head.journal import JOURNALED
 from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.pc.spool import DAMAGED, DISK_FULL, FULL, UNFINISHED
@@ -27,7 +27,7 @@ from soulsgraph_envs.core.access import bearer
 #: Readers at once; each has a thread. A reader's connection is closed after so long, whatever it does.
 MOST_READERS, READER_S = 8, 10.0
 #: Counted from 0 on: a series that begins with its first event shows no rate of it.
-_VERDICTS = JOURNALED, STALE, OTHER_STAGE, MALFORMED, SHARE
+_VERDICTS = JOURNALED, STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED
 _LOSSES = "doubtful", "waited too long", UNFINISHED, FULL, DISK_FULL, DAMAGED
 _PREFIX, _GAME = "soulsgraph_fleet", ("pc", "game")
 

@@ -41,7 +41,7 @@ from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.drivers.opening import make_game, open_game
 from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, TimedGame, stoppable
 from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.inference import Weights, weights_digest
 from soulsgraph_policies.real_time import RealTimeSampling
 from soulsgraph_policies.sampler import Chunk, Sampler
 
@@ -293,6 +293,7 @@ class GameClient:
             lane_ticks=whole.lane_ticks,
             decisions={name: len(part) for name, part in whole.transitions.items()},
             columns=encode_columns(whole),
+            frozen=weights_digest({skill: play.sampling.weights(skill) for skill in play.task.frozen}),
         )
         # Ticks of a boot count on over its plays, as in `Health`.
         write_moments({name: own.after(self._ticks) for name, own in whole.moments.items()}, chunk)

@@ -17,6 +17,7 @@ from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.pc.stream import Stream
 from soulsgraph_clusters.fleet.security import write_token_file
 from soulsgraph_clusters.fleet.settings import PC, PROTOCOL, FleetSettings, digests
+from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.sampler import Chunk
 
@@ -363,3 +364,13 @@ def test_a_stream_reads_its_tokens_file_again_when_the_head_issued_a_new_token(d
         until(lambda: stream.connected, "the stream")
         stream.send(*spool.put(door.chunk(0).chunk))
         until(lambda: not spool.pending(), "an acknowledgement")
+
+
+def test_chunks_of_a_game_that_says_nothing_of_frozen_weights_or_nonsense(door, lock_on_task):
+    door.intake.freeze(random_weights(lock_on_task))
+    client = door.joined()
+    client.send(door.chunk(1), door.chunk(2, frozen=b"a" * 33))
+    assert client.acknowledged(1, 2) == {"malformed": 30}
+    client.send(door.chunk(3, frozen=b"a" * 32))
+    assert "expected frozen skills to play by the stage's weights, found others" in client.refusal()
+    assert door.verdicts() == [(1, ""), (2, "malformed"), (3, "altered")]

@@ -18,6 +18,7 @@ from soulsgraph_clusters.fleet.head.status import StatusWriter
 from soulsgraph_clusters.fleet.security import Tokens, channel_credentials
 from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings
 from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.atomic import WriteError
 
@@ -348,3 +349,11 @@ def test_a_pc_with_endless_gaps_is_refused_by_the_writer_and_others_are_not(door
     again = door.joined(beside.address, game="2")
     again.send(door.chunk(1))
     again.acknowledged(1)
+
+
+def test_a_further_gateway_ends_a_game_that_plays_by_altered_weights(door, beside, lock_on_task):
+    door.intake.freeze(random_weights(lock_on_task))
+    client = door.joined(beside.address)
+    client.send(door.chunk(1, frozen=b"a" * 32))
+    assert "expected frozen skills to play by the stage's weights, found others" in client.refusal()
+    assert door.verdicts() == [(1, "altered")]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import grpc
+import numpy as np
 import pytest
 
 from soulsgraph_clusters.fleet.arrays import decode_columns
@@ -274,6 +275,36 @@ def test_a_roll_call_names_who_is_there_and_who_is_missing(tmp_path):
         assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
         assert answer.problem == ""
         assert call.missing == {"cellar": "has no token"}
+
+
+def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(
+    tmp_path, monkeypatch
+):
+    samplers, sampler = [], StageTask.sampler
+
+    def kept(*arguments):
+        samplers.append(sampler(*arguments))
+        return samplers[-1]
+
+    monkeypatch.setattr(StageTask, "sampler", kept)
+    task = StageTask(
+        "iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": TASK.learns["camera"]}, 10.0
+    )
+    with Played(tmp_path, task) as head:
+        head.play(replace(FAST, lanes=2))
+        head.until_further_chunks()
+        head.publish()
+        head.until_further_chunks()
+        assert not any(one.refused for one in head.records())
+        assert all(len(one.chunk.frozen) == 32 for one in head.records())
+        # Camera is the first network.
+        samplers[-1]._networks._parameters[0] += np.float32(1e-3)
+        until(lambda: head.journal.decisions["attic/altered"], "a verdict")
+        until(
+            lambda: any("attic/1: expected frozen skills to play by" in note for note in head.gateway.notes), "a note"
+        )
+        refused = head.journal.end
+        until(lambda: any(not one.refused for one in head.records()[refused:]), "decisions by the stage's weights")
 
 
 def _fail_times(monkeypatch, count):
