@@ -2,6 +2,7 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,22 @@ def _texts(file):
             yield node.value
 
 
+#: What follows our name where a version is told, and no command.
+_VERSION = re.compile(r"version|\.soulsgraph$")
+
+
+def _computed_commands(tree):
+    """Yield texts in which a computed word follows our program's name, and lists of words that begin with it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for text, word in pairwise(node.values):
+                named = isinstance(text, ast.Constant) and re.search(r"\bsoulsgraph $", text.value)
+                if named and not _VERSION.search(ast.unparse(word.value)):
+                    yield ast.unparse(node)
+        elif isinstance(node, ast.List | ast.Tuple) and re.match(r"[\[(]'soulsgraph', \*", ast.unparse(node)):
+            yield ast.unparse(node)
+
+
 #: Options of other programs: of Ray's in the cluster for tests, and those that a few texts name.
 _FOREIGN = {
     "soulsgraph_clusters/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
@@ -175,6 +192,8 @@ _SERVER_NAME = "soulsgraph serve-siphon"
 def test_only_the_command_line_names_our_commands_and_options():
     command = re.compile(rf"\bsoulsgraph ({'|'.join(map(re.escape, COMMANDS))})\b")
     assert command.search("run soulsgraph import-sb3 FILE")
+    lines = """f"soulsgraph {words[0]}", f"job {name} of soulsgraph {word} ends", ["soulsgraph", *words]"""
+    assert len([*_computed_commands(ast.parse(lines))]) == 3
     found = []
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
@@ -184,6 +203,7 @@ def test_only_the_command_line_names_our_commands_and_options():
             for text in (text for text in _texts(file) if text != _SERVER_NAME):
                 options = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} - _FOREIGN.get(place, set())
                 found += [(place, text)] if options or command.search(text) else []
+            found += [(place, text) for text in _computed_commands(ast.parse(file.read_text(encoding="utf-8")))]
     assert not found
 
 

@@ -45,6 +45,19 @@ Stopped = Callable[[], bool]
 
 
 @dataclass(frozen=True)
+class Command:
+    """A command line: its program, and its words, the first of which says what it does."""
+
+    program: str
+    words: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """What lines for a reader call it."""
+        return f"{self.program} {self.words[0]}"
+
+
+@dataclass(frozen=True)
 class Ended:
     """How an attempt ended: its exit code, negative for a signal, a sentence, and how many seconds the command ran."""
 
@@ -75,8 +88,8 @@ def pause(seconds: float, stopped: Stopped) -> None:
 class Processes:
     """Attempts at a command as processes of this machine, which end with this one."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, command: Command) -> None:
+        self._command = command
 
     def run(self, stopped: Stopped) -> Ended:
         """Run the command, and pass on what it prints as errors."""
@@ -84,15 +97,15 @@ class Processes:
         alone = sys.platform != "win32"
         # The standard input stays open until this process ends, however it does: then the command ends too.
         pipe, environment = subprocess.PIPE, _ENVIRONMENT | os.environ
-        command = supervised_command(self._words)
-        process = subprocess.Popen(command, stdin=pipe, stderr=pipe, env=environment, start_new_session=alone)
+        line = supervised_command(self._command.words)
+        process = subprocess.Popen(line, stdin=pipe, stderr=pipe, env=environment, start_new_session=alone)
         assert process.stdin is not None, "a pipe"
         assert process.stderr is not None, "a pipe"
         with process.stdin:
             errors = _Errors(process.stderr)
             began_s, code = time.monotonic(), _wait(process, stopped)
             ran_s = time.monotonic() - began_s
-            return Ended(code, f"soulsgraph {self._words[0]} {describe_end(code, errors.last_line())}", ran_s)
+            return Ended(code, f"{self._command.title} {describe_end(code, errors.last_line())}", ran_s)
 
     def close(self) -> None:
         """Do nothing: a process that `run` started has ended."""
@@ -138,9 +151,9 @@ class Jobs:
     A job of an earlier supervisor that is gone is ended first. `report` gets a line for what is done.
     """
 
-    def __init__(self, server: JobServer, words: Sequence[str], folder: str, report: Callable[[str], None]) -> None:
-        self._server, self._words, self._report = server, words, report
-        self._folder = folder or shlex.join(words)
+    def __init__(self, server: JobServer, command: Command, folder: str, report: Callable[[str], None]) -> None:
+        self._server, self._command, self._report = server, command, report
+        self._folder = folder or shlex.join(command.words)
         self._name, self._began_s = "", 0.0
         self._log: JobLog | None = None
 
@@ -163,11 +176,11 @@ class Jobs:
             if about.get(FOLDER) == self._folder and has_ended(about.get(SUPERVISOR, "")):
                 self._report(f"job {job.submission_id} writes {self._folder}, and its supervisor is gone: it is ended")
                 self._end(job.submission_id, stopped)
-        self._name, self._began_s = f"{self._words[0]}-{secrets.token_hex(4)}", time.monotonic()
+        self._name, self._began_s = f"{self._command.words[0]}-{secrets.token_hex(4)}", time.monotonic()
         about = {SUPERVISOR: describe_process(), FOLDER: self._folder}
         # It waits for the job, which may be there even where the answer to its submission is lost.
         self._log = JobLog(self._server, self._name, _print)
-        self._server.submit(self._name, ["soulsgraph", *self._words], about, _ENVIRONMENT)
+        self._server.submit(self._name, [self._command.program, *self._command.words], about, _ENVIRONMENT)
         self._report(f"job {self._name}: submitted to {self._server.address}")
 
     def _follow(self, stopped: Stopped) -> Ended:
@@ -178,7 +191,7 @@ class Jobs:
                 why = f"job {name} is unknown to {self._server.address}: the head that ran it was lost"
                 return Ended(1, why, ran_s)
             if job.status.is_terminal():
-                return _end_of_job(f"job {name} of soulsgraph {self._words[0]}", job, self._forget(), ran_s)
+                return _end_of_job(f"job {name} of {self._command.title}", job, self._forget(), ran_s)
             pause(_LOOK_EVERY_S, stopped)
         self.close()
         return Ended(INTERRUPTED, "it was interrupted")

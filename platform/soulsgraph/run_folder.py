@@ -245,7 +245,7 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
         if value != kept:
             kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
             raise SoulsGraphError(
-                f"{folder}: its plan has {name} = {kept}, found {value}; leave the option out or {another}."
+                f"{folder}: its plan has {name} = {kept}, found {value}; leave it out of `given` or {another}."
             )
 
 

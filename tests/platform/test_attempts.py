@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from soulsgraph.attempts import Jobs
+from soulsgraph.attempts import Command, Jobs
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.head import ClusterAwayError
 from soulsgraph_clusters.jobs import FOLDER, SUPERVISOR
@@ -28,7 +28,7 @@ def lines():
 
 @pytest.fixture
 def jobs(server, lines):
-    return Jobs(server, WORDS, FOLDER_OF_RUN, lines.append)
+    return Jobs(server, Command("soulsgraph", WORDS), FOLDER_OF_RUN, lines.append)
 
 
 class Attempt:

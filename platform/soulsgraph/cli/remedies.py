@@ -87,6 +87,7 @@ _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "RunFolder.open": "--resume",
     "ReproductionFolder.open": "--resume",
     "attachments": "--attach",
+    "given": "the options",
     "overrides": "--set",
     "path": "--run",
     "run_controls": "--controls",

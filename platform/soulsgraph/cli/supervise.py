@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.attempts import Attempts, Ended, Jobs, Processes, Stopped, pause
+from soulsgraph.attempts import Attempts, Command, Ended, Jobs, Processes, Stopped, pause
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
 from soulsgraph.progress import interruptible
@@ -65,7 +65,8 @@ def supervise(
     head = None if head_command is None else RayHead(head_command, report)
     if head is not None and job is None:
         _check_joins(address, head)
-    attempts = Processes(words) if job is None else _jobs(job, words, report)
+    command = Command("soulsgraph", words)
+    attempts = Processes(command) if job is None else _jobs(job, command, report)
     cluster = _Cluster(address, head, cluster_within, report)
     # The head is ended last.
     with interruptible() as stopped, closing(cluster), closing(attempts):
@@ -117,17 +118,17 @@ def _check_joins(address: str, head: RayHead) -> None:
         )
 
 
-def _jobs(address: str, words: Sequence[str], report: Callable[[str], None]) -> Jobs:
+def _jobs(address: str, command: Command, report: Callable[[str], None]) -> Jobs:
     # Imported here: it takes seconds, and only jobs need it.
     from soulsgraph_clusters.submission import JobServer
 
-    folder = folder_of(words)
+    folder = folder_of(command.words)
     if folder and not Path(folder).is_absolute():
         raise SoulsGraphError(
             f"--job: expected the absolute path of a folder on the head, found {folder!r}, which is another folder "
             "where another head runs; name it from / on."
         )
-    return Jobs(JobServer(address.rstrip("/")), words, folder, report)
+    return Jobs(JobServer(address.rstrip("/")), command, folder, report)
 
 
 def _dashboard(job: str) -> str:

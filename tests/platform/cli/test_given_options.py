@@ -40,13 +40,13 @@ def unusual(tmp_path) -> Path:
 )
 def test_a_default_that_was_given_is_told_apart_from_none_given(refuse, unusual, command, option, default, kept):
     message = refuse(*command, "--run", unusual, option, default)
-    assert f"its plan has {kept}, found {default}; leave the option out" in message
+    assert f"its plan has {kept}, found {default}; leave it out of the options" in message
 
 
 def test_a_flag_of_a_plan_can_be_given_either_way(refuse, run, unusual):
     for folder, option, kept, found in ((run, "synchronous", False, True), (unusual, "no-synchronous", True, False)):
         message = refuse("train", "camera", "--run", folder, f"--{option}")
-        assert f"its plan has synchronous = {kept}, found {found}; leave the option out" in message
+        assert f"its plan has synchronous = {kept}, found {found}; leave it out of the options" in message
 
 
 def test_a_run_goes_on_with_what_it_has_or_what_says_the_same(refuse, unusual):
