@@ -42,15 +42,15 @@ def test_the_one_file_is_short_and_needs_nothing_of_ours_but_the_environments():
 
 
 @pytest.mark.slow
-def test_the_one_file_trains_a_camera_that_beats_chance_and_every_skill_in_turn():
+def test_the_one_file_trains_a_camera_that_beats_random_play_and_every_skill_in_turn():
     """At a tenth of the budget; a camera that learned nothing passes once in a million (one-sided t-test)."""
     one_file = example("one_file")
     trained = []
     policies = one_file.curriculum(seed=0, scale=0.1, report=trained.append)
     assert trained == list(policies) == one_file.CHAIN
     returns, _ = one_file.play("camera", policies, episodes=100)
-    chance, _ = one_file.play("camera", policies | {"camera": None}, episodes=100)
-    assert ttest_ind(returns, chance, alternative="greater", equal_var=False).pvalue < 1e-6
+    random, _ = one_file.play("camera", policies | {"camera": None}, episodes=100)
+    assert ttest_ind(returns, random, alternative="greater", equal_var=False).pvalue < 1e-6
     returns, won = one_file.play("heal_attack", policies, episodes=20)
     assert returns.shape == won.shape == (20,)
 

@@ -113,7 +113,7 @@ def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
 
 
 class BatchShares:
-    """Draw rows of a ring of `capacity`, so that every batch holds the `shares` (sources,) of its sources.
+    """Draw rows of a buffer of `capacity`, so that every batch holds the `shares` (sources,) of its sources.
 
     What a source without rows lacks is spread over the others in proportion to their shares; where all that have rows
     have a share of 0, every row is drawn equally often. Within a source every row is.
@@ -125,11 +125,11 @@ class BatchShares:
         self._queues = [_Queue() for _ in self._shares]
 
     def add(self, rows: Integers, source: int) -> None:
-        """Note that `rows` (n,) were written with transitions of a source: the next ones of the ring, in its order."""
+        """Note that `rows` (n,) were written with transitions of a source: the next ones of the buffer, in its order."""
         rows = rows[-len(self._sources) :]
         overwritten = np.bincount(self._sources[rows] - _EMPTY, minlength=len(self._queues) + 1)[1:]
         for place in overwritten.nonzero()[0]:
-            # A ring overwrites its oldest rows, which are the oldest of their sources.
+            # A buffer overwrites its oldest rows, which are the oldest of their sources.
             self._queues[place].drop(int(overwritten[place]))
         self._sources[rows] = source
         self._queues[source].push(rows)
@@ -162,7 +162,7 @@ class BatchShares:
 
     @classmethod
     def restored(cls, capacity: int, state: dict[str, Any], oldest: int) -> BatchShares:
-        """Return what goes on from `get_state`; `oldest` is the ring's oldest row."""
+        """Return what goes on from `get_state`; `oldest` is the buffer's oldest row."""
         found = cls(capacity, state["shares"])
         written = len(state["sources"])
         found._sources[:written] = state["sources"]

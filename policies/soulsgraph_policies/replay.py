@@ -229,7 +229,7 @@ class ReplayBuffer:
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
         self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
-        #: Transitions shown, behind the ring's rows, and their margin.
+        #: Transitions shown, behind the buffer's rows, and their margin.
         self._shown, self._margin = 0, 0.0
         self._latest: Integers = np.zeros((0, 2), np.int64)
         self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.priority_exponent) else None
@@ -250,7 +250,7 @@ class ReplayBuffer:
     def share_batches(self, shares: Doubles) -> None:
         """From the first transition on, draw each batch by the sources' `shares` (sources,).
 
-        A ring that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
+        A buffer that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
 
         Raises:
             SoulsGraphError: if the hyperparameters do not draw evenly.
@@ -261,7 +261,7 @@ class ReplayBuffer:
             self._by_source = BatchShares(self.capacity, shares)
 
     def add(self, transitions: Transitions, source: int = 0) -> None:
-        """Store transitions of one source in order, replacing the oldest once the ring is full."""
+        """Store transitions of one source in order, replacing the oldest once the buffer is full."""
         count, first = len(transitions), self._written
         rows = (first + np.arange(count)) % self.capacity
         self._rows[rows] = pack(transitions, self._hyperparameters)
@@ -285,7 +285,7 @@ class ReplayBuffer:
         The batch is overwritten by the next call.
 
         Raises:
-            SoulsGraphError: if the ring is empty.
+            SoulsGraphError: if the buffer is empty.
         """
         if not self.size and not self._shown:
             raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
@@ -330,7 +330,7 @@ class ReplayBuffer:
         """Continue from `get_state`.
 
         Raises:
-            SoulsGraphError: if the state does not fit this ring.
+            SoulsGraphError: if the state does not fit this buffer.
         """
         rows, width = state["rows"], self._rows.shape[1]
         if rows.ndim != 2 or rows.shape[1] != width or len(rows) > self.capacity:

@@ -143,7 +143,7 @@ def test_evaluate_tells_machines_what_it_played(finished, run_here):
     assert "random: dodge" in result["setting"]
 
 
-def test_baseline_trains_and_is_judged(tmp_path, run_here):
+def test_baseline_trains_and_is_evaluated(tmp_path, run_here):
     done = run_here("baseline", "--run", tmp_path / "baseline", "--scale", 0.01, "--episodes", 5, "--json")
     assert [row["setting"] for row in json.loads(done)["rows"]] == ["single end-to-end agent"]
 

@@ -217,7 +217,7 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
     budget, method = 1_500, {"target_period": 400, **method}
     whole, first = (make_stage(path=path, budget=budget, method=method) for _ in range(2))
     for stage in (whole, first):
-        while stage.decisions < 700:  # past a target copy, the ring full
+        while stage.decisions < 700:  # past a target copy, the buffer full
             stage.training_step()
     first.save_checkpoint(str(tmp_path))
     resumed = make_stage(path=path, budget=budget, method=method)

@@ -22,7 +22,7 @@ parts = st.lists(st.integers(0, 100), min_size=4, max_size=4).filter(any)
 
 
 def _filled(played: list[tuple[int, int]], shares: list[float]) -> tuple[BatchShares, np.ndarray, int]:
-    """Return draws of a ring that chunks were written to, each row's source (-1 for none), and the rows written."""
+    """Return draws of a buffer that chunks were written to, each row's source (-1 for none), and the rows written."""
     found, sources, written = BatchShares(CAPACITY, np.array(shares)), np.full(CAPACITY, -1), 0
     for source, count in played:
         rows = (written + np.arange(count)) % CAPACITY
@@ -97,17 +97,17 @@ def _transitions(rewards: np.ndarray, lane: int) -> Transitions:
     return Transitions(steps, steps + 1, whole, rewards.astype(np.float32), ended, whole + 1, whole + lane, whole)
 
 
-def _ring(**options: Any) -> ReplayBuffer:
+def _buffer(**options: Any) -> ReplayBuffer:
     return ReplayBuffer(DQNHyperparameters(budget=100, replay_capacity=CAPACITY, batch_size=8, **options), 1)
 
 
 def _shared(**options: Any) -> ReplayBuffer:
-    """Return a ring that has 30 transitions of rewards 0 and 4 of rewards 1, the second one's share being 0.75."""
-    ring = _ring(**options)
-    ring.share_batches(np.array([0.25, 0.75]))
-    ring.add(_transitions(np.zeros(30), 0), 0)
-    ring.add(_transitions(np.ones(4), 1), 1)
-    return ring
+    """Return a buffer that has 30 transitions of rewards 0 and 4 of rewards 1, the second one's share being 0.75."""
+    buffer = _buffer(**options)
+    buffer.share_batches(np.array([0.25, 0.75]))
+    buffer.add(_transitions(np.zeros(30), 0), 0)
+    buffer.add(_transitions(np.ones(4), 1), 1)
+    return buffer
 
 
 def test_a_replay_draws_its_batches_by_source() -> None:
@@ -125,19 +125,19 @@ def test_returns_of_several_decisions_follow_their_own_source() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"n_step": 3}])
 def test_a_restored_replay_draws_the_same(options: dict[str, Any]) -> None:
-    ring, other = _shared(**options), _ring(**options)
-    other.set_state(ring.get_state())
-    for each in (ring, other):
+    buffer, other = _shared(**options), _buffer(**options)
+    other.set_state(buffer.get_state())
+    for each in (buffer, other):
         each.add(_transitions(np.full(20, 2.0), 2), 1)
-    batches = [each.sample(64, np.random.default_rng(3), RunningNormalizer(1)) for each in (ring, other)]
+    batches = [each.sample(64, np.random.default_rng(3), RunningNormalizer(1)) for each in (buffer, other)]
     for name, values in vars(batches[0]).items():
         np.testing.assert_array_equal(values, vars(batches[1])[name])
 
 
 def test_decisions_that_were_shown_are_drawn_as_often_as_without_shares() -> None:
-    ring = _shared(margin=0.5)
-    ring.show(_transitions(np.full(34, 5.0), 0))
-    rewards = ring.sample(8_000, np.random.default_rng(1), RunningNormalizer(1)).rewards
+    buffer = _shared(margin=0.5)
+    buffer.show(_transitions(np.full(34, 5.0), 0))
+    rewards = buffer.sample(8_000, np.random.default_rng(1), RunningNormalizer(1)).rewards
     # Half of 8,000, with a deviation of 45; of the others three quarters, with a deviation of at most 39. The seed is
     # fixed: one in 850,000 misses one of them by more than 5.
     shown = (rewards == 5.0).sum()
@@ -146,7 +146,7 @@ def test_decisions_that_were_shown_are_drawn_as_often_as_without_shares() -> Non
 
 
 def test_without_shares_a_source_changes_nothing() -> None:
-    plain, named = _ring(), _ring()
+    plain, named = _buffer(), _buffer()
     plain.add(_transitions(np.arange(30), 0))
     named.add(_transitions(np.arange(30), 0), 3)
     drawn = [one.sample(64, np.random.default_rng(2), RunningNormalizer(1)).rewards.copy() for one in (plain, named)]
@@ -165,4 +165,4 @@ def test_draws_that_are_not_even_are_refused_by_name(option: dict[str, Any]) -> 
 
 def test_a_replay_with_priorities_takes_no_shares() -> None:
     with pytest.raises(SoulsGraphError, match=r"found priority_exponent = 0\.6"):
-        _ring(priority_exponent=0.6).share_batches(np.ones(1))
+        _buffer(priority_exponent=0.6).share_batches(np.ones(1))

@@ -1,4 +1,4 @@
-"""The replay ring: what is kept, what is drawn, and that it resumes exactly."""
+"""The replay buffer: what is kept, what is drawn, and that it resumes exactly."""
 
 from typing import Any
 
@@ -31,21 +31,21 @@ def _numbered(first: int, count: int) -> Transitions:
     )
 
 
-def _ring(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayBuffer:
+def _buffer(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayBuffer:
     numbers = DQNHyperparameters(budget=100, replay_capacity=capacity, **options)
     return ReplayBuffer(numbers, size, mirror)
 
 
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=12))
-def test_ring_keeps_the_latest_and_every_row_whole(counts: list[int]) -> None:
-    ring, total = _ring(25, observation_clip=1e6), 0
+def test_buffer_keeps_the_latest_and_every_row_whole(counts: list[int]) -> None:
+    buffer, total = _buffer(25, observation_clip=1e6), 0
     for count in counts:
-        ring.add(_numbered(total, count))
+        buffer.add(_numbered(total, count))
         total += count
-    batch = ring.sample(500, np.random.default_rng(0), RunningNormalizer(2))
+    batch = buffer.sample(500, np.random.default_rng(0), RunningNormalizer(2))
     numbers = batch.rewards.astype(int)
-    assert ring.size == min(total, 25)
-    assert numbers.min() >= total - ring.size
+    assert buffer.size == min(total, 25)
+    assert numbers.min() >= total - buffer.size
     assert numbers.max() < total
     np.testing.assert_array_equal(batch.actions, numbers % 7)
     np.testing.assert_array_equal(batch.discounts, np.where(numbers % 2 == 0, 0.0, np.float32(0.99)))
@@ -55,10 +55,10 @@ def test_ring_keeps_the_latest_and_every_row_whole(counts: list[int]) -> None:
 
 
 def test_observations_are_normalised_by_todays_statistics_and_clipped() -> None:
-    ring, normalizer, transitions = _ring(64, observation_clip=1.2), RunningNormalizer(2), _numbered(0, 64)
-    ring.add(transitions)
+    buffer, normalizer, transitions = _buffer(64, observation_clip=1.2), RunningNormalizer(2), _numbered(0, 64)
+    buffer.add(transitions)
     normalizer.update(transitions.observations)
-    batch = ring.sample(300, np.random.default_rng(1), normalizer)
+    batch = buffer.sample(300, np.random.default_rng(1), normalizer)
     raw = np.stack([batch.rewards, -batch.rewards], axis=1)
     np.testing.assert_allclose(
         batch.observations, np.clip((raw - normalizer.mean) / normalizer.deviation, -1.2, 1.2), atol=1e-6
@@ -67,33 +67,33 @@ def test_observations_are_normalised_by_todays_statistics_and_clipped() -> None:
 
 
 def test_every_kept_transition_is_drawn_about_equally_often() -> None:
-    ring = _ring(10)
-    ring.add(_numbered(0, 10))
-    drawn = ring.sample(20_000, np.random.default_rng(2), RunningNormalizer(2)).rewards.astype(int)
+    buffer = _buffer(10)
+    buffer.add(_numbered(0, 10))
+    drawn = buffer.sample(20_000, np.random.default_rng(2), RunningNormalizer(2)).rewards.astype(int)
     assert abs(np.bincount(drawn, minlength=10) - 2000).max() < 250
 
 
 @pytest.mark.parametrize("options", [{}, {"n_step": 3}, {"priority_exponent": 0.6}, {"semi_markov": True}])
-def test_restored_ring_draws_the_same(options: dict[str, Any]) -> None:
-    ring, other, normalizer = _ring(40, **options), _ring(40, **options), RunningNormalizer(2)
-    ring.add(_numbered(0, 55))
-    ring.sample(20, np.random.default_rng(1), normalizer)
-    ring.learned(np.arange(20, dtype=np.float32))
-    other.set_state(ring.get_state())
-    for each in (ring, other):
+def test_restored_buffer_draws_the_same(options: dict[str, Any]) -> None:
+    buffer, other, normalizer = _buffer(40, **options), _buffer(40, **options), RunningNormalizer(2)
+    buffer.add(_numbered(0, 55))
+    buffer.sample(20, np.random.default_rng(1), normalizer)
+    buffer.learned(np.arange(20, dtype=np.float32))
+    other.set_state(buffer.get_state())
+    for each in (buffer, other):
         each.add(_numbered(55, 9))
-    batches = [each.sample(64, np.random.default_rng(3), normalizer) for each in (ring, other)]
+    batches = [each.sample(64, np.random.default_rng(3), normalizer) for each in (buffer, other)]
     for name, values in vars(batches[0]).items():
         np.testing.assert_array_equal(values, vars(batches[1])[name])
 
 
-def test_empty_ring_and_foreign_state_are_refused() -> None:
+def test_empty_buffer_and_foreign_state_are_refused() -> None:
     with pytest.raises(SoulsGraphError, match="found none"):
-        _ring(4).sample(1, np.random.default_rng(0), RunningNormalizer(2))
-    ring = _ring(4)
-    ring.add(_numbered(0, 3))
+        _buffer(4).sample(1, np.random.default_rng(0), RunningNormalizer(2))
+    buffer = _buffer(4)
+    buffer.add(_numbered(0, 3))
     with pytest.raises(SoulsGraphError, match="at most 4 rows of 9"):
-        _ring(4, 3).set_state(ring.get_state())
+        _buffer(4, 3).set_state(buffer.get_state())
 
 
 def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Transitions:
@@ -116,19 +116,19 @@ def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Trans
     )
 
 
-def _drawn(ring: ReplayBuffer) -> dict[int, tuple[float, float, float]]:
+def _drawn(buffer: ReplayBuffer) -> dict[int, tuple[float, float, float]]:
     """Return what is learned from each decision: return, discount, and the decision that it bootstraps from."""
-    batch = ring.sample(400, np.random.default_rng(0), RunningNormalizer(2))
+    batch = buffer.sample(400, np.random.default_rng(0), RunningNormalizer(2))
     columns = (batch.actions, batch.rewards, batch.discounts, batch.next_observations[:, 0])
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return {int(action): (reward, discount, following) for action, reward, discount, following in rows}
 
 
 def test_n_step_returns_end_with_the_episode_and_bootstrap_where_it_was_truncated() -> None:
-    ring = _ring(16, n_step=3, discount=0.5, observation_clip=1e6)
+    buffer = _buffer(16, n_step=3, discount=0.5, observation_clip=1e6)
     # Decision 3 terminates its episode, decision 5 is the last before a horizon, 6 and 7 lie in a third.
-    ring.add(_chain([1, 2, 4, 8, 16, 32, 64, 128], {3: True, 5: False}))
-    assert _drawn(ring) == {
+    buffer.add(_chain([1, 2, 4, 8, 16, 32, 64, 128], {3: True, 5: False}))
+    assert _drawn(buffer) == {
         0: (1 + 2 / 2 + 4 / 4, 0.125, 3),
         1: (2 + 4 / 2 + 8 / 4, 0.0, 4),
         2: (4 + 8 / 2, 0.0, 4),
@@ -141,7 +141,7 @@ def test_n_step_returns_end_with_the_episode_and_bootstrap_where_it_was_truncate
 
 
 def test_n_step_returns_follow_each_lane_by_itself_whatever_the_chunks() -> None:
-    whole, parts = (_ring(12, n_step=2, discount=0.5, observation_clip=1e6) for _ in range(2))
+    whole, parts = (_buffer(12, n_step=2, discount=0.5, observation_clip=1e6) for _ in range(2))
     chain = _chain([float(2**i) for i in range(12)], {4: True}, lanes=2)
     whole.add(chain)
     for i in range(0, 12, 3):
@@ -154,32 +154,32 @@ def test_n_step_returns_follow_each_lane_by_itself_whatever_the_chunks() -> None
 
 
 def test_n_step_returns_never_bridge_a_lost_transition_or_an_overwritten_one() -> None:
-    ring = _ring(4, n_step=3, discount=0.5, observation_clip=1e6)
+    buffer = _buffer(4, n_step=3, discount=0.5, observation_clip=1e6)
     chain = _chain([1, 2, 4, 8, 16, 32], {})
     kept = [0, 1, 3, 4]  # 2 was lost on its way
-    ring.add(Transitions(*(values[kept] for values in vars(chain).values())))
-    assert _drawn(ring)[1] == (2, 0.5, 2)
-    assert _drawn(ring)[3] == (8 + 16 / 2, 0.25, 5)
-    ring.add(Transitions(*(values[5:] for values in vars(chain).values())))  # over decision 0
-    assert _drawn(ring)[3] == (8 + 16 / 2 + 32 / 4, 0.125, 6)
-    assert 0 not in _drawn(ring)
+    buffer.add(Transitions(*(values[kept] for values in vars(chain).values())))
+    assert _drawn(buffer)[1] == (2, 0.5, 2)
+    assert _drawn(buffer)[3] == (8 + 16 / 2, 0.25, 5)
+    buffer.add(Transitions(*(values[5:] for values in vars(chain).values())))  # over decision 0
+    assert _drawn(buffer)[3] == (8 + 16 / 2 + 32 / 4, 0.125, 6)
+    assert 0 not in _drawn(buffer)
 
 
 def test_semi_markov_discount_is_that_of_the_ticks_a_return_spans() -> None:
     # Sutton, Precup & Singh 1999: a decision of k ticks discounts what follows by gamma ** k.
-    one, two = (_ring(8, n_step=n, semi_markov=True, discount=0.5, observation_clip=1e6) for n in (1, 2))
-    for ring in (one, two):
-        ring.add(_chain([1, 8, 32], {2: True}))  # of 1, 2 and 3 ticks
+    one, two = (_buffer(8, n_step=n, semi_markov=True, discount=0.5, observation_clip=1e6) for n in (1, 2))
+    for buffer in (one, two):
+        buffer.add(_chain([1, 8, 32], {2: True}))  # of 1, 2 and 3 ticks
     assert _drawn(one) == {0: (1, 0.5, 1), 1: (8, 0.25, 2), 2: (32, 0.0, 3)}
     assert _drawn(two) == {0: (1 + 8 / 2, 0.125, 2), 1: (8 + 32 / 4, 0.0, 3), 2: (32, 0.0, 3)}
 
 
 def test_prioritised_draws_follow_the_newest_errors_and_their_weights_undo_the_bias() -> None:
-    ring = _ring(4, priority_exponent=1.0, importance_exponent=1.0, observation_clip=1e6)
-    ring.add(_chain([0, 1, 2, 3], {}))
-    actions = ring.sample(64, np.random.default_rng(0), RunningNormalizer(2)).actions
-    ring.learned(np.array([1.0, 1.0, 2.0, 4.0], np.float32)[actions])
-    batch = ring.sample(40_000, np.random.default_rng(1), RunningNormalizer(2))
+    buffer = _buffer(4, priority_exponent=1.0, importance_exponent=1.0, observation_clip=1e6)
+    buffer.add(_chain([0, 1, 2, 3], {}))
+    actions = buffer.sample(64, np.random.default_rng(0), RunningNormalizer(2)).actions
+    buffer.learned(np.array([1.0, 1.0, 2.0, 4.0], np.float32)[actions])
+    batch = buffer.sample(40_000, np.random.default_rng(1), RunningNormalizer(2))
     shares = np.bincount(batch.actions, minlength=4) / len(batch.actions)
     np.testing.assert_allclose(shares, [1 / 8, 1 / 8, 2 / 8, 4 / 8], atol=0.01)
     np.testing.assert_allclose(batch.weights, np.array([1, 1, 1 / 2, 1 / 4])[batch.actions], rtol=1e-4)
@@ -187,9 +187,9 @@ def test_prioritised_draws_follow_the_newest_errors_and_their_weights_undo_the_b
 
 def test_about_half_of_the_drawn_transitions_are_seen_in_the_mirror() -> None:
     mirror = Mirror(np.array([-1, 1], np.float32), np.array([10, 0], np.float32), np.array([1, 0, 2, 3]))
-    ring = _ring(4, mirror=mirror, mirrored=True, observation_clip=1e6)
-    ring.add(_chain([5, 6, 7, 8], {}))
-    batch = ring.sample(1000, np.random.default_rng(0), RunningNormalizer(2))
+    buffer = _buffer(4, mirror=mirror, mirrored=True, observation_clip=1e6)
+    buffer.add(_chain([5, 6, 7, 8], {}))
+    batch = buffer.sample(1000, np.random.default_rng(0), RunningNormalizer(2))
     numbers = batch.rewards - 5
     reflected = np.isclose(batch.observations[:, 0], 10 - numbers) & (numbers != 5)
     assert 0.4 < reflected.mean() < 0.6

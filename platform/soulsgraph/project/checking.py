@@ -104,7 +104,7 @@ def smoke(project: str) -> Iterator[Smoked]:
     loaded = loaded_projects()[project]
     for name in (own.definition.name for own in loaded.project.skills):
         ground = _ground_of(loaded, name)
-        random, reference = (float(ground.play(name, chance, None).returns.mean()) for chance in (True, False))
+        random, reference = (float(ground.play(name, at_random, None).returns.mean()) for at_random in (True, False))
         decisions, updates = ground.learned(name, SMOKE_DECISIONS)
         yield Smoked(name, Path(ground.scenario).stem, random, reference, decisions, updates)
 

@@ -67,14 +67,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Retention:
-    """The chain of domains, wins (domains, domains) after each in each, and wins of chance play (domains,).
+    """The chain of domains, wins (domains, domains) after each in each, and wins of random play (domains,).
 
     `kept` and `training` have one entry for each domain that has a later, or an earlier one.
     """
 
     domains: tuple[str, ...]
     wins: Integers
-    chance_wins: Integers
+    random_wins: Integers
     episodes: int
     kept: tuple[Kept, ...]
     training: tuple[TrainingTransfer, ...]
@@ -86,12 +86,12 @@ class Retention:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; None where a measure is not defined."""
-        chance = self.chance_wins / self.episodes
+        random = self.random_wins / self.episodes
         return {
             "domains": list(self.domains),
             "episodes": self.episodes,
             "rows": self.rows(),
-            "zero_shot_transfer": forward_transfer(self.matrix, chance),
+            "zero_shot_transfer": forward_transfer(self.matrix, random),
             "training_forward_transfer": {found.domain: found.to_dict() for found in self.training},
             "backward_transfer": backward_transfer(self.matrix),
             "kept": {found.domain: found.to_dict() for found in self.kept},
@@ -104,7 +104,7 @@ class Retention:
     def _counts(self) -> dict[str, list[int]]:
         """Wins in each domain after training on each, and of random play."""
         trained = dict(zip(self.domains, self.wins.tolist(), strict=True))
-        return {"nothing (chance)": self.chance_wins.tolist(), **trained}
+        return {"nothing (chance)": self.random_wins.tolist(), **trained}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a cell: after which domain, in which, the wins and their interval."""
@@ -161,7 +161,7 @@ def measure_retention(
         def won_by(player: RunFolder, setting: Setting) -> Flags:
             return np.asarray(counted(evaluating.evaluate(player, setting, episodes, seed).episodes.won))
 
-        chance = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
+        random = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
         won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
         wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
         kept = []
@@ -170,7 +170,7 @@ def measure_retention(
                 before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
             kept.append(Kept(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
-    retention = Retention(domains, wins, np.array(chance), episodes, tuple(kept), training)
+    retention = Retention(domains, wins, np.array(random), episodes, tuple(kept), training)
     write_json(run.path / "results" / "retention.json", retention.to_dict())
     write_rows(run.results("retention"), retention.rows())
     return retention
@@ -304,14 +304,14 @@ def training_forward_transfer(area: float, area_alone: float) -> float | None:
     return (area - area_alone) / (1.0 - area_alone) if area_alone < 1.0 else None
 
 
-def forward_transfer(matrix: Doubles, chance: Doubles) -> float:
+def forward_transfer(matrix: Doubles, random: Doubles) -> float:
     """Return how much training on the domains before helps in one not trained on yet.
 
     FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
     agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
     untrained agent here is one whose every skill acts at random.
     """
-    ahead = np.diagonal(matrix, 1) - chance[1:]
+    ahead = np.diagonal(matrix, 1) - random[1:]
     return float(ahead.mean())
 
 

@@ -123,10 +123,10 @@ class Source:
         elif stage.parent is not None:
             parent = run.library.load(stage.skill, stage.parent)
             networks[stage.skill], players[stage.skill] = parent.network(skills[-1], scenario), f"v{stage.parent}"
-        chance = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
-        trained = {name: network for name, network in networks.items() if name not in chance}
-        agent = Agent(scenario, skills, trained, dict.fromkeys(chance, "random"))
-        return Watched(run.path.name, agent, players | dict.fromkeys(chance, "random"))
+        random = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
+        trained = {name: network for name, network in networks.items() if name not in random}
+        agent = Agent(scenario, skills, trained, dict.fromkeys(random, "random"))
+        return Watched(run.path.name, agent, players | dict.fromkeys(random, "random"))
 
 
 def _check_version(run: RunFolder, skill: str, version: int) -> None:

@@ -23,11 +23,11 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Win rate in domain j (column) after training on domain i (row).
 MATRIX = np.array([[0.8, 0.3, 0.1], [0.5, 0.6, 0.2], [0.4, 0.5, 0.7]])
-CHANCE = np.array([0.0, 0.1, 0.05])
+RANDOM = np.array([0.0, 0.1, 0.05])
 
 
-def test_forward_transfer_looks_one_domain_ahead_and_over_chance():
-    assert forward_transfer(MATRIX, CHANCE) == pytest.approx(((0.3 - 0.1) + (0.2 - 0.05)) / 2)
+def test_forward_transfer_looks_one_domain_ahead_and_over_random_play():
+    assert forward_transfer(MATRIX, RANDOM) == pytest.approx(((0.3 - 0.1) + (0.2 - 0.05)) / 2)
 
 
 def test_backward_transfer_compares_the_end_with_each_domains_own_end():
