@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-_SAME = ("version", "license", "requires-python", "classifiers")
+_SAME = ("version", "license", "requires-python")
 
 
 class WholeProject(MetadataHookInterface):
@@ -29,6 +29,7 @@ class WholeProject(MetadataHookInterface):
         if unknown:
             raise ValueError(f"host: expected packages and extras of {whole['name']}, found {sorted(unknown)}")
         metadata |= {key: whole[key] for key in _SAME}
+        metadata["classifiers"] = [*whole["classifiers"], *self.config["classifiers"]]
         metadata["dependencies"] = [bounds[name] for name in self.config["dependencies"]]
         own, other = f"{metadata['name']}[", f"{whole['name']}["
         metadata["optional-dependencies"] = {
