@@ -1,8 +1,13 @@
-"""Plain words: no docstring begins with give or tell, and a short list of words is not used."""
+"""Plain words: no docstring begins with give or tell, and a short list of words is not used.
+
+Of tests, which may have to quote a word, names and docstrings are read.
+"""
 
 import ast
 import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,22 +18,36 @@ _SOURCES = [
 ]
 _PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 _NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-_BESIDE = [file for folder in ("examples", "site") for file in sorted((ROOT / folder).rglob("*.py"))]
+_BESIDE = [file for folder in ("examples", "site", "host") for file in sorted((ROOT / folder).rglob("*.py"))]
+_TESTS = sorted((ROOT / "tests").rglob("*.py"))
 _AVOIDED = (
-    *("of late", "heed", "mend", "mended", "mends", "doings", "for ever", "whose word"),
+    *("of late", "heed", "heeded", "mend", "mended", "mends", "doings", "for ever", "whose word"),
     *("by chance", "for so long", "has nothing to give", "judge", "judged", "judging"),
 )
 _FIRST_WORDS = ("Give", "Tell", "Say")
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _nodes(file: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(file.read_text(encoding="utf-8")))
 
 
 def _docstrings(file: Path) -> list[str]:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
+    nodes = [node for node in _nodes(file) if isinstance(node, (ast.Module, *_DEFINITIONS))]
     return [text for node in nodes if (text := ast.get_docstring(node))]
 
 
+def _names(file: Path) -> set[str]:
+    """Return the names of what a file defines, its arguments and variables, as words."""
+    kinds = {**dict.fromkeys(_DEFINITIONS, "name"), ast.Name: "id", ast.arg: "arg"}
+    return {getattr(node, kinds[type(node)]).replace("_", " ") for node in _nodes(file) if type(node) in kinds}
+
+
+@cache
 def _text(file: Path) -> str:
     """Return what is read of a file: of a notebook the sources of its cells, without what they printed."""
+    if file in _TESTS:
+        return "\n.\n".join([*sorted(_names(file)), *_docstrings(file)])
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".ipynb":
         return text
@@ -36,7 +55,7 @@ def _text(file: Path) -> str:
 
 
 def test_no_docstring_begins_with_a_word_of_talk() -> None:
-    found = [(file.name, text.split("\n")[0]) for file in _SOURCES for text in _docstrings(file)]
+    found = [(file.name, text.split("\n")[0]) for file in (*_SOURCES, *_BESIDE, *_TESTS) for text in _docstrings(file)]
     assert len(found) > 1_000
     assert [entry for entry in found if re.match(rf"({'|'.join(_FIRST_WORDS)})\b", entry[1])] == []
 
@@ -44,11 +63,12 @@ def test_no_docstring_begins_with_a_word_of_talk() -> None:
 @pytest.mark.parametrize("word", _AVOIDED)
 def test_words_that_a_reader_would_have_to_look_up_stay_out(word: str) -> None:
     pattern = re.compile(r"\s+(?:# ?)?".join(rf"\b{part}\b" for part in word.split()), re.IGNORECASE)
-    found = [file.name for file in (*_SOURCES, *_PAGES, *_NOTEBOOKS, *_BESIDE) if pattern.search(_text(file))]
+    found = [file.name for file in (*_SOURCES, *_PAGES, *_NOTEBOOKS, *_BESIDE, *_TESTS) if pattern.search(_text(file))]
     assert found == []
 
 
-def test_notebooks_and_what_lies_beside_the_packages_are_read() -> None:
+def test_notebooks_tests_and_what_lies_beside_the_packages_are_read() -> None:
     assert len(_NOTEBOOKS) >= 5
-    assert {file.parent.name for file in _BESIDE} >= {"examples", "site"}
+    assert {file.parent.name for file in _BESIDE} >= {"examples", "site", "host"}
     assert "import" in _text(_NOTEBOOKS[0])
+    assert "test notebooks tests and what lies beside the packages are read" in _text(Path(__file__))

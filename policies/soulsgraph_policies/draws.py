@@ -125,7 +125,7 @@ class BatchShares:
         self._queues = [_Queue() for _ in self._shares]
 
     def add(self, rows: Integers, source: int) -> None:
-        """Note that `rows` (n,) were written with transitions of a source: the next ones of the buffer, in its order."""
+        """Note that `rows` (n,), the next ones in the buffer's order, were written with transitions of a source."""
         rows = rows[-len(self._sources) :]
         overwritten = np.bincount(self._sources[rows] - _EMPTY, minlength=len(self._queues) + 1)[1:]
         for place in overwritten.nonzero()[0]:

@@ -73,7 +73,7 @@ def train_until(stage, words, caplog):
         assert not stage.finished
 
 
-def test_a_stop_is_taken_after_the_round(stage):
+def test_a_requested_stop_waits_for_the_end_of_the_round(stage):
     stage.stop_requested = lambda: stage.decisions > 0
     stage.train()
     assert 0 < stage.decisions <= 2 * CHUNKS_PER_CALL * ROUND

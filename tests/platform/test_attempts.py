@@ -62,7 +62,7 @@ class Attempt:
         ("STOPPED", None, INTERRUPTED, "was stopped"),
     ],
 )
-def test_a_job_is_judged_by_its_end(server, jobs, status, code, found, why):
+def test_a_jobs_status_becomes_a_code_and_a_reason(server, jobs, status, code, found, why):
     server.log = "camera: 5 of 9\nerror: no such skill\n\n"
     attempt = Attempt(server, jobs)
     server.end(attempt.name, status, code, "the runtime environment\nand more")

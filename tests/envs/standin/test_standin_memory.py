@@ -81,7 +81,7 @@ def test_static_chain_and_walk_lead_to_the_same_boss_as_hand_worked(memory: OwnM
     assert read(data + 0xD8, "i") == some_values()["boss_hp"]
 
 
-def test_copy_is_kept_up_and_heeded_like_the_field_itself(memory: OwnMemory) -> None:
+def test_copy_is_kept_up_and_read_like_the_field_itself(memory: OwnMemory) -> None:
     player = read(read(memory.base + 0x477FDB8, "Q") + 0x80, "Q")
     physics = read(read(player + 0x1F90, "Q") + 0x68, "Q")
     assert read(physics + 0x80, "f") == some_values()["player_x"]

@@ -27,7 +27,7 @@ def play(world: StandInWorld, seconds: float, controls: Control = Control.NONE) 
 
 
 def in_arena() -> StandInWorld:
-    """Open a fight that neither can end by chance."""
+    """Open a fight that neither can end by accident."""
     world = open_world()
     world.write({"no_death": 1.0})
     return world
@@ -263,7 +263,7 @@ def test_arena_has_an_edge_while_the_player_is_in_it() -> None:
     assert hypot(float(now["player_x"]) - 142.0, float(now["player_y"]) - 595.0) <= 14.0
 
 
-def test_numbers_that_are_none_are_not_heeded() -> None:
+def test_numbers_that_are_not_finite_are_ignored() -> None:
     world = in_arena()
     before = show(world)
     world.write({"player_x": float("nan"), "player_hp": float("-inf"), "game_speed": float("inf")})

@@ -83,7 +83,7 @@ def test_a_gain_is_a_share_of_the_scripted_policys(trained, inside):
     assert verdict.inside is inside
 
 
-def test_dodge_is_judged_by_lengths_and_by_seconds_survived():
+def test_dodge_is_compared_by_lengths_and_by_seconds_survived():
     lengths = [("dodge length random", 100.0), ("dodge length trained", 250.0)]
     seconds = [("dodge seconds random", 25.0), ("dodge seconds trained", 20.0)]
     verdicts = _verdicts(_reproduction({}, measures=lengths + seconds))
@@ -106,7 +106,7 @@ def test_a_baseline_that_learns_to_survive_is_not_the_papers(end, inside):
     assert (verdict.found, verdict.inside) == (f"{end / 10.0:.2f}", inside)
 
 
-def test_best_is_judged_by_the_oracle_and_the_scatter_of_its_seeds():
+def test_best_is_compared_with_the_oracle_and_the_scatter_of_its_seeds():
     reproduction = _reproduction({BOTH: [80, 88, 96], MID: [70, 71, 72]}, preset="best")
     for scenario in ("iudex-phase1", "iudex-phase2"):
         reproduction.rows.append(_row("oracle", 0, 98, "reference", scenario))
@@ -121,7 +121,7 @@ def test_best_is_judged_by_the_oracle_and_the_scatter_of_its_seeds():
     assert verdicts["oracle (iudex-phase1, mid)"].inside
 
 
-def test_the_oracle_is_judged_in_every_fight_and_the_restricted_one_where_the_baseline_fights():
+def test_the_oracle_is_compared_in_every_fight_and_the_restricted_one_where_the_baseline_fights():
     reproduction = _reproduction({BOTH: [40]})
     fights = (("iudex-phase1", "mid", 95, 60), ("iudex-phase2", "mid", 94, 10), ("iudex-phase2", "long", 99, 10))
     for scenario, start, wins, restricted in fights:

@@ -309,7 +309,7 @@ def test_the_words_of_a_units_error_are_the_readers(tmp_path):
         assert "from its last checkpoint with --resume" in (tmp_path / "log").read_text()
 
 
-def test_every_purpose_is_judged_on_episodes_of_its_own() -> None:
+def test_every_purpose_is_evaluated_on_episodes_of_its_own() -> None:
     evaluated = {evaluation_seed(seeds[0]) for seeds in (CALIBRATION, CHOOSING, REPORTING, CONFIRMING, range(5))}
     assert len(evaluated) == 5
     assert evaluation_seed(REPORTING[-1]) == evaluation_seed(REPORTING[0]) == EVALUATION_SEED

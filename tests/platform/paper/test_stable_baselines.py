@@ -119,7 +119,7 @@ def test_the_same_seed_learns_the_same(with_camera, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_protocol_is_judged_like_our_own(tmp_path):
+def test_the_whole_protocol_is_evaluated_like_our_own(tmp_path):
     run = begin(tmp_path / "skills", scale=0.005)
     for stage in run.plan.stages():
         train_with_stable_baselines(run, stage)

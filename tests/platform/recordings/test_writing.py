@@ -40,7 +40,7 @@ HEADER = header_of("drawn")
 _floats = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 _shares = st.floats(0.0, 1.0)
 _parts = st.lists(st.tuples(_shares, _shares), max_size=3).map(tuple)
-_doings = st.builds(Doing, st.text(max_size=20), st.just(0.0), _parts, _shares)
+_animations = st.builds(Doing, st.text(max_size=20), st.just(0.0), _parts, _shares)
 _areas = st.builds(
     lambda reach, arc, offset, winding, is_open: Area(
         Window((0.0, 0.0), reach, arc, 0.0, offset_m=offset), winding, is_open
@@ -70,8 +70,8 @@ def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Seen]:
             radii_m=(HEADER.ground.player_radius_m, HEADER.ground.phases[0].radius_m),
             boss_name=HEADER.ground.phases[0].boss,
             phase=1,
-            boss=draw(_doings),
-            player=draw(_doings),
+            boss=draw(_animations),
+            player=draw(_animations),
             areas=tuple(draw(st.lists(_areas, max_size=2))),
             until_hit_s=draw(st.floats(0.0, 5.0) | st.just(np.inf)),
             invulnerable=draw(st.booleans()),

@@ -57,7 +57,7 @@ def test_a_domain_never_won_neither_forgets_nor_gains():
     assert forgetting(nothing).tolist() == [0.0, 0.0]
 
 
-def test_the_matrix_of_a_chain_is_judged_and_written(tmp_path):
+def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     with pytest.raises(SoulsGraphError, match="adapt it first: `adaptation_stages"):
         measure_retention(run, 5, display="silent")

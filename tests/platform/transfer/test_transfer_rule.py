@@ -97,7 +97,7 @@ def test_an_effect_counts_if_its_change_is_material_and_certain(shifted, home_er
     assert verdict.adapt == verdict.effect_changed == expected
 
 
-def test_each_skill_is_judged_by_itself():
+def test_the_rule_looks_at_each_skill_by_itself():
     changed = Evidence(Effect(1.0, 0.5, 50.0, -20.0), ())
     verdicts = recommend({"camera": changed, "lock_on": Evidence(UNCHANGED, ())})
     assert [verdict.adapt for verdict in verdicts.values()] == [True, False]

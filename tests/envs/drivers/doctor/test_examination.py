@@ -82,7 +82,7 @@ def look_at(settings: GameSettings, reader: FakeReader) -> dict[str, Check]:
     return by_name(check_memory_game(settings, lambda name, pid: reader))
 
 
-def test_this_machine_is_judged_line_by_line() -> None:
+def test_this_machine_is_examined_line_by_line() -> None:
     checks = by_name(check_machine(reads_memory=True))
     assert list(checks) == ["Python", "clock rate", "rights to read memory", "pyMeow"]
     assert checks["Python"].status == "ok"
@@ -205,7 +205,7 @@ def test_skills_that_cannot_play_are_told_with_what_they_lack() -> None:
     assert "lock_on lacks locked" in checks.made[1].found
 
 
-def test_fields_of_another_machine_are_judged_without_addresses(settings: GameSettings) -> None:
+def test_fields_of_another_machine_are_examined_without_addresses(settings: GameSettings) -> None:
     reading = {"player_hp": 10.0, "player_x": float("nan")}
     entries = {entry.name: entry for entry in unaddressed(reading, None)}
     assert entries["player_hp"].plausible
