@@ -1,4 +1,4 @@
-"""Scripted play: controllers that need no learning, some of which look ahead; and what they achieve."""
+"""Scripted play: controllers that need no learning, some of which look ahead."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.combat.episodes import Episodes, Flags
-from soulsgraph_envs.combat.loop import Actions, Combat, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.episodes import Flags
+from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Column, Raw, StateRows
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, make_skill, skill_names
+from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 
 Choices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -224,21 +223,6 @@ def engaging() -> dict[str, Script]:
     return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
 
 
-def scripted_fights(
-    scenario: Scenario,
-    scripts: Mapping[str, Script],
-    seeds: Seeds,
-    most_ticks: int | None = 900,
-    horizon: Horizon | None = None,
-) -> Episodes:
-    """Fight once from each seed (n,), to the end, the given number of ticks or the horizon if there is one."""
-    from soulsgraph_envs.simulator import Simulator
-
-    skills = [make_skill(name) for name in skill_names() if name in scripts]
-    combat = Combat(Simulator(len(seeds)), skills, scenario, horizon or Horizon(skills[0].name, 10**9))
-    return Rollout(combat, ScriptedPlay(scripts)).play(seeds, most_ticks=most_ticks)
-
-
 _COMBINED = {action.name: index for index, action in enumerate(make_skill(END_TO_END).actions)}
 #: The camera skill's actions, in its order, as the baseline has them.
 _CAMERA = np.array([_COMBINED[name] for name in ("camera_up", "camera_down", "camera_left", "camera_right", "idle")])
@@ -302,40 +286,3 @@ class OracleEndToEnd(Script):
         reaches = distance_m <= player.attack.reach_m - _REACH_MARGIN_M
         affordable = rows[:, Column.STAMINA] * player.body.stamina > player.attack.cost
         return reaches & affordable & (begins_s > light.roll_s + _TICK_S)
-
-
-def end_to_end_oracle_fights(scenario: Scenario, seeds: Seeds) -> Episodes:
-    """Let the oracle play the baseline's task once from each seed (n,), within the baseline's horizon."""
-    skill = make_skill(END_TO_END)
-    scripts = {END_TO_END: OracleEndToEnd(scenario)}
-    return scripted_fights(scenario, scripts, seeds, None, Horizon(skill.name, skill.horizon))
-
-
-#: Caps in ticks of 0.1 s: survival is measured over 90 s, a win may take five minutes.
-SURVIVAL_TICKS, FIGHT_TICKS = 900, 3000
-
-
-@dataclass(frozen=True)
-class ScriptedTrials:
-    """A number of fights of a scenario, the same for every set of scripts; camera, lock-on and movement engage."""
-
-    scenario: Scenario
-    episodes: int
-    first_seed: int
-
-    def fights(self, scripts: Mapping[str, Script], ticks: int = FIGHT_TICKS) -> Episodes:
-        """Fight once from each seed, for the given ticks at most."""
-        seeds = derive_seeds(np.arange(self.first_seed, self.first_seed + self.episodes), 1)
-        return scripted_fights(self.scenario, {**engaging(), **scripts}, seeds, ticks)
-
-    def survival_s(self, dodge: Script) -> float:
-        """Return the mean seconds, 90 at most, that the player lives without striking."""
-        return float(self.fights({"dodge": dodge}, SURVIVAL_TICKS).seconds.mean())
-
-    def win_percent(self, dodge: Script, heal_attack: Script, **others: Script) -> float:
-        """Return the percentage of fights won."""
-        return 100.0 * self.fights({"dodge": dodge, "heal_attack": heal_attack, **others}).win_rate
-
-    def chance(self, skill: str) -> Script:
-        """Return the script of uniform random actions for one of the skills."""
-        return Uniform(make_skill(skill), self.episodes, stream=SKILL_NAMES.index(skill))

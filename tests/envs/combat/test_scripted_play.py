@@ -19,7 +19,6 @@ import pytest
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
-    FIGHT_TICKS,
     MOVE_IDLE,
     STRIKE,
     Always,
@@ -27,11 +26,8 @@ from soulsgraph_envs.combat.scripted import (
     OracleEndToEnd,
     OracleFight,
     ScriptedPlay,
-    ScriptedTrials,
     Uniform,
-    end_to_end_oracle_fights,
     engaging,
-    scripted_fights,
 )
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -40,6 +36,7 @@ from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_envs.testing import FakeGame
+from soulsgraph_envs.testing.scripted import FIGHT_TICKS, ScriptedTrials, end_to_end_oracle_fights, scripted_fights
 
 EPISODES = 400
 PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
@@ -48,7 +45,7 @@ TRIALS = ScriptedTrials(PHASE_1, EPISODES, first_seed=40_000)
 
 @pytest.fixture(scope="module")
 def random_dodge_s() -> float:
-    return TRIALS.survival_s(TRIALS.chance("dodge"))
+    return TRIALS.survival_s(TRIALS.random("dodge"))
 
 
 def test_random_dodging_lasts_a_while(random_dodge_s: float) -> None:
@@ -74,11 +71,11 @@ def test_perfect_fighting_alone_wins_sometimes() -> None:
 
 
 def test_random_play_does_not_win() -> None:
-    assert TRIALS.win_percent(TRIALS.chance("dodge"), TRIALS.chance("heal_attack")) <= 3
+    assert TRIALS.win_percent(TRIALS.random("dodge"), TRIALS.random("heal_attack")) <= 3
 
 
 def test_perfect_dodging_does_not_carry_random_fighting() -> None:
-    assert TRIALS.win_percent(OracleDodge(), TRIALS.chance("heal_attack")) <= 10
+    assert TRIALS.win_percent(OracleDodge(), TRIALS.random("heal_attack")) <= 10
 
 
 def test_attack_spam_does_not_win() -> None:
@@ -156,12 +153,12 @@ def test_phase_2_opens_harder_from_long_range() -> None:
 
 
 def test_same_seeds_give_the_same_fights() -> None:
-    first, second = (TRIALS.fights({"dodge": TRIALS.chance("dodge")}, 200) for _ in range(2))
+    first, second = (TRIALS.fights({"dodge": TRIALS.random("dodge")}, 200) for _ in range(2))
     assert (first.player_hp == second.player_hp).all()
     assert (first.seconds == second.seconds).all()
 
 
-def test_a_lanes_chance_does_not_depend_on_the_others() -> None:
+def test_a_lanes_random_actions_do_not_depend_on_the_others() -> None:
     skill, seeds = make_skill("dodge"), derive_seeds(np.arange(4), 1)
     taken = []
     for lanes in (4, 1):

@@ -19,11 +19,11 @@ from soulsgraph_envs.combat.scripted import (
     Always,
     OracleDodge,
     OracleFight,
-    ScriptedTrials,
 )
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game
+from soulsgraph_envs.testing.scripted import ScriptedTrials
 
 VORDT = load_scenario("vordt")
 TRIALS = ScriptedTrials(VORDT, episodes=150, first_seed=90_000)
@@ -31,7 +31,7 @@ TRIALS = ScriptedTrials(VORDT, episodes=150, first_seed=90_000)
 
 @pytest.fixture(scope="module")
 def random_dodge_s() -> float:
-    return TRIALS.survival_s(TRIALS.chance("dodge"))
+    return TRIALS.survival_s(TRIALS.random("dodge"))
 
 
 def test_perfect_timing_wins_nearly_always() -> None:
@@ -39,10 +39,10 @@ def test_perfect_timing_wins_nearly_always() -> None:
 
 
 def test_blind_play_does_not_win() -> None:
-    assert TRIALS.win_percent(TRIALS.chance("dodge"), TRIALS.chance("heal_attack")) <= 3
+    assert TRIALS.win_percent(TRIALS.random("dodge"), TRIALS.random("heal_attack")) <= 3
     assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 3
     assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 3
-    assert TRIALS.win_percent(OracleDodge(), TRIALS.chance("heal_attack")) <= 5
+    assert TRIALS.win_percent(OracleDodge(), TRIALS.random("heal_attack")) <= 5
 
 
 def test_perfect_striking_alone_seldom_wins() -> None:

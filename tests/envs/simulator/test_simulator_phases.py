@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, ScriptedTrials
+from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
@@ -16,6 +16,7 @@ from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
 from soulsgraph_envs.testing import check_game, open_fight, press, sample_controls
+from soulsgraph_envs.testing.scripted import ScriptedTrials
 
 FULL = load_scenario("iudex-full")
 FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")
@@ -119,4 +120,4 @@ def test_whole_fights_can_be_won_by_perfect_timing_only() -> None:
     for name in ("iudex-full", "iudex-phase1-whole", "iudex-phase2-whole", "vordt-whole"):
         trials = ScriptedTrials(load_scenario(name), episodes=60, first_seed=90_000)
         assert trials.win_percent(OracleDodge(), OracleFight()) >= 70
-        assert trials.win_percent(trials.chance("dodge"), trials.chance("heal_attack")) <= 3
+        assert trials.win_percent(trials.random("dodge"), trials.random("heal_attack")) <= 3
