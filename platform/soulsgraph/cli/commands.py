@@ -242,7 +242,7 @@ def _describe(card: SkillCard) -> str:
 
 
 def reproduce(
-    protocol: StudyOptions,
+    study: StudyOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     out: Path = Path("runs/reproduction"),
     resume: Flag = False,
@@ -258,9 +258,9 @@ def reproduce(
         raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
     if resume:
         folder = ReproductionFolder.open(out)
-        check_given(out, folder.plan, study_values(protocol, folder.plan.seeds), "begin another folder with --out")
+        check_given(out, folder.plan, study_values(study, folder.plan.seeds), "begin another folder with --out")
     else:
-        folder = ReproductionFolder.planned(out, Study(**study_values(protocol, Study.seeds)))
+        folder = ReproductionFolder.planned(out, Study(**study_values(study, Study.seeds)))
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.work import do_units
     from soulsgraph_clusters.session import check_nodes

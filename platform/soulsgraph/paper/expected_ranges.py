@@ -39,7 +39,7 @@ class Verdict:
     """One expected range beside the value found; `inside` is None if nothing was measured."""
 
     subject: str
-    aim: str
+    expected: str
     found: str = "not measured"
     inside: bool | None = None
 

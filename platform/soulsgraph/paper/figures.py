@@ -91,7 +91,7 @@ def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
     return [
         Line2D([], [], marker="D", color=INK, markersize=5.0, linewidth=1.2, label="paper, exact 95 % interval"),
-        Patch(color=LIGHT, alpha=0.6, label="aim for the median of paper and fast"),
+        Patch(color=LIGHT, alpha=0.6, label="expected range of the median, paper and fast"),
         Line2D([], [], marker="o", color=GREY, markerfacecolor="none", linestyle="none", label="one seed"),
         Line2D([], [], marker="|", color=GREY, markersize=12.0, markeredgewidth=2.6, linestyle="none", label="median"),
         Line2D([], [], color=GREY, linewidth=3.0, alpha=0.35, label="95 % t interval of the mean"),

@@ -262,8 +262,8 @@ def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]
     yield from _titled("## Table 1", map(sections.table_1, reproductions))
     yield sections.beside_each_other(reproductions)
     yield from _titled("## Figures", (f"![{title}]({FIGURES}/{file})" for file, title in pictures.items()))
-    evaluated = (part(item) for item in reproductions for part in (sections.aims, sections.contrasts))
-    yield from _titled("## Aims and differences", evaluated)
+    evaluated = (part(item) for item in reproductions for part in (sections.expected_ranges, sections.contrasts))
+    yield from _titled("## Expected ranges and differences", evaluated)
     parts = (sections.measures, sections.end_to_end, sections.other_settings)
     yield from _titled("## Measures and controls", (part(item) for item in reproductions for part in parts))
 

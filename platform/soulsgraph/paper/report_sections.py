@@ -46,7 +46,7 @@ def report_tables(reproductions: Sequence[Reproduction], variants: Sequence[Repr
             for name, place, setting in settings
             for seed, count in setting.seeds.items()
         ],
-        "aims": [
+        "expected_ranges": [
             {"reproduction": item.name, **asdict(verdict)}
             for item in reproductions
             for verdict in ranges.verdicts_of(item)
@@ -149,11 +149,11 @@ def _scores(variant: Reproduction) -> dict[int, list[float]]:
 
 def table_1(reproduction: Reproduction) -> str:
     """Return Table 1 of one reproduction: figures over seeds, then every seed with its counts."""
-    headings = ("row", "paper", "seeds", *_SPREAD_HEADINGS, "aim", "median is")
+    headings = ("row", "paper", "seeds", *_SPREAD_HEADINGS, "expected", "median is")
     rows = []
     for label, setting in reproduction.setting.items():
         paper, seeds_done = _paper_cell(setting.paper_percent), str(len(setting.seeds))
-        rows.append((label, paper, seeds_done, *_spread_cells(setting.spread), *_aim(reproduction, setting)))
+        rows.append((label, paper, seeds_done, *_spread_cells(setting.spread), *_expected_cells(reproduction, setting)))
     counts = {label: setting.seeds for label, setting in reproduction.setting.items()}
     seeds = sorted(set().union(*counts.values()))
     each = [(label, *(_seed_cell(by_seed.get(seed)) for seed in seeds)) for label, by_seed in counts.items()]
@@ -190,15 +190,17 @@ def outside(reproductions: Sequence[Reproduction]) -> str:
     lines = []
     for item in reproductions:
         missed = [verdict for verdict in ranges.verdicts_of(item) if verdict.inside is False]
-        named = "; ".join(f"{v.subject} ({v.found} instead of {v.aim})" for v in missed)
+        named = "; ".join(f"{v.subject} ({v.found} instead of {v.expected})" for v in missed)
         lines.append(f"- {item.title}: {named or 'nothing'}")
     return "\n".join(["Outside the expected range:", "", *lines])
 
 
-def aims(reproduction: Reproduction) -> str:
+def expected_ranges(reproduction: Reproduction) -> str:
     """Return every expected range of the preset with its verdict."""
-    rows = [(item.subject, item.aim, item.found, yes_no(item.inside)) for item in ranges.verdicts_of(reproduction)]
-    return f"### Aims, {reproduction.title}\n\n{markdown_table(('aim', 'expected', 'found', 'verdict'), rows)}"
+    rows = [(item.subject, item.expected, item.found, yes_no(item.inside)) for item in ranges.verdicts_of(reproduction)]
+    return (
+        f"### Expected ranges, {reproduction.title}\n\n{markdown_table(('of', 'expected', 'found', 'verdict'), rows)}"
+    )
 
 
 def contrasts(reproduction: Reproduction) -> str:
@@ -305,7 +307,7 @@ def _spread_cells(spread: Spread, digits: int = 1) -> tuple[str, ...]:
     return (f"**{number(spread.median, digits)}**", *cells)
 
 
-def _aim(reproduction: Reproduction, setting: SettingRates) -> tuple[str, str]:
+def _expected_cells(reproduction: Reproduction, setting: SettingRates) -> tuple[str, str]:
     if reproduction.preset in ranges.BEYOND_PAPER:
         return ("", "")
     expected = ranges.ROW_RANGES[setting.label]

@@ -108,7 +108,7 @@ class Study:
         check_one_purpose(self.seeds)
         if not self.units():
             raise SoulsGraphError(
-                "protocol: expected something to train, found neither skills nor a baseline; choose one of them."
+                "study: expected something to train, found neither skills nor a baseline; choose one of them."
             )
         for plan in self.plans():
             if self.learner == "stable-baselines3":

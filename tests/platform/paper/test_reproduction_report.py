@@ -38,7 +38,7 @@ def test_a_report_holds_every_row_with_every_seeds_counts(paper, report):
         assert f"{row['wins']}/{row['episodes']}" in text
     assert "33.3 (8/24; Wilson" in text
     assert "no multiples of 1/25" in text
-    for heading in ("Aims, preset paper", "Measures, preset paper", "What the end-to-end agent does", "processor"):
+    for heading in ("Expected ranges, preset paper", "Measures, preset paper", "What the end-to-end agent does", "processor"):
         assert heading in text
 
 
@@ -92,7 +92,7 @@ def test_machines_read_the_same(paper, report):
     for kept in seeds:
         assert kept["percent"] == 100.0 * kept["wins"] / kept["episodes"]
         assert kept["low"] <= kept["percent"] <= kept["high"]
-    assert set(described["tables"]) == {"settings", "seeds", "aims", "measures", "differences"}
+    assert set(described["tables"]) == {"settings", "seeds", "expected_ranges", "measures", "differences"}
 
 
 def test_every_figure_is_shown_and_on_the_board(report):
