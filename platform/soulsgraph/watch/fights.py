@@ -114,14 +114,15 @@ class Source:
         for name, version in frozen_versions(run, stage).items():
             skill = next(skill for skill in skills if skill.name == name)
             networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
+        parent = None if stage.parent is None else run.library.load(stage.skill, stage.parent)
         if newest := _newest(run.path / "curves" / stage.name):
             step, path = newest
             weights = weights_by_skill(stage.skill, load_checkpoint(path))[stage.skill]
-            clip = plan.hyperparameters(stage).observation_clip
+            # A version that is continued goes on with the observations that it has.
+            clip = parent.card.observation_clip if parent else plan.hyperparameters(stage).observation_clip
             networks[stage.skill] = FrozenNetwork.of(skills[-1], scenario, weights, clip)
             players[stage.skill] = f"in training, step {step:,}"
-        elif stage.parent is not None:
-            parent = run.library.load(stage.skill, stage.parent)
+        elif parent is not None:
             networks[stage.skill], players[stage.skill] = parent.network(skills[-1], scenario), f"v{stage.parent}"
         random = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
         trained = {name: network for name, network in networks.items() if name not in random}
