@@ -3,7 +3,8 @@
     python tests/compare_commits.py 90ac6a7                # the working tree beside that commit
     python tests/compare_commits.py 90ac6a7 --only fights  # or training, resume
 
-`training`: each preset on two seeds, its weights and the rows of its table. `resume`: a stage killed after its first
+`training`: each preset that both have, by the name that it has today, on two seeds: its weights and the rows of its
+table; 90ac6a7 needs threadpoolctl installed for it. `resume`: a stage killed after its first
 checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are driven by the
 command line and by Gymnasium alone, which stay the same while the code behind them changes. Weights are compared
 without their names and orientation, so that one format may replace another.
@@ -13,21 +14,23 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
+from soulsgraph.plan import RENAMED_PRESETS
+
 ROOT = Path(__file__).parents[1]
 FLOORS = ("platform", "clusters", "policies", "envs")
-PRESETS = ("paper", "fast", "best", "extended")
 SEEDS = (300, 301)
 SMALL = ("--scale", "0.05", "--episodes", "50", "--json")
 PATIENCE_S = 1_200.0
@@ -91,17 +94,29 @@ class Tree:
         self._root, self._scratch = root, scratch
         scratch.mkdir()
 
-    def findings(self, parts: list[str]) -> Iterator[Finding]:
-        """Run the named parts."""
+    def presets(self) -> dict[str, str]:
+        """Return the names of its presets by those that they have today, as the command line lists its own."""
+        process = self._soulsgraph("curriculum", self._scratch / "none", "none", 0, stderr=subprocess.PIPE)
+        refused = process.communicate(timeout=PATIENCE_S)[1]
+        listed = re.search("one of (.+); found 'none'", refused)
+        assert listed, refused
+        return present_names(listed[1].split(", "))
+
+    def findings(self, parts: list[str], presets: Collection[str]) -> Iterator[Finding]:
+        """Run the named parts; of `training` the presets that have these names today."""
         for part in parts:
             print(f"{self._root}: {part}", file=sys.stderr, flush=True)
-            yield from {"training": self._training, "resume": self._resume, "fights": self._fights}[part]()
+            if part == "training":
+                yield from self._training({name: own for name, own in self.presets().items() if name in presets})
+            else:
+                yield from {"resume": self._resume, "fights": self._fights}[part]()
 
-    def _training(self) -> Iterator[Finding]:
-        for preset in PRESETS:
+    def _training(self, presets: dict[str, str]) -> Iterator[Finding]:
+        for preset, own in presets.items():
             for seed in SEEDS:
+                print(f"{self._root}: preset {preset}, there {own}, seed {seed}", file=sys.stderr, flush=True)
                 run = self._scratch / f"{preset}-{seed}"
-                printed = self._finish(self._soulsgraph("curriculum", run, preset, seed))
+                printed = self._finish(self._soulsgraph("curriculum", run, own, seed))
                 yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed))
                 yield f"weights of {preset}, seed {seed}", _weights(run)
 
@@ -124,17 +139,19 @@ class Tree:
             name, digest = json.loads(line)
             yield name, digest
 
-    def _soulsgraph(self, command: str, run: Path, preset: str, seed: int) -> "subprocess.Popen[str]":
+    def _soulsgraph(
+        self, command: str, run: Path, preset: str, seed: int, stderr: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[str]":
         where = ["--run", str(run), "--preset", preset, "--seed", str(seed)]
-        return self._python([*_SOULSGRAPH, command, *where, *SMALL])
+        return self._python([*_SOULSGRAPH, command, *where, *SMALL], stderr)
 
-    def _python(self, arguments: list[str]) -> "subprocess.Popen[str]":
+    def _python(self, arguments: list[str], stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, *arguments],
             env=self._environment,
             cwd=self._scratch,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -144,6 +161,15 @@ class Tree:
         printed, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, f"{process.args} ended with {process.returncode}"
         return printed
+
+
+def present_names(own: Collection[str]) -> dict[str, str]:
+    """Return the names of a commit's presets by those that they have today.
+
+    Where the later name of a renamed preset is not known yet, the earlier one, which means another today, means it.
+    """
+    renamed = {before: after for before, after in RENAMED_PRESETS.items() if after not in own}
+    return {renamed.get(name, name): name for name in own}
 
 
 def _plain_numbers(found: Any) -> list[float]:
@@ -166,11 +192,11 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     return min(hashlib.sha256(np.ascontiguousarray(view).tobytes()).hexdigest() for view in (array, array.T))
 
 
-def _findings_of(commit: str, folder: Path, parts: list[str]) -> dict[str, Any]:
+def _findings_of(commit: str, folder: Path, parts: list[str], presets: Collection[str]) -> dict[str, Any]:
     checkout = folder / "earlier"
     subprocess.run(["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT, check=True)
     try:
-        return dict(Tree(checkout, folder / "scratch-earlier").findings(parts))
+        return dict(Tree(checkout, folder / "scratch-earlier").findings(parts, presets))
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=ROOT, check=True)
 
@@ -184,13 +210,16 @@ def main() -> int:
     asked = parser.parse_args()
     parts = asked.only or ["training", "resume", "fights"]
     with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(ROOT, Path(folder, "scratch-now"))
+        presets: Collection[str] = tree.presets() if "training" in parts else ()
         if asked.kept and asked.kept.exists():
             before = json.loads(asked.kept.read_text())
         else:
-            before = _findings_of(asked.commit, Path(folder), parts)
+            before = _findings_of(asked.commit, Path(folder), parts, presets)
             if asked.kept:
                 asked.kept.write_text(json.dumps(before))
-        now = json.loads(json.dumps(dict(Tree(ROOT, Path(folder, "scratch-now")).findings(parts))))
+        shared = [name for name in presets if f"weights of {name}, seed {SEEDS[0]}" in before]
+        now = json.loads(json.dumps(dict(tree.findings(parts, shared))))
     different = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     for name in sorted(different):
         print(f"DIFFERENT: {name}")
