@@ -1,0 +1,127 @@
+"""Measure what options of the learner cost: to draw an update's rows, and to take the update; write microseconds.
+
+python examples/measure_options.py --rounds 5 --out docs/results/options/options
+
+CPU time of one process for heal-attack in 32 lanes, medians over interleaved rounds, with a full replay of preset
+`fast`. Priorities are set anew after each update, which counts as drawing. Writes JSON with commit, machine and load,
+and the table as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
+
+from soulsgraph.files import describe_run, write_json, write_text
+from soulsgraph.progress import silence_advice
+from soulsgraph.tables import markdown_table
+from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.gym.skill_env import upstream_of
+from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import PRESETS, preset_with, skill_hyperparameters
+from soulsgraph_policies.learner import AUTOGRAD, as_multi_agent_batch
+
+SKILL, BUDGET = "heal_attack", 90_000
+#: Updates of one call, as many as a round of 128 decisions owes.
+UPDATES = 32
+VANILLA, BY_AUTOGRAD = "none of these", "none of these, by autograd"
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    VANILLA: {},
+    BY_AUTOGRAD: {},
+    "double": {"double": True},
+    "dueling": {"dueling": True},
+    "quantiles": {"quantiles": 25},
+    "n_step": {"n_step": 3},
+    "target_rate": {"target_rate": 0.005},
+    "priority_exponent": {"priority_exponent": 0.6},
+    "mirrored": {"mirrored": True},
+    "animations": {"animations": "one_hot"},
+}
+
+
+def stage_of(name: str, capacity: int) -> SkillDQN:
+    """Return an algorithm that trains the skill on untrained ones; it plays and learns nothing of its own accord."""
+    preset = preset_with(PRESETS["fast"], OPTIONS[name])
+    skills = [make_skill(one, preset.skill_options(SkillOptions())) for one in (*upstream_of(SKILL), SKILL)]
+    scenario = practice_ground(load_scenario("iudex-phase1"), skills[-1])
+    numbers = preset.hyperparameters(skill_hyperparameters(BUDGET))
+    numbers = replace(numbers, replay_capacity=capacity, learning_starts=BUDGET)
+    path, mirror = AUTOGRAD if name == BY_AUTOGRAD else None, Mirror.of(skills[-1], scenario)
+    config = SkillDQN.get_default_config()
+    config.stage(skills, numbers, preset.decisions_per_round, path, mirror=mirror, seed=0)
+    config.env_runners(env_runner_cls=SkillGraphEnvRunner)
+    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
+    return algorithm
+
+
+class Measured:
+    """A stage that has filled its replay, and the microseconds of each round: drawing, updating."""
+
+    def __init__(self, name: str, decisions: int) -> None:
+        self.stage = stage_of(name, decisions)
+        while self.stage.decisions < decisions:
+            self.stage.train()
+        self.rounds: list[tuple[float, float]] = []
+        self.take_updates()
+
+    def take_updates(self) -> tuple[float, float]:
+        """Draw and take the updates of one call; return the microseconds an update of both."""
+        training, begun = self.stage.training[SKILL], time.process_time()
+        batch = training.draw(UPDATES)
+        drawn = time.process_time()
+        counts = {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {SKILL: training.decisions}}
+        metrics = self.stage.learner.update(batch=as_multi_agent_batch({SKILL: batch}), timesteps=counts)[SKILL]
+        updated = time.process_time()
+        training.learned(metrics, UPDATES)
+        learned = time.process_time()
+        return (drawn - begun + learned - updated) * 1e6 / UPDATES, (updated - drawn) * 1e6 / UPDATES
+
+    def measure(self, calls: int) -> None:
+        """Keep a round: the medians of some calls."""
+        drawing, updating = zip(*(self.take_updates() for _ in range(calls)), strict=True)
+        self.rounds.append((median(drawing), median(updating)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return medians over rounds, and every round."""
+        drawing, updating = (list(one) for one in zip(*self.rounds, strict=True))
+        return {
+            "sample_us": median(drawing),
+            "update_us": median(updating),
+            "rounds": {"sample_us": drawing, "update_us": updating},
+        }
+
+
+def main() -> None:
+    """Fill replays, measure in turn, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
+    parser.add_argument("--calls", type=int, default=10, help=f"calls of {UPDATES} updates in a round")
+    parser.add_argument("--decisions", type=int, default=BUDGET // 3, help="transitions that the replay holds")
+    parser.add_argument("--out", type=Path, default=Path("options"), help="files to write, less .json and .md")
+    asked = parser.parse_args()
+    silence_advice()
+    origin = describe_run()
+    measured = {name: Measured(name, asked.decisions) for name in OPTIONS}
+    for _ in range(asked.rounds):
+        for one in measured.values():
+            one.measure(asked.calls)
+    found = {name: {"options": OPTIONS[name]} | one.to_dict() for name, one in measured.items()}
+    settings = {"skill": SKILL, "observes": make_skill(SKILL, SkillOptions()).observation.size, "updates": UPDATES}
+    write_json(asked.out.with_suffix(".json"), origin | settings | {"results": found})
+    cells = [(name, f"{one['sample_us']:.0f}", f"{one['update_us']:.0f}") for name, one in found.items()]
+    table = markdown_table(("option", "sample, us", "update, us"), cells)
+    write_text(asked.out.with_suffix(".md"), f"{table}\n")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
