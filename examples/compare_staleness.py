@@ -26,8 +26,8 @@ from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph.statistics import Spread, paired_difference
 from soulsgraph.tables import markdown_table, with_interval
 from soulsgraph_clusters.session import Session
+from soulsgraph_policies.env_runners import ChunkRunner
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import ChunkRunner
 
 START = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 UPSTREAM, DELAYED = ("camera", "lock_on", "movement"), ("dodge", "heal_attack")

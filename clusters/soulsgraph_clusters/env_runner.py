@@ -12,9 +12,9 @@ from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.env_runners import ChunkRunner
 from soulsgraph_policies.inference import FrozenNetwork, Weights
 from soulsgraph_policies.sampler import Chunk, Sampled, Sampler
-from soulsgraph_policies.stage_config import ChunkRunner
 
 
 class SkillGraphEnvRunner(ChunkRunner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from ray._private import ray_constants
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
-from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     LEARNER_RESULTS,
@@ -25,27 +24,12 @@ from ray.tune import Trainable
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, RemoteSampling, Saving
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
-from soulsgraph_policies.remote_sampling import RemoteSampling, Saving
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, ChunkRunner, SkillDQNConfig
+from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
-
-
-class LocalRunnerGroup(EnvRunnerGroup):
-    """One runner in the driver's process, and no Ray.
-
-    RLlib's own constructor puts the configuration into Ray's object store for remote runners, even if there are none.
-    """
-
-    def __init__(self, config: SkillDQNConfig) -> None:
-        self.env_runner_cls = config.env_runner_cls
-        self._remote_config = config
-        self._worker_manager = FaultTolerantActorManager(init_id=1)
-        self._ignore_ray_errors_on_env_runners = False
-        self._num_env_runners_dropped_lifetime = 0
-        self._local_env_runner = config.env_runner_cls(config=config, worker_index=0)
 
 
 class SkillDQN(DQN):
@@ -83,6 +67,8 @@ class SkillDQN(DQN):
         #: What learns, by module; empty where `policies_to_train` is.
         self.training: dict[str, ModuleTraining] = {}
         self._watched = 0
+        #: Modules whose newest weights the runner in this process does not have.
+        self._unsent: set[str] = set()
         #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
@@ -104,7 +90,7 @@ class SkillDQN(DQN):
         self._described = self.config.to_dict()
         self._remote = self._remote_sampling() if config.num_env_runners else None
         self._saving, self._rounds_wall_s, self._learning_s = Saving(self._title, self.live_runners), 0.0, 0.0
-        self._send_weights(list(config.module_spaces()))
+        self._changed(config.module_spaces())
 
     def _remote_sampling(self) -> RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
@@ -190,9 +176,10 @@ class SkillDQN(DQN):
         if self._remote is not None:
             received = self._remote_rounds(self._remote, left)
         else:
-            received = self._round(self._runner.sample())
+            received = self._round(self._sampled())
             while received < left:
-                received += self._round(self._runner.sample())
+                received += self._round(self._sampled())
+        self._send_unsent()
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
         # Without remote runners an iteration is short, and where it ends shows in the records.
         if self._remote is not None and self.stop_requested():
@@ -218,7 +205,7 @@ class SkillDQN(DQN):
         received = self._receive(chunks)
         if received and learning:
             self._learn()
-            self._send_weights([one.name for one in learning])
+            self._changed(one.name for one in learning)
             for one in learning:
                 if (metrics := one.metrics()) is not None:
                     self.metrics.log_dict(metrics, key=(LEARNER_RESULTS, one.name), window=1)
@@ -266,10 +253,20 @@ class SkillDQN(DQN):
         counts = {name: one.decisions for name, one in self.training.items()}
         return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
 
-    def _send_weights(self, modules: Sequence[str]) -> None:
-        self._runner.set_state(self._state_of(modules))
+    def _changed(self, modules: Iterable[str]) -> None:
+        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
+        self._unsent.update(changed := [*modules])
         if self._remote is not None:
-            self._remote.changed(modules)
+            self._remote.changed(changed)
+
+    def _send_unsent(self) -> None:
+        if self._unsent:
+            self._runner.set_state(self._state_of(sorted(self._unsent)))
+            self._unsent.clear()
+
+    def _sampled(self) -> list[Chunk]:
+        self._send_unsent()
+        return self._runner.sample()
 
     def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
         """Return what runners play by, as they take it: weights of some modules, and the counts of decisions."""
@@ -300,6 +297,7 @@ class SkillDQN(DQN):
 
         A runner that was not asked to sample yet plays by none.
         """
+        self._send_unsent()
         played = self.env_runner_group.foreach_env_runner(
             lambda runner: [runner.played_weights(skill)] if runner.has_weights else [],
             timeout_seconds=self.config.sample_timeout_s,
@@ -318,14 +316,14 @@ class SkillDQN(DQN):
         """
         for module, values in weights.items():
             self.learner.q_module(module).load_weights(values)
-        self._send_weights(list(weights))
+        self._changed(weights)
 
     def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
         """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
         normalizer = self.training[module].normalizer
         normalizer.set_state(state)
         self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
-        self._send_weights([module])
+        self._changed([module])
 
     def drain_episodes(self) -> dict[str, Episodes]:
         """Return the episodes that ended since the last call, by the skill that they are counted for."""
@@ -349,6 +347,7 @@ class SkillDQN(DQN):
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
+        self._send_unsent()
         sampling = not self.config.num_env_runners
         frozen = [module for module in self.config.module_spaces() if module not in self.training]
         return {
@@ -374,14 +373,15 @@ class SkillDQN(DQN):
             self.learner.learning[name].set_training_state(state["learner"][name])
         for module, weights in state["frozen"].items():
             self.learner.q_module(module).load_weights(weights)
-        self._send_weights(list(self.config.module_spaces()))
+        self._changed(self.config.module_spaces())
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write RLlib's checkpoint, and beside it the exact training state."""
+        state = self.get_training_state()
         super().save_checkpoint(checkpoint_dir)
-        write_training_state(Path(checkpoint_dir), self.get_training_state())
+        write_training_state(Path(checkpoint_dir), state)
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         """Continue exactly where `save_checkpoint` was called; nothing is unpickled.

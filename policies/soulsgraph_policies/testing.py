@@ -11,9 +11,9 @@ import numpy as np
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_policies.env_runners import ChunkRunner
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names
 from soulsgraph_policies.sampler import Chunk, Transitions
-from soulsgraph_policies.stage_config import ChunkRunner
 
 #: Columns spread far apart, so that a learner that forgot to normalise would not learn.
 _SPREAD = 20.0

@@ -14,10 +14,10 @@ from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
-from soulsgraph_policies import remote_sampling
+from soulsgraph_policies import env_runners
 from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.env_runners import CHUNKS_PER_CALL, Saving
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.remote_sampling import CHUNKS_PER_CALL, Saving
 from soulsgraph_policies.testing import LinearRunner
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_requested_stop_waits_for_the_end_of_the_round(stage):
 
 
 def test_a_frozen_runner_holds_up_nothing_and_plays_when_it_is_back(stage, caplog, monkeypatch):
-    monkeypatch.setattr(remote_sampling, "SILENT_AFTER_S", 2.0)
+    monkeypatch.setattr(env_runners, "SILENT_AFTER_S", 2.0)
     process = process_of(stage, 1)
     os.kill(process, signal.SIGSTOP)
     try:
@@ -108,7 +108,7 @@ def test_a_lost_runner_is_told_by_name_and_the_other_goes_on(stage, caplog):
 
 
 def test_a_stage_without_any_runner_gives_up(stage, caplog, monkeypatch):
-    monkeypatch.setattr(remote_sampling, "ABANDONED_AFTER_S", 1.0)
+    monkeypatch.setattr(env_runners, "ABANDONED_AFTER_S", 1.0)
     kill(stage.env_runner_group._worker_manager.actors()[2])
     with pytest.raises(
         SoulsGraphError, match=r"expected one to answer, found 1 s without env runner 1 on .*, env runner 2 on "
@@ -135,7 +135,7 @@ def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
 
 
 def test_a_stage_is_left_while_a_runner_is_frozen(caplog, monkeypatch):
-    monkeypatch.setattr(remote_sampling, "SILENT_AFTER_S", 2.0)
+    monkeypatch.setattr(env_runners, "SILENT_AFTER_S", 2.0)
     stage = make_stage(200_000)
     stage.train()
     os.kill(process_of(stage, 2), signal.SIGSTOP)

@@ -16,7 +16,7 @@ from soulsgraph.tables import read_rows
 from soulsgraph_clusters.fleet.head.status import read_status
 from soulsgraph_clusters.testing import LocalCluster, Program, command_of
 from soulsgraph_envs.testing import until
-from soulsgraph_policies.remote_sampling import CHUNKS_PER_CALL
+from soulsgraph_policies.env_runners import CHUNKS_PER_CALL
 
 pytestmark = pytest.mark.slow
 

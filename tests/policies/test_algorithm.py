@@ -251,8 +251,8 @@ def test_a_trained_head_is_played_folded_and_continued() -> None:
     pupil.load_weights({"heal_attack": played | teacher.head_weights("heal_attack")})
     for name, values in pupil.weights("heal_attack").items():
         np.testing.assert_array_equal(values, played[name])
-    runner = pupil.env_runner_group.local_env_runner
-    np.testing.assert_array_equal(runner.weights("heal_attack")["q_network.4.weight"], played["q_network.4.weight"])
+    _, plays = pupil.copies("heal_attack")
+    np.testing.assert_array_equal(plays["q_network.4.weight"], played["q_network.4.weight"])
 
 
 def test_mirrored_transitions_need_a_mirror() -> None:
@@ -266,10 +266,8 @@ def test_loaded_weights_are_played_and_continued(tmp_path: Path) -> None:
     pupil.load_weights({skill.name: teacher.weights(skill.name) for skill in SKILLS})
     pupil.load_normalizer("heal_attack", teacher.training["heal_attack"].normalizer.get_state())
     assert_same(teacher, pupil)
-    runner = pupil.env_runner_group.local_env_runner
-    np.testing.assert_array_equal(
-        runner.weights("dodge")["q_network.0.weight"], teacher.weights("dodge")["q_network.0.weight"]
-    )
+    _, plays = pupil.copies("dodge")
+    np.testing.assert_array_equal(plays["q_network.0.weight"], teacher.weights("dodge")["q_network.0.weight"])
     module = pupil.learner.learning["heal_attack"].module
     for own, target in zip(module.q_network.parameters(), module.target_network.parameters(), strict=True):
         np.testing.assert_array_equal(own.detach().numpy(), target.numpy())

@@ -20,7 +20,7 @@ from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.head import ClusterAwayError
 from soulsgraph_clusters.session import Session, check_nodes, check_own_node, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.algorithm import LocalRunnerGroup
+from soulsgraph_policies.env_runners import LocalRunnerGroup
 from soulsgraph_policies.stage_config import SkillDQNConfig
 
 T = TypeVar("T")

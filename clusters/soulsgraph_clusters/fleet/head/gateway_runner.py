@@ -25,10 +25,11 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.draws import check_even_draws
+from soulsgraph_policies.env_runners import ChunkRunner
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.projects import Loaded, take_over
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import ChunkRunner, SkillDQNConfig
+from soulsgraph_policies.stage_config import SkillDQNConfig
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,9 +28,10 @@ from soulsgraph_clusters.fleet.head.status import FleetStatus
 from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.env_runners import ChunkRunner
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import ChunkRunner, SkillDQNConfig
+from soulsgraph_policies.stage_config import SkillDQNConfig
 
 _logger = logging.getLogger("soulsgraph")
 #: A gateway that cannot be asked is asked again after so long.
@@ -62,7 +63,6 @@ class FleetDQN(SkillDQN):
         #: Bytes of the records since the latest checkpoint. The next is due at a quarter of the journal's size: records
         #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
         self._unsaved_bytes = 0
-        self._unsent: set[str] = set()
         self._sent_s, self._lost_gateway = -math.inf, False
         self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
         #: Whether it was reported that no game is connected.
@@ -158,11 +158,8 @@ class FleetDQN(SkillDQN):
             self._prune()
         self._lost_gateway = not there
 
-    def _send_weights(self, modules: Sequence[str]) -> None:
-        """Remember what changed: games get new weights once a second, and a call for each round would take longer."""
-        self._unsent |= set(modules)
-
     def _send_unsent(self) -> None:
+        """Send weights on once a second, as games get them: a call for each round would take longer."""
         now = time.monotonic()
         if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
             state = self._state_of(sorted(self._unsent))
@@ -170,7 +167,8 @@ class FleetDQN(SkillDQN):
             self.env_runner_group.foreach_env_runner(
                 "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
             )
-            self._unsent, self._sent_s = set(), now
+            self._unsent.clear()
+            self._sent_s = now
 
     def _remote_sampling(self) -> None:
         """Return None: a gateway is asked for what comes after a position."""
