@@ -85,9 +85,13 @@ class Measured:
         learned = time.process_time()
         return (drawn - begun + learned - updated) * 1e6 / UPDATES, (updated - drawn) * 1e6 / UPDATES
 
-    def measure(self, calls: int) -> None:
-        """Keep a round: the medians of some calls."""
-        drawing, updating = zip(*(self.take_updates() for _ in range(calls)), strict=True)
+    def measure(self, seconds: float) -> None:
+        """Keep a round: the medians of the calls of some seconds, the first left out."""
+        self.take_updates()
+        end, taken = time.process_time() + seconds, [self.take_updates()]
+        while time.process_time() < end:
+            taken.append(self.take_updates())
+        drawing, updating = zip(*taken, strict=True)
         self.rounds.append((median(drawing), median(updating)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +108,7 @@ def main() -> None:
     """Fill replays, measure in turn, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
-    parser.add_argument("--calls", type=int, default=10, help=f"calls of {UPDATES} updates in a round")
+    parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds of an option in a round")
     parser.add_argument("--decisions", type=int, default=BUDGET // 3, help="transitions that the replay holds")
     parser.add_argument("--out", type=Path, default=Path("options"), help="files to write, less .json and .md")
     asked = parser.parse_args()
@@ -113,7 +117,7 @@ def main() -> None:
     measured = {name: Measured(name, asked.decisions) for name in OPTIONS}
     for _ in range(asked.rounds):
         for one in measured.values():
-            one.measure(asked.calls)
+            one.measure(asked.seconds)
     found = {name: {"options": OPTIONS[name]} | one.to_dict() for name, one in measured.items()}
     settings = {"skill": SKILL, "observes": make_skill(SKILL, SkillOptions()).observation.size, "updates": UPDATES}
     write_json(asked.out.with_suffix(".json"), origin | settings | {"results": found})
