@@ -1,0 +1,349 @@
+"""Tables of the study's pages are those of its files of results, cell by cell, and so are figures in the text.
+
+A table is named by its page and the words above it; beside them stands what makes its rows of the files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+_RESULTS = DOCS / "results"
+
+Rows = list[list[str]]
+
+
+def _page(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def _table(page: str, above: str) -> Rows:
+    """Return the cells of the first table below some words of a page, without its headings."""
+    found = re.search(r"(?:^\|.*\n)+", _page(page).split(above, 1)[1], re.MULTILINE)
+    assert found, (page, above)
+    return [[cell.strip() for cell in line.strip().split("|")[1:-1]] for line in found[0].splitlines()[2:]]
+
+
+def _read(file: str) -> Any:
+    return json.loads((_RESULTS / file).read_text(encoding="utf-8"))
+
+
+def _frame(folder: str, table: str) -> pd.DataFrame:
+    return pd.read_parquet(_RESULTS / folder / "tables" / f"{table}.parquet")
+
+
+def _interval(row: Mapping[str, Any], name: str = "", scale: float = 1.0) -> str:
+    """Return a mean with its interval: of the columns `name`, `name_low` and `name_high`, or of plain ones."""
+    keys = (name, f"{name}_low", f"{name}_high") if name else ("mean", "low", "high")
+    mean, low, high = (scale * row[key] for key in keys)
+    return f"{mean:z.1f} ({low:z.1f} to {high:z.1f})"
+
+
+def _by(rows: Iterable[dict[str, Any]], name: str) -> dict[Any, dict[str, Any]]:
+    return {row[name]: row for row in rows}
+
+
+#: Rows of the first table by the name of what the report expects.
+_OUTSIDE = {
+    "heal-attack random, dodge trained": "heal-attack random, dodge trained: wins",
+    "no seed collapses in fine-tuning": "seeds that end below their own zero-shot rate after fine-tuning",
+    "dodge: episode length, random": "a random dodge episode lasts",
+    "dodge: seconds survived, trained over random": "trained dodging survives, in seconds, over random dodging",
+    "end-to-end: seconds of an episode, end over beginning of training": (
+        "the end-to-end agent's episodes, in seconds, end over beginning of training"
+    ),
+    "movement: gain over random as a share of the scripted policy's": (
+        "movement: gain over random, as a share of always walking at the boss"
+    ),
+}
+
+
+def _found_outside(preset: str) -> Rows:
+    """Return what lies outside of a preset's expected ranges: its name in the report, expected, found."""
+    rows = []
+    for row in _frame("seeds-500-519", "aims").query(f"reproduction == {preset!r} and not inside").itertuples():
+        found = re.match(r"\d+ of \d+|[\d.]+( %| points)?", str(row.found))
+        assert found
+        short = f"{float(found[0]):.0f}" if str(row.found).endswith("decisions") else found[0]
+        expected = re.sub(r"(\d)-(\d)", r"\1 to \2", str(row.aim)).partition(" below")[0]
+        rows.append([str(row.subject), expected, short])
+    return rows
+
+
+def _outside() -> Rows:
+    return [[_OUTSIDE[name], *cells] for name, *cells in _found_outside("paper")]
+
+
+def _one_file() -> Rows:
+    percent = _read("one-file/one-file.json")["percent"]
+    sides = "one_file", "fast", "difference"
+    return [[row, *(_interval(found[side]) for side in sides)] for row, found in percent.items()]
+
+
+_ABLATED = "heal-attack trained, dodge trained", "zero-shot, mid-range start", "dodge and heal-attack fine-tuned"
+
+
+def _ablation() -> Rows:
+    names = {
+        "fast": "plain `fast`",
+        "combined": "one-hot ids, double, target copied every 1,000 (A)",
+        "combined+replay-ratio-2": "A, two decisions an update",
+        "combined+averaged": "A, weights averaged over the last 20 %",
+        "chosen+fraction-0.4": "A, weights averaged over the last 40 %",
+        "chosen+semi-markov": "A, averaged over 20 %, semi-Markov discount: `best`",
+    }
+    table = _frame("seeds-400-409", "ablation")
+    assert set(table["seeds"]) == {3}
+    rows = table.to_dict("records")
+    return [[names[row["variant"]], *(f"{row[f'{one}: median']:.1f}" for one in _ABLATED)] for row in rows]
+
+
+def _changed(folder: str, names: Mapping[str, str]) -> Rows:
+    """Return medians with standard deviations, and differences from the first variant."""
+    rows = []
+    found = _by(_frame(folder, "ablation").to_dict("records"), "variant")
+    for variant, name in names.items():
+        row = found[variant]
+        cells = [f"{row[f'{one}: median']:.1f} ({row[f'{one}: deviation']:.1f})" for one in _ABLATED]
+        rows.append([name, *cells, "" if pd.isna(row["difference"]) else _interval(row, "difference")])
+    return rows
+
+
+def _updates() -> Rows:
+    return _changed("updates", {"dpu2": "2", "dpu4": "4: `best-1`", "dpu8": "8: `best`", "dpu16": "16"})
+
+
+def _fresh_updates() -> Rows:
+    return _changed("seeds-600-609", {"best-1": "`best-1`", "best": "`best`"})
+
+
+def _skills(name: str) -> str:
+    """Return skills of a recommendation as the page names them."""
+    words = {"none": "nothing", "dodge or heal_attack or dodge + heal_attack": "dodge, heal-attack or both"}
+    return words.get(name, name.replace(" + ", " and ").replace("_", "-"))
+
+
+def _transfer() -> Rows:
+    shifts = {
+        "no shift": "none",
+        "camera speed": "a slow camera",
+        "lock range": "a shorter lock range",
+        "boss damage and timing": "harder and slower blows",
+        "phase 1 to phase 2": "Phase 1 to Phase 2",
+    }
+    rows = []
+    for row in _read("transfer/transfer-controls.json")["rows"]:
+        (found,) = {one.partition(": ")[2] for one in row["each_seed"].split("; ")}
+        rows.append([shifts[row["control"]], _skills(row["expected"]), _skills(found), row["seeds_right"]])
+    return rows
+
+
+def _recovered(file: str, names: Mapping[str, str], gain: bool) -> Rows:
+    """Return medians and means of the arms of an adaptation, and what they gained."""
+    found, rows = _by(_read(file)["rows"], "setting"), []
+    for setting, name in names.items():
+        row = found[setting]
+        gained = _interval(row, "gain_points") if "gain_points" in row else ""
+        cells = [f"{row['median_percent']:.1f}", _interval(row, "win_percent"), *([gained] if gain else [])]
+        rows.append([name, *cells, row.get("seeds_that_gained", "")])
+    return rows
+
+
+_RECOVERY = "recovery/recovery-iudex-phase2-80000.json"
+_JOINTLY = "recovery/jointly-iudex-phase2-80000.json"
+
+
+def _recovery() -> Rows:
+    names = {
+        "nothing": "nothing",
+        "recommended": "dodge, then heal-attack (recommended)",
+        "heal_attack": "heal-attack",
+        "dodge": "dodge",
+        "movement": "movement",
+        "all": "all five",
+        "from scratch": "all five from scratch",
+    }
+    rows, found = _recovered(_RECOVERY, names, gain=True), _by(_read(_RECOVERY)["rows"], "setting")
+    # Neither of the two changed a fight: they share a row, without intervals.
+    both = [found["camera"], found["lock_on"]]
+    shown = {"median_percent": "{:.1f}", "win_percent": "{:.1f}", "gain_points": "{:g}", "seeds_that_gained": "{}"}
+    cells = ["; ".join(form.format(row[name]) for row in both) for name, form in shown.items()]
+    return [*rows[:5], ["camera; lock-on", *cells], *rows[5:]]
+
+
+def _jointly() -> Rows:
+    names = {
+        "nothing": "nothing",
+        "jointly": "dodge and heal-attack, jointly",
+        "one after another": "dodge, then heal-attack",
+    }
+    return _recovered(_JOINTLY, names, gain=False)
+
+
+def _chain() -> Rows:
+    names = {
+        "nothing (chance)": "nothing (random play)",
+        "iudex-phase1": "Iudex, Phase 1",
+        "iudex-phase2": "Iudex, Phase 2",
+        "vordt": "Vordt",
+    }
+    rows: dict[str, list[str]] = {}
+    for row in _read("chain/retention.json")["rows"]:
+        cell = "0.0" if row["win_percent_high"] == 0.0 else _interval(row, "win_percent")
+        rows.setdefault(row["after"], [names[row["after"]]]).append(cell)
+    return list(rows.values())
+
+
+_CLONING = "cloning/cloning.json"
+
+
+def _cloning() -> Rows:
+    rates, rows = _read(_CLONING)["percent"], []
+    for name, budget in (("0", "0"), ("5,000", "5000"), ("whole budget", "full")):
+        cloned, scratch = (rates[f"{kind}, {budget}"] for kind in ("cloned", "scratch"))
+        nothing = _interval(scratch, "mean") if scratch["mean_high"] else "0.0"
+        difference = rates.get(f"cloned, {budget} less scratch, {budget}")
+        rows.append([name, _interval(cloned, "mean"), nothing, _interval(difference, "mean") if difference else ""])
+    return rows
+
+
+_TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
+    ("findings.md", "## The paper's results\n", _outside),
+    ("findings.md", "## The one file\n", _one_file),
+    ("findings.md", "## Ablation\n", _ablation),
+    ("findings.md", "### Updates for a decision\n", _updates),
+    ("findings.md", "On seeds 600 to 609, run after `best` was committed", _fresh_updates),
+    ("findings.md", "## Transfer\n", _transfer),
+    ("findings.md", "Recovery in Phase 2,", _recovery),
+    ("findings.md", "Dodge and heal-attack adapted in the same fights,", _jointly),
+    ("findings.md", "The chain Iudex 1 -> Iudex 2 -> Vordt", _chain),
+    ("cloning.md", "## What it is worth\n", _cloning),
+]
+
+
+@pytest.mark.parametrize(("page", "above", "rows"), _TABLES, ids=[rows.__name__.strip("_") for *_, rows in _TABLES])
+def test_a_table_is_what_its_files_say(page: str, above: str, rows: Callable[[], Rows]) -> None:
+    assert _table(page, above) == rows()
+
+
+def _of_fast_and_best() -> list[str]:
+    wins, seeds, length, *ratios = (found for *_, found in _found_outside("fast"))
+    assert [name for name, *_ in _found_outside("fast")] == list(_OUTSIDE)
+    trained, zero_shot = (found.removesuffix(" points") for *_, found in _found_outside("best"))
+    return [
+        f"`fast` lies outside in the same ones: {wins}, {seeds} seeds, {length} decisions, "
+        f"{ratios[0]}, {ratios[1]} and {ratios[2]}.",
+        f"standard deviation {trained} points where both are trained, {zero_shot} from a mid-range start",
+    ]
+
+
+def _of_fresh_and_earlier_seeds() -> list[str]:
+    agreement = _frame("seeds-500-519", "agreement").sort_values("adjusted_p")
+    assert list(agreement["agree"]) == [False] + [True] * (len(agreement) - 1)
+    first, second = agreement.iloc[0], agreement.iloc[1]
+    assert first["label"] == "heal-attack trained, dodge random"
+    medians = f"{first['median']:.1f} % against {first['earlier_median']:.1f} %"
+    return [
+        f"preset `{first['reproduction']}`, heal-attack trained and dodge random, {medians}, "
+        f"adjusted p {first['adjusted_p']:.3f}. The smallest of the others is {second['adjusted_p']:.2f}."
+    ]
+
+
+_PLAY = "trained", "random", "idle"
+
+
+def _of_survival() -> list[str]:
+    measures = _frame("seeds-500-519", "measures").query("reproduction == 'paper'").set_index("measure")["median"]
+    seconds, length = ({one: measures[f"dodge {kind} {one}"] for one in _PLAY} for kind in ("seconds", "length"))
+    shares = [f"{seconds[one]:.1f} s" for one in _PLAY]
+    return [
+        f"Trained dodging lives {shares[0]} (median), random dodging {shares[1]}, never dodging {shares[2]}",
+        f"In decisions the ratio is {length['trained'] / length['random']:.1f}",
+        f"never dodging makes {length['idle']:.0f} decisions in the shortest life and random dodging "
+        f"{length['random']:.0f}",
+    ]
+
+
+_VANILLA = "paper", "fast"
+
+
+def _of_the_end_to_end_agent_and_the_oracle() -> list[str]:
+    seeds = _frame("seeds-500-519", "seeds")
+    alone = seeds[seeds["label"] == "single end-to-end agent"].sort_values("percent")
+    took_off = {name: [*alone.query(f"reproduction == {name!r} and percent > 10")["percent"]] for name in _VANILLA}
+    paper, fast = took_off["paper"], took_off["fast"]
+    oracle = seeds[seeds["label"] == "scripted oracle"]["percent"]
+    assert set(seeds[seeds["label"].str.startswith("scripted oracle,")]["percent"]) == {100.0}
+    overlaps = _frame("seeds-400-409", "comparison").query("reproduction == 'stable-baselines3'")["overlap"]
+    assert len(overlaps)
+    assert all(overlaps)
+    counts = {2: "two", 4: "four"}
+    return [
+        f"{counts[len(paper)]} with `paper` ({paper[0]:.0f} and {paper[-1]:.0f} % of the episodes won) and "
+        f"{counts[len(fast)]} with `fast` ({fast[0]:.0f} to {fast[-1]:.0f} %)",
+        f"The scripted oracle wins {oracle.min():.1f} to {oracle.max():.0f} % of every fight",
+    ]
+
+
+def _of_recovery() -> list[str]:
+    found = _by(_read(_RECOVERY)["rows"], "setting")
+    ahead = [_interval(found[arm], "recommended_ahead_points") for arm in ("heal_attack", "dodge", "all")]
+    ahead[0] = ahead[0].replace(" (", " points (")
+    arms = [row["adapted"] for row in _read(_RECOVERY)["seeds"] if row["setting"] == "recommended"]
+    assert arms == ["dodge + heal_attack"] * 5
+    jointly = _by(_read(_JOINTLY)["rows"], "setting")["one after another"]
+    mean, *ends = (-jointly[f"jointly_ahead_points{end}"] for end in ("", "_high", "_low"))
+    return [
+        f"ahead of heal-attack alone by {ahead[0]}, of dodge alone by {ahead[1]}, of all five by {ahead[2]}.",
+        f"One after another is ahead by {mean:.1f} points ({ends[0]:.1f} to {ends[1]:.1f})",
+    ]
+
+
+def _of_the_chain() -> list[str]:
+    measures = _by(_read("chain/retention-measures.json")["rows"], "measure")
+    lost = _interval(measures["backward transfer"], "mean", 100.0).replace(" (", " points with the adapted versions (")
+    kept = [row for name, row in measures.items() if name.endswith("own versions")]
+    assert [row[f"mean{end}"] for row in kept for end in ("", "_low", "_high")] == [0.0] * 6
+    return [f"Backward transfer is {lost}, 0 with the kept ones."]
+
+
+def _of_cloning() -> list[str]:
+    told = _read(_CLONING)
+    rates = told["percent"]
+    assert (round(100.0 / rates["player"]["mean"]), told["delay_ticks"], told["random"]) == (7, 2, 0.1)
+    before, compared = _read("cloning/autograd.json"), ("scratch, 5000", "cloned, 0", "scratch, full")
+    assert before["seeds"] == told["seeds"]
+    budgets = [f"cloned, {'full' if 'full' in other else '5000'} less {other}" for other in compared]
+    earlier = [f"{before['percent'][name]['mean']:.1f}" for name in budgets]
+    more = _interval(rates["cloned, 5000 less cloned, 0"], "mean").replace(" (", " points (")
+    return [
+        f"wins one fight in seven. Each seed clones {told['fights']} fights of its own",
+        f"After 5,000 decisions the agents win {more} more than their clones",
+        f"the same seeds differed by {earlier[0]}, {earlier[1]} and, at the whole budget, {earlier[2]} points",
+    ]
+
+
+_SENTENCES = [
+    ("findings.md", _of_fast_and_best),
+    ("findings.md", _of_fresh_and_earlier_seeds),
+    ("findings.md", _of_survival),
+    ("findings.md", _of_the_end_to_end_agent_and_the_oracle),
+    ("findings.md", _of_recovery),
+    ("findings.md", _of_the_chain),
+    ("cloning.md", _of_cloning),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"), _SENTENCES, ids=[texts.__name__.removeprefix("_") for _, texts in _SENTENCES]
+)
+def test_a_figure_in_the_text_is_what_its_file_says(page: str, texts: Callable[[], list[str]]) -> None:
+    page_text = " ".join(_page(page).split())
+    assert [text for text in texts() if text not in page_text] == []
