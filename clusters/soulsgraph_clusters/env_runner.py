@@ -32,6 +32,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         combat = Combat(make_game(lanes), skills, self._scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
         self._sampler = Sampler(combat, seed, learning, index * lanes)
+        self._sampler.set_networks([self._network(skill) for skill in skills])
 
     def _sampled(self, module: str) -> Sampled:
         """Return how a module is sampled: one that does not learn explores nothing."""
@@ -44,16 +45,13 @@ class SkillGraphEnvRunner(ChunkRunner):
     def weights_changed(self, modules: Collection[str]) -> None:
         """Play the skills of `modules` by their weights from now on."""
         self._sampler.receive(self.decisions)
-        skills = [skill for skill in self.config.skills if self.modules[skill.name] in modules]
-        if self._sampler.has_networks:
-            for skill in skills:
-                self._sampler.load(skill.name, self.weights(self.modules[skill.name]))
-        else:
-            self._sampler.set_networks([self._network(skill) for skill in skills])
+        for skill, module in self.modules.items():
+            if module in modules:
+                self._sampler.load(skill, self.weights(module))
 
     def played_weights(self, skill: str) -> Weights:
-        """Return the weights in the sampler, which keeps a copy of them; the module's before it plays."""
-        return (self._sampler.weights(skill) if self.samples else {}) or super().played_weights(skill)
+        """Return the weights in the sampler, which keeps a copy of them; the module's where nothing is sampled."""
+        return self._sampler.weights(skill) if self.samples else super().played_weights(skill)
 
     def _network(self, skill: Skill) -> FrozenNetwork:
         module = self.modules[skill.name]
@@ -61,6 +59,7 @@ class SkillGraphEnvRunner(ChunkRunner):
 
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk."""
+        assert self.has_weights, "every module's weights come before sampling"
         return [self._sampler.sample(self.config.decisions_per_round)]
 
     def get_training_state(self) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
         incomplete = bool(self._without_weights)
         self._without_weights -= given.keys()
         if self.samples and not self._without_weights:
-            self.weights_changed(tuple(self.get_spaces()) if incomplete else tuple(given))
+            self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the constructor's arguments."""

@@ -259,11 +259,6 @@ class Sampler:
         for network in networks:
             self._networks.replace(self._combat.position(network.skill), network)
 
-    @property
-    def has_networks(self) -> bool:
-        """Whether `set_networks` was called."""
-        return self._networks is not None
-
     def load(self, skill: str, weights: Weights) -> None:
         """Play a skill by newer weights from the next tick on; `set_networks` comes before.
 
