@@ -220,6 +220,10 @@ class RunFolder(PlannedFolder[Plan]):
         """Return the folder of a stage's checkpoints."""
         return self.path / "checkpoints" / stage
 
+    def journal(self, stage: str) -> Path:
+        """Return the folder of what a fleet played in a stage."""
+        return self.path / "journal" / stage
+
     def demonstrations(self, skill: str, version: int) -> Path:
         """Return the folder of the decisions that a version was cloned from."""
         return self.path / "demonstrations" / f"{skill}-v{version}"

@@ -69,9 +69,11 @@ class StageSetup:
         self.parents = {p.skill: library.load(p.skill, p.parent) for p in stage.parts if p.parent is not None}
         #: How each skill learns that does.
         self.numbers = {part.skill: self._numbers(part) for part in stage.parts}
-        if len(clips := {numbers.observation_clip for numbers in self.numbers.values()}) > 1:
+        clips = {name: numbers.observation_clip for name, numbers in self.numbers.items()}
+        if len({*clips.values()}) > 1:
+            found = ", ".join(f"{name} {clip:g}" for name, clip in clips.items())
             raise SoulsGraphError(
-                f"stage {stage.name}: expected versions of one observation clip to learn together, found {clips}; "
+                f"stage {stage.name}: expected versions of one observation clip to learn together, found {found}; "
                 "adapt them one after the other."
             )
 
@@ -192,7 +194,7 @@ class StageSetup:
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
         from soulsgraph_clusters.fleet.head.gateway_runner import FleetStage
 
-        plan, journal = self.run.plan, self.run.path.absolute() / "journal" / self.stage.checkpoint_name
+        plan, journal = self.run.plan, self.run.journal(self.stage.checkpoint_name).absolute()
         projects = tuple(projects_of(skill.name for skill in self.skills).values())
         return FleetStage(fleet, journal, self.stage.name, self.stage.scenario, plan.options, projects)
 

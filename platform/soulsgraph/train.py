@@ -175,6 +175,8 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     if latest is not None and not setup.fits(read_training_state(latest)):
         _logger.warning("%s: skills upstream have other versions than its checkpoints; it begins anew", stage.name)
         shutil.rmtree(place.run.checkpoints(stage.checkpoint_name))
+        # What a fleet played on top of the other versions is of no use either.
+        shutil.rmtree(place.run.journal(stage.checkpoint_name), ignore_errors=True)
         latest = None
     algorithm = setup.build(place.session, place.gateways)
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 from ray.rllib.algorithms.dqn.dqn import DQN
-from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
@@ -66,13 +66,12 @@ class SkillDQN(DQN):
         """Build learner, replays and runners, and send the runners the first weights."""
         #: What learns, by module; empty where `policies_to_train` is.
         self.training: dict[str, ModuleTraining] = {}
-        self._watched = 0
+        self._watched = self._iteration_end = 0
         #: Modules whose newest weights the runner in this process does not have.
         self._unsent: set[str] = set()
         #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
-        self._iteration_end = 0
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
         if config.num_env_runners and not self.makes_runners:
@@ -94,9 +93,8 @@ class SkillDQN(DQN):
 
     def _remote_sampling(self) -> RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
-        config = self.config
-        modules = list(config.module_spaces())
-        return RemoteSampling(self.env_runner_group, modules, self._state_of, config.synchronous, self._title)
+        modules = list(self.config.module_spaces())
+        return RemoteSampling(self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title)
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
         """Return the env runners where RLlib does not make them."""
@@ -176,9 +174,10 @@ class SkillDQN(DQN):
         if self._remote is not None:
             received = self._remote_rounds(self._remote, left)
         else:
-            received = self._round(self._sampled())
-            while received < left:
-                received += self._round(self._sampled())
+            received = 0
+            while not received or received < left:
+                self._send_unsent()
+                received += self._round(self._runner.sample())
         self._send_unsent()
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
         # Without remote runners an iteration is short, and where it ends shows in the records.
@@ -264,10 +263,6 @@ class SkillDQN(DQN):
             self._runner.set_state(self._state_of(sorted(self._unsent)))
             self._unsent.clear()
 
-    def _sampled(self) -> list[Chunk]:
-        self._send_unsent()
-        return self._runner.sample()
-
     def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
         """Return what runners play by, as they take it: weights of some modules, and the counts of decisions."""
         return {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
@@ -291,6 +286,11 @@ class SkillDQN(DQN):
         learning = self.learner.learning.get(module)
         own = self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
         return {name: values.copy() for name, values in own.items()}
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """Return a module as the runner in this process plays it, by the newest weights."""
+        self._send_unsent()
+        return super().get_module(module_id)
 
     def copies(self, skill: str) -> list[Weights]:
         """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by.
@@ -374,6 +374,7 @@ class SkillDQN(DQN):
         for module, weights in state["frozen"].items():
             self.learner.q_module(module).load_weights(weights)
         self._changed(self.config.module_spaces())
+        self._send_unsent()
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])
 

@@ -81,7 +81,7 @@ class ChunkRunner(EnvRunner, Checkpointable):
 
     @abstractmethod
     def make_env(self) -> None:
-        """Open the game and make everything that sampling needs but the networks."""
+        """Open the game and make everything that sampling needs; weights come later."""
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:

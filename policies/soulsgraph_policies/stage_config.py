@@ -124,7 +124,7 @@ class SkillDQNConfig(DQNConfig):
         """Change which module plays each skill, and which modules learn, as RLlib documents it.
 
         Raises:
-            UnknownNameError: for a module to play by or to train that is not among `policies`.
+            UnknownNameError: for a module to play by, to train or of a clip that is not among `policies`.
             SoulsGraphError: if the mapping fails, a module plays no skill, skills of unequal spaces share one, or
                 mirrored transitions lack a mirror.
         """
@@ -136,6 +136,9 @@ class SkillDQNConfig(DQNConfig):
             }
             for module in self.trained_modules:
                 self.mirror_of(module)
+            for module in self.clips:
+                if module not in self.policies:
+                    raise UnknownNameError("module of an observation clip", module, sorted(self.policies))
             self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         return self
 

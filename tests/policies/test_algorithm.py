@@ -10,7 +10,7 @@ import ray
 import torch
 from ray._private import ray_constants, services
 
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
 from soulsgraph_policies.algorithm import SkillDQN
@@ -271,6 +271,25 @@ def test_loaded_weights_are_played_and_continued(tmp_path: Path) -> None:
     module = pupil.learner.learning["heal_attack"].module
     for own, target in zip(module.q_network.parameters(), module.target_network.parameters(), strict=True):
         np.testing.assert_array_equal(own.detach().numpy(), target.numpy())
+
+
+def test_a_module_that_is_asked_for_has_the_newest_weights(tmp_path: Path) -> None:
+    teacher, pupil = run(make_stage(budget=500)), make_stage(seed=9)
+    teacher.save_checkpoint(str(tmp_path))
+    expected = {skill.name: teacher.weights(skill.name)["q_network.0.weight"] for skill in SKILLS}
+    pupil.load_weights({"dodge": teacher.weights("dodge")})
+    played = pupil.get_module("dodge").unwrapped().weights()
+    np.testing.assert_array_equal(played["q_network.0.weight"], expected["dodge"])
+    other = make_stage(seed=8)
+    other.load_checkpoint(str(tmp_path))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(other.get_module(name).unwrapped().weights()["q_network.0.weight"], values)
+
+
+def test_a_clip_of_no_module_is_refused_by_name() -> None:
+    numbers = DQNHyperparameters(budget=10, replay_capacity=10)
+    with pytest.raises(UnknownNameError, match="module of an observation clip"):
+        SkillDQN.get_default_config().stage(SKILLS, numbers, 4, clips={"dogde": 5.0})
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])

@@ -21,7 +21,7 @@ DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Soul
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Watch and play": {
         "watch": "watch",
-        "play": "watch",
+        "play": "play",
         "replay": "pages",
         "zoo": "zoo",
     },

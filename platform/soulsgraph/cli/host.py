@@ -71,7 +71,7 @@ def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, a
     when = AFTER_FIGHT if after_fight else AT_ONCE
     pause_games(spool, when)
     playing = any(map(in_use, spool.glob("game-*")))
-    games = "this PC's games pause" if playing else "no host plays now; games that one begins with this spool pause"
+    games = "this PC's games pause" if playing else "no game's process runs now; those that begin with this spool pause"
     output.show({"paused": when, "playing": playing}, f"{games} {when}; go on with: {command_line('resume')}")
 
 

@@ -1,8 +1,7 @@
-"""The commands of a window: an agent's fights are shown, and a person fights."""
+"""The command that shows an agent's fights."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional
 
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
+from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation
 from soulsgraph.plan import check_range
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -161,55 +160,3 @@ def _write(kind: str, path: Path, fights: Fights, only_fight: bool, output: Outp
         import_ffmpeg()
     precompile_playing(output.console)
     WRITERS[kind](path, (picture for played in fights for picture in frames(played, only_fight)), TICK_S)
-
-
-def play(
-    output: OutputOptions = DEFAULT_OUTPUT,
-    scenario: str | None = None,
-    boss: str | None = None,
-    start: str | None = None,
-    seed: int | None = None,
-    episodes: int | None = None,
-    keys: str = "play",
-    record: Path | None = None,
-    player: str = "person",
-) -> None:
-    """Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed.
-
-    The keys are shown below the fight. Enter fights again after its end, Tab pauses, Escape ends.
-
-    Args:
-        scenario: Scenario to fight in; iudex-phase1 if neither it nor a boss is given.
-        boss: Boss to fight, in a scenario that comes with the package.
-        start: How a fight begins: mid, long or scattered; the scenario's own if not given.
-        seed: Seed of the fights: those that `evaluate` plays with it; drawn if not given.
-        episodes: Fights to play at most; until the window is closed if not given.
-        keys: Name of shipped bindings, or a TOML file of one's own.
-        record: Folder in which every fight becomes a Parquet file.
-        player: Name of the person in what is recorded; any name will do.
-    """
-    # Imported here: a help text need not wait for it.
-    from soulsgraph.evaluate import check_evaluation
-    from soulsgraph.plan import Plan, lasting_name
-    from soulsgraph.precompile import precompile_playing
-    from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
-    from soulsgraph_envs.core.scenario import load_scenario, started_at
-    from soulsgraph_envs.drivers.keyboard.device import load_bindings
-
-    if scenario is not None and boss is not None:
-        raise SoulsGraphError("play: expected one of --scenario and --boss, found both; leave one out.")
-    name = scenario_against(boss) if boss is not None else lasting_name(scenario or Plan.scenario)
-    fought, bindings = started_at(load_scenario(name), start), load_bindings(keys)
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    check_evaluation(seed, 1 if episodes is None else episodes)
-    recorder = None if record is None else Recorder(record, name, player)
-    if record is not None:
-        check_writable(record)
-    shown: list[dict[str, Any]] = []
-    with closing(make_window(fought, bindings)) as window:
-        window.say("making the fight ready")
-        precompile_playing(output.console)
-        for fight in Play(fought, window, recorder=recorder).fights(seed, episodes):
-            shown.append(fight.summary())
-            output.console.print(str(fight), soft_wrap=True)
-    output.show({"fights": shown})

@@ -91,7 +91,7 @@ def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
 
 
 def _folder(run: RunFolder, stage: Stage) -> Path:
-    return run.path / "journal" / stage.checkpoint_name
+    return run.journal(stage.checkpoint_name)
 
 
 def task_of(run: RunFolder, stage: Stage) -> StageTask:

@@ -93,8 +93,8 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
         main()
         return capsys.readouterr().out
 
-    assert "no host plays now" in pause()
+    assert "no game's process runs now" in pause()
     spool = Spool(tmp_path / "game-1")
     assert "this PC's games pause at once" in pause()
     spool.close()
-    assert "no host plays now" in pause()
+    assert "no game's process runs now" in pause()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.head.intake import Takes
+from soulsgraph_clusters.fleet.head.intake import ALTERED, Takes
 from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -28,7 +28,8 @@ _MOST_AGES = 10_000
 class ChunkQueue:
     """Let chunks wait, and write those that came within a moment together, with one fsync.
 
-    `note` is called with why the journal cannot be written, and when it can be again.
+    `note` is called with why the journal cannot be written, and when it can be again. A game that plays frozen skills
+    by other weights counts as one that has none from then on: it is to be sent all.
     """
 
     def __init__(self, intake: Takes, note: Callable[[str], None]) -> None:
@@ -76,6 +77,10 @@ class ChunkQueue:
         self.ages_s.extend(now_s - received_s for _, _, received_s in group)
         for session, answer in answers:
             session.acknowledge(answer)
+            # What an earlier process played says nothing of this one.
+            if ALTERED in answer.refused and answer.boot == session.hello.boot:
+                self._note(f"{session.name}: expected frozen skills to play by the stage's weights, found others")
+                session.weights_version = -1
         for session, chunk, _ in group:
             if session.refused:
                 session.send(wire.ToGame(stop=wire.Stop(reason=session.refused, refused=True)))

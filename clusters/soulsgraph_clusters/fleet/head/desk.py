@@ -148,7 +148,6 @@ class Desk:
         except SoulsGraphError as failure:
             return Written(failure=str(failure))
         self._gateway.chunks.appended.set()
-        refused |= {place: session.refused for session, place in places.items() if session.refused}
         return Written([(places[session], answer.SerializeToString()) for session, answer in answers], refused)
 
     def exchange(self, number: int, report: Report) -> Orders:

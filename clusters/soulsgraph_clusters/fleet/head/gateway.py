@@ -361,14 +361,14 @@ class Gateway:
         while True:
             expected = self._loop.time() + _WATCH_EVERY_S
             await asyncio.sleep(_WATCH_EVERY_S)
-            late_s = self._loop.time() - expected
-            if late_s > _WATCH_EVERY_S:
+            if (late_s := self._loop.time() - expected) > _WATCH_EVERY_S:
                 for session in self.sessions.live:
                     session.heard_s += late_s
             self._look_at_drained()
             for session in self.sessions.live:
                 if session.drained != (session.hello.pc in self._drained):
                     self._order(session)
+                self._send_weights(session)
                 if not session.held and self._loop.time() - session.heard_s > SILENT_AFTER_S:
                     session.reason = f"silent for {SILENT_AFTER_S:g} s"
                     session.close()

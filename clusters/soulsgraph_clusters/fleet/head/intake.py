@@ -30,7 +30,6 @@ from soulsgraph_policies.inference import Weights, weights_digest
 
 #: The verdicts on chunks that are not learned from.
 STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED = "stale", "other stage", "malformed", "over its share", "altered"
-_ALTERED_REASON = "expected frozen skills to play by the stage's weights, found others; it gets them anew"
 #: Bytes of a digest of weights.
 _DIGEST = 32
 #: Decisions that a PC may be ahead of its share: a stage's first chunks come from somewhere.
@@ -197,8 +196,6 @@ class Intake(Offers):
     ) -> list[tuple[Session, wire.Acknowledgement]]:
         """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
 
-        A game that plays frozen skills by other weights is `refused`.
-
         Raises:
             WriteError: if the journal cannot be written; nothing is acknowledged then.
             FleetError: if the stage is over.
@@ -214,8 +211,6 @@ class Intake(Offers):
         for (session, chunk), record in zip(group, records, strict=True):
             answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
             answer.sequences.append(chunk.sequence)
-            if record.refused == ALTERED:
-                session.refused = f"{session.name}: {_ALTERED_REASON}"
             if record.refused:
                 answer.refused[record.refused] += sum(chunk.decisions.values())
         return [(session, answer) for (session, _), answer in answers.items()]
@@ -263,7 +258,7 @@ class Intake(Offers):
             return STALE
         if len(chunk.frozen) not in (0, _DIGEST):
             return MALFORMED
-        # An older host sends none.
+        # Who sends none is not compared: a bare client, as benchmarks have.
         if chunk.frozen and self._frozen not in (b"", chunk.frozen):
             return ALTERED
         try:

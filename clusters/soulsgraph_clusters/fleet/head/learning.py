@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.env_runners import ChunkRunner
+from soulsgraph_policies.inference import weights_digest
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import SkillDQNConfig
@@ -138,8 +140,15 @@ class FleetDQN(SkillDQN):
             assert isinstance(one.replay, ReplayBuffer), "a stage without a replay has no shares of batches"
             one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
 
+    @cached_property
+    def _frozen(self) -> bytes:
+        """The digest of what frozen skills are to be played by."""
+        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+
     def _read(self, record: Record) -> Chunk | None:
-        chunk = read_chunk(record, self._task)
+        # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
+        same = record.chunk.frozen in (b"", self._frozen)
+        chunk = read_chunk(record, self._task) if same else None
         return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
 
     def _log_account(self) -> None:

@@ -95,6 +95,19 @@ def test_another_journal_leads_to_other_weights(stage, weights):
     assert not _equal(_weights(algorithm), weights)
 
 
+def test_what_was_played_on_top_of_other_frozen_weights_is_not_learned(stage):
+    algorithm = _algorithm(stage)
+    frozen = algorithm._frozen
+    assert len(frozen) == 32
+    journal = Journal.reading(stage.journal, stage.name)
+    records = [record for _, record in journal.read(0, 3)]
+    journal.close()
+    for record, digest in zip(records, (frozen, b"", b"a" * 32), strict=True):
+        record.chunk.frozen = digest
+    assert [algorithm._read(record) is not None for record in records] == [True, True, False]
+    algorithm.stop()
+
+
 def test_a_checkpoint_goes_on_in_the_journal_to_the_same_weights(stage, weights, tmp_path):
     first = _trained(stage, until=1000)
     position = first.position

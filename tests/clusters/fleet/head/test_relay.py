@@ -351,9 +351,12 @@ def test_a_pc_with_endless_gaps_is_refused_by_the_writer_and_others_are_not(door
     again.acknowledged(1)
 
 
-def test_a_further_gateway_ends_a_game_that_plays_by_altered_weights(door, beside, lock_on_task):
+def test_a_further_gateway_sends_a_game_that_plays_by_altered_weights_all_of_them_anew(door, beside, lock_on_task):
     door.intake.freeze(random_weights(lock_on_task))
     client = door.joined(beside.address)
+    door.gateway.publish(1, random_weights(lock_on_task), {"lock_on": 0})
+    client.wait("weights")
     client.send(door.chunk(1, frozen=b"a" * 32))
-    assert "expected frozen skills to play by the stage's weights, found others" in client.refusal()
+    client.wait("weights", 2)
+    assert client.got("weights")[0] == client.got("weights")[1]
     assert door.verdicts() == [(1, "altered")]
