@@ -75,6 +75,7 @@ def train(run: RunFolder, skill: str, ticks: int) -> float:
     stage = run.plan.stage(skill)
     setup = StageSetup(run, stage)
     algorithm = setup.build(Session(local=True))
+    algorithm.get_module(skill)  # The first weights are not held back.
     delay = Delay(algorithm.env_runner, ticks)
     while not algorithm.finished:
         algorithm.train()
