@@ -162,7 +162,7 @@ def _texts(file):
             yield node.value
 
 
-#: What follows our name where a version is told, and no command.
+#: What follows our name where a version is named, and no command.
 _VERSION = re.compile(r"version|\.soulsgraph$")
 
 

@@ -213,8 +213,6 @@ class Sampler:
     def __init__(self, combat: Combat, seed: int, modules: Sequence[Sampled], first_lane: int = 0) -> None:
         self._combat, self._seed = combat, seed
         self._networks: FusedNetworks | None = None
-        #: Each skill's place among the networks.
-        self._places: dict[str, int] = {}
         self._rollout = Rollout(combat, self)
         names = [skill for sampled in modules for skill in sampled.skills]
         self._logs: dict[str, SkillLog] = {
@@ -252,9 +250,7 @@ class Sampler:
             SoulsGraphError: if a network is of other sizes than before.
         """
         if self._networks is None:
-            ordered = sorted(networks, key=lambda one: self._combat.position(one.skill))
-            self._networks = FusedNetworks(ordered)
-            self._places = {network.skill: place for place, network in enumerate(ordered)}
+            self._networks = FusedNetworks(sorted(networks, key=lambda one: self._combat.position(one.skill)))
             return
         for network in networks:
             self._networks.replace(self._combat.position(network.skill), network)
@@ -266,11 +262,11 @@ class Sampler:
             SoulsGraphError: if a name or shape differs.
         """
         assert self._networks is not None, "set_networks comes before load"
-        self._networks.load(self._places[skill], weights)
+        self._networks.load(self._combat.position(skill), weights)
 
     def weights(self, skill: str) -> Weights:
         """Return a copy of the weights that a skill is played by; empty before the first networks are set."""
-        return {} if self._networks is None else self._networks.weights(self._places[skill])
+        return {} if self._networks is None else self._networks.weights(self._combat.position(skill))
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Do nothing: networks have no state between decisions."""
