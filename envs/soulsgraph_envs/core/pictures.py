@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,10 @@ from soulsgraph_envs.core.errors import GameError
 
 #: (height, width, 3) uint8: red, green and blue.
 Picture = npt.NDArray[np.uint8]
+#: What an environment's window can be replaced by.
+_IN_ARRAYS = 'take render_mode="rgb_array"'
+#: SDL's drivers that draw where nobody sees it, and the variables by which a user asks SDL for a driver.
+_INVISIBLE, _ASKED_BY = ("offscreen", "dummy"), ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")
 
 
 def is_size(size: object) -> bool:
@@ -36,14 +42,15 @@ class PictureWindow:
     """Show pictures of `size` (height, width) one after the other, at most `pictures_per_s` a second; 0 for no limit.
 
     `closing` is whether a person asked to close it; `events` is what pygame reported with the last picture.
+    `remedy` is what a user can do without a window.
 
     Raises:
         GameError: if pygame is not installed, or there is no display.
     """
 
-    def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float) -> None:
+    def __init__(self, title: str, size: tuple[int, int], pictures_per_s: float, remedy: str = _IN_ARRAYS) -> None:
         self._pygame, self._title, self._pictures_per_s = import_pygame(), title, pictures_per_s
-        self._size = size[::-1]
+        self._size, self._remedy = size[::-1], remedy
         self.closing, self.events = False, list[Any]()
         self._clock = self._pygame.time.Clock()
         self._open()
@@ -68,14 +75,44 @@ class PictureWindow:
     def _open(self) -> Any:
         pygame = self._pygame
         try:
-            pygame.display.init()
+            open_display(pygame)
             surface = pygame.display.set_mode(self._size)
         except pygame.error as error:
             raise GameError(
-                f"expected a display to open a window on, found none ({error}): set DISPLAY, or draw into arrays."
+                f"expected a display to open a window on, found none ({error}): set DISPLAY or WAYLAND_DISPLAY, "
+                f"or {self._remedy}."
             ) from error
         pygame.display.set_caption(self._title)
         return surface
+
+
+def open_display(pygame: Any) -> None:
+    """Let SDL take a display that a person can see, or the driver that `SDL_VIDEODRIVER` asks for.
+
+    Raises:
+        pygame.error: if there is none: SDL alone would draw where nobody sees it, for ever.
+    """
+    asked = ",".join(os.environ.get(name, "") for name in _ASKED_BY).split(",")
+    with _quiet_wayland():
+        pygame.display.init()
+    driver = pygame.display.get_driver()
+    if driver in _INVISIBLE and driver not in asked:
+        pygame.display.quit()
+        raise pygame.error(f"only SDL's driver {driver!r}, whose window nobody sees")
+
+
+@contextmanager
+def _quiet_wayland() -> Iterator[None]:
+    """Keep Wayland's library, which SDL tries first, from printing that XDG_RUNTIME_DIR is not set."""
+    missing = "XDG_RUNTIME_DIR" not in os.environ
+    if missing:
+        # No socket is there, as without the variable.
+        os.environ["XDG_RUNTIME_DIR"] = os.devnull
+    try:
+        yield
+    finally:
+        if missing:
+            del os.environ["XDG_RUNTIME_DIR"]
 
 
 def import_pygame(extra: str = "watch") -> Any:

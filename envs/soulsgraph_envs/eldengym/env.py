@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
-from soulsgraph_envs.core.pictures import Picture, is_size
+from soulsgraph_envs.core.pictures import Picture, PictureWindow, is_size, scaled
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.eldengym import errors
 from soulsgraph_envs.eldengym.client.keys import load_keys, read_bindings
@@ -29,6 +29,8 @@ Numbers = dict[str, float]
 
 #: 16:9 like the game's window, and large enough for the usual convolutional networks.
 FRAME_SIZE = (90, 160)
+#: Height and width of the window.
+_WINDOW_SIZE = (360, 640)
 #: What both environments read at every step, beside places.
 LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 #: The speed at which a frozen game stands.
@@ -39,13 +41,15 @@ class FightEnv(gymnasium.Env[Any, Any]):
     """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
 
     The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
+    `render_mode` "human" shows the picture of every observation in a window.
 
     Raises:
+        GameError: for "human" without pygame or a display.
         OptionError: if a limit is below 1, the two differ, or `render_mode` is not offered.
         RewardTypeError: if `reward_function` lacks a method of `RewardFunction`.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
     world: World
     #: In a fight; a frozen game stands still between steps.
     game_speed, freeze_game = 1.0, False
@@ -63,6 +67,10 @@ class FightEnv(gymnasium.Env[Any, Any]):
         self.step_count = 0
         self._frame: Picture | None = None
         self._info: Info = {}
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            fps = self.metadata["render_fps"]
+            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _WINDOW_SIZE, float(str(fps)))
 
     @property
     def client(self) -> World:
@@ -106,19 +114,21 @@ class FightEnv(gymnasium.Env[Any, Any]):
         self._info = info.copy()
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> Picture:  # type: ignore[override]
-        """Return the picture of the last observation, (height, width, 3) uint8.
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Return the picture of the last observation, (height, width, 3) uint8; None where a window shows it.
 
         Raises:
             ResetNeededError: before the first reset.
         """
         if self._frame is None:
             raise ResetNeededError
-        return self._frame
+        return self._frame if self._window is None else None
 
     def close(self) -> None:
-        """Release every key and disconnect from the game."""
+        """Release every key, disconnect from the game and close the window."""
         self.world.close()
+        if self._window is not None:
+            self._window.close()
 
     def _shared_info(self, values: Mapping[str, float]) -> Info:
         """Return what both environments' info has, by the `LEVELS` among the values."""
@@ -155,6 +165,8 @@ class FightEnv(gymnasium.Env[Any, Any]):
     def _observe(self) -> tuple[Any, Info]:
         """Take a picture and read the game; return the observation, which may be the picture alone, and the info."""
         self._frame = self.world.get_frame()
+        if self._window is not None:
+            self._window.show(scaled(self._frame, _WINDOW_SIZE))
         numbers, info = self._look()
         shown = {name: np.full(box.shape, numbers[name], box.dtype) for name, box in self._boxes.items()}
         return {"frame": self._frame, **shown} if shown else self._frame, info

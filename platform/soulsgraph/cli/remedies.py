@@ -80,7 +80,7 @@ def _option(name: str) -> str:
 #: Names in messages of the library that are options as they are.
 _SAME = (
     *("address", "after", "budget", "display", "env_runners", "games", "head_command"),
-    *("home", "project", "scale", "scenario", "skills"),
+    *("gif", "home", "mp4", "project", "scale", "scenario", "skills"),
 )
 #: Names in messages of the library, and the option of each: of every command, and of one.
 _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {

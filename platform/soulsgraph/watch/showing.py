@@ -203,6 +203,7 @@ _COLOURS = 64
 #: Without dithering what stays the same has the same pixels in every picture, which then cost nothing.
 _EVEN = Image.Dither.NONE
 _CAPTION = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
+_IN_A_FILE = "write a file with `gif` or `mp4`"
 
 
 def frames(fights: Sequence[Fight], only_fight: bool = False) -> Iterator[Picture]:
@@ -223,7 +224,7 @@ class FightWindow:
     """
 
     def __init__(self, size: tuple[int, int], tick_s: float = 0.1) -> None:
-        self._size, self._window = size, PictureWindow(_CAPTION, size, 1.0 / tick_s)
+        self._size, self._window = size, PictureWindow(_CAPTION, size, 1.0 / tick_s, _IN_A_FILE)
         self._inputs = Inputs(import_pygame())
 
     def say(self, words: str) -> None:

@@ -190,7 +190,7 @@ def test_observation_shows_shares_of_the_bars_and_the_animation_before() -> None
         ({"max_step": 0}, "at least 1"),
         ({"max_step": 5, "max_steps": 7}, "max_steps: expected one of None, 5"),
         *(({"frame_size": size}, "frame_size: expected") for size in (5, (0, 9), (9, 9, 3), (9.5, 9))),
-        ({"render_mode": "human"}, "rgb_array"),
+        ({"render_mode": "ansi"}, "rgb_array, human"),
     ],
 )
 def test_refuses_what_is_not_offered_naming_what_is(options: dict[str, Any], told: str) -> None:

@@ -41,6 +41,52 @@ def watched(monkeypatch, capsys, folder):
     return ran
 
 
+#: Makes every environment that is registered here with a window, and prints the error of each.
+_WINDOWS = """
+import warnings
+import gymnasium
+import soulsgraph_envs
+from soulsgraph_envs import eldengym
+from soulsgraph_envs.core.errors import GameError
+
+warnings.simplefilter("ignore")
+ids = [id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("soulsgraph_envs.")]
+ways = [(id, lambda id=id: gymnasium.make(id, render_mode="human")) for id in ids]
+many = dict(num_envs=2, vectorization_mode="sync", render_mode="human")
+ways += [("many", lambda: gymnasium.make_vec("soulsgraph/EndToEnd-v0", **many))]
+ways += [("eldengym", lambda: eldengym.make("Margit-v0", render_mode="human", driver="simulator"))]
+for name, make in ways:
+    try:
+        make()
+        print(name, "made a window")
+    except GameError as error:
+        print(name, error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("display", [None, ":99999"])
+def test_without_a_display_every_window_is_refused_at_once_in_one_line(folder, tmp_path, display):
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER", "XDG_RUNTIME_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"DISPLAY": display} if display else {}
+    options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True, "timeout": _START_S}
+    for command in (["watch", str(folder)], ["play"], ["standin"]):
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", "from soulsgraph.cli import main; main()", *command], **options, check=False
+        )
+        assert (ran.returncode, ran.stdout) == (2, ""), command
+        (line,) = ran.stderr.splitlines()
+        assert "display to open a window on, found none" in line
+        assert ("xvfb-run" if command == ["standin"] else "--gif or --mp4") in line
+    ran = subprocess.run([sys.executable, "-P", "-c", _WINDOWS], **options, check=True)
+    assert ran.stderr == ""
+    assert len(ran.stdout.splitlines()) >= 12
+    for line in ran.stdout.splitlines():
+        assert "found none" in line, line
+        assert 'render_mode="rgb_array"' in line, line
+
+
 def test_files_are_written_without_a_display(watched, folder, tmp_path):
     short = ("--seconds", 1.2, "--seed", 3)
     found = watched("--gif", tmp_path / "a.gif", "--episodes", 2, *short)

@@ -16,7 +16,7 @@ import numpy as np
 
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.pictures import Picture, PictureWindow
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import checked_seed
 from soulsgraph_envs.drivers.realtime.link import SIMULATOR
@@ -43,7 +43,8 @@ class Options(TypedDict, total=False):
     """What every environment takes beyond SoulsGym's own parameters.
 
     `driver` is "simulator" or the name of a real-time driver, whose `games` file holds the game's
-    settings; `world` is an open world to use instead. `render_mode` is None or "rgb_array".
+    settings; `world` is an open world to use instead. `render_mode` is None, "rgb_array", or "human" for a window that
+    shows every tick.
     """
 
     driver: str
@@ -67,7 +68,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     ENV_ID = ""
     #: Seconds of the game in a step.
     step_size = 0.1
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # type: ignore[misc]
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
     #: The phases that an episode can begin in.
@@ -86,8 +87,14 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         if not _is_factor(game_speed):
             raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed!r}: try 1.")
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise InvalidGameSettings(f"render_mode: expected None or 'rgb_array', found {render_mode!r}: choose one.")
+            raise InvalidGameSettings(
+                f"render_mode: expected None, 'rgb_array' or 'human', found {render_mode!r}: choose one."
+            )
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
+        # Before the world: a game is not taken that cannot be shown.
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _RENDERED, self.metadata["render_fps"])
         self.world = world or make_world(driver, games, game_speed, self.refills)
         if render_mode is not None:
             self._demand_frames()
@@ -184,11 +191,18 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def render(self) -> Picture | None:  # type: ignore[override]
         """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `step` does."""
-        return self._frame(_RENDERED) if self.render_mode and self._present else None
+        drawn = self.render_mode is not None and self._present is not None and self._window is None
+        return self._frame(_RENDERED) if drawn else None
 
     def close(self) -> None:
-        """Close the world and leave the game playable; a second call does nothing."""
+        """Close the world and its window, and leave the game playable; a second call does nothing."""
+        if self._window is not None:
+            self._window.close()
         self.world.close()
+
+    def _show(self) -> None:
+        if self._window is not None:
+            self._window.show(self._frame(_RENDERED))
 
     def _demand_frames(self) -> None:
         if not self.world.draws:
@@ -218,6 +232,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.terminated = self._state.player_hp <= 0 or self._state.boss_hp <= 0
         if not self._state.lock_on:
             self._lock_on()
+        self._show()
 
     def _apply_action(self, action: int) -> Control:
         """Return the keys of an action; none while the player cannot begin it, as the game would queue it."""
@@ -330,6 +345,7 @@ class BossEnv(SoulsEnv):
         self._state = self.world.begin(self._fight, self._scenario, start, seed)
         self._observer.check(self._state)
         self.terminated, self._queued, self._lock = False, Control.NONE, LockOn()
+        self._show()
         for _ in range(_STEPS_TO_LOCK_ON):
             if self._state.lock_on:
                 return

@@ -260,7 +260,7 @@ def test_a_driver_without_an_action_is_refused_with_the_action():
         {"phase": 3},
         {"driver": "memory", "game_speed": 9.0},
         {"games": "games.toml"},
-        {"render_mode": "human"},
+        {"render_mode": "ansi"},
         *({"resolution": size} for size in (90, (0, 160), (90, 160, 3), (9.5, 16))),
     ],
     ids=str,
