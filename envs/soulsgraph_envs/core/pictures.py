@@ -90,7 +90,7 @@ def open_display(pygame: Any) -> None:
     """Let SDL take a display that a person can see, or the driver that `SDL_VIDEODRIVER` asks for.
 
     Raises:
-        pygame.error: if there is none: SDL alone would draw where nobody sees it, for ever.
+        pygame.error: if there is none: SDL alone would draw where nobody sees it, without an end.
     """
     asked = ",".join(os.environ.get(name, "") for name in _ASKED_BY).split(",")
     with _quiet_wayland():

@@ -117,7 +117,7 @@ SIZE = (FIGHT_SIZE[0] + BAND_HEIGHT, FIGHT_SIZE[1])
 #: Pictures of a control tick: what is pressed counts from the next tick on, what is seen moves more evenly.
 _PICTURES = 3
 _TITLE = "soulsgraph: your fight"
-_BY_AN_AGENT = "watch an agent, whose fights `soulsgraph watch` also writes with `gif` or `mp4`"
+_BY_AN_AGENT = "watch an agent, whose fights are also written as files with `gif` or `mp4`"
 #: What a tick holds; any other control of it is one press at its begin.
 _HELD = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
 _HELD |= Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT
