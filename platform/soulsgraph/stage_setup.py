@@ -17,7 +17,6 @@ from soulsgraph.domains import frozen_versions, jointly_with
 from soulsgraph.files import slug
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.head import ClusterAwayError
 from soulsgraph_clusters.session import Session, place_env_runners
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -34,6 +33,7 @@ from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest, projects_of
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.training_state import TrainingStateError, read_training_state, write_training_state
 

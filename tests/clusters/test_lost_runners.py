@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import ray
 
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -18,6 +17,7 @@ from soulsgraph_policies import env_runners
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.env_runners import CHUNKS_PER_CALL, Saving
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.testing import LinearRunner
 
 pytestmark = pytest.mark.slow

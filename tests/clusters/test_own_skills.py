@@ -5,13 +5,13 @@ import sys
 import pytest
 
 from soulsgraph.project import begin_project
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.projects import find_graph, forget_project, load_project
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 
 
 @pytest.mark.slow

@@ -15,12 +15,12 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph.tables import read_rows
 from soulsgraph.train import Workplace, train_stage
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.inference import _INVERSE, NETWORK
 from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError
 
 #: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.

@@ -19,7 +19,6 @@ from ray.tune.registry import register_env
 from soulsgraph.bench.limits import UpdateProducts, spread
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
@@ -29,6 +28,7 @@ from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16

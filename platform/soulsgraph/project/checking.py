@@ -215,8 +215,8 @@ class _Ground:
     def stage(self, name: str, budget: int) -> SkillDQN:
         """Return an algorithm that trains a skill for some decisions, on top of untrained networks."""
         # Imported here: Ray and torch take seconds, which a project that does not hold need not wait for.
-        from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
         from soulsgraph_policies.algorithm import SkillDQN
+        from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 
         # Again: Ray sets the level of its log as it is imported.
         silence_advice()

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.fleet.arrays import encode_columns
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.head import learning
@@ -24,6 +23,7 @@ from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 
 BUDGET, SEED = 1500, 11
 NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=500, n_step=3, target_period=400)

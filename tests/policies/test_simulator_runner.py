@@ -5,13 +5,13 @@ import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_clusters.env_runner import SkillGraphEnvRunner
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.algorithm import SkillDQN
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
 
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 
