@@ -303,3 +303,19 @@ def test_importing_the_world_loads_neither_ray_nor_torch():
     imports = "; ".join(f"import soulsgraph_envs.{module}" for module in modules)
     code = f"import sys, soulsgraph_envs; {imports}; print(sorted({{'ray', 'torch'}} & set(sys.modules)))"
     assert _fresh(code) == "[]"
+
+
+#: Modules that load torch and compute nothing by themselves: networks, losses, a session that loads it before Ray.
+_COMPUTES_NOTHING = {"module.py", "on_policy.py", "session.py"}
+
+
+def test_whatever_computes_with_torch_sets_its_threads_by_one_rule():
+    loading = set()
+    for package, root in FLOORS.items():
+        for file in sorted((ROOT / root / package).rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            assert "set_num_threads(" not in text or file.name == "machine.py", file
+            if re.search(r"^(import torch|from torch)\b", text, re.MULTILINE):
+                loading.add(file.name)
+                assert "    compute_on_one_thread()\n" in text or file.name in _COMPUTES_NOTHING, file
+    assert loading > _COMPUTES_NOTHING

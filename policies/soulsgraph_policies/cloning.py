@@ -7,6 +7,7 @@ makes its values those of the player's play, and a large-margin loss makes the p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import gymnasium
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
@@ -54,12 +56,19 @@ def check_cloning(skill: str, decisions: int, hyperparameters: DQNHyperparameter
         )
 
 
-def clone(skill: Skill, shown: Transitions, hyperparameters: DQNHyperparameters, seed: int) -> Clone:
-    """Fit a network to the decisions that were shown.
+def clone(
+    skill: Skill,
+    shown: Transitions,
+    hyperparameters: DQNHyperparameters,
+    seed: int,
+    on_update: Callable[[], None] | None = None,
+) -> Clone:
+    """Fit a network to the decisions that were shown, in `UPDATES`, each reported by `on_update`.
 
     Raises:
         SoulsGraphError: as `check_cloning`.
     """
+    compute_on_one_thread()
     check_cloning(skill.name, len(shown), hyperparameters)
     size, actions = skill.observation.size, len(skill.actions)
     module = _module(size, actions, hyperparameters, seed)
@@ -79,6 +88,8 @@ def clone(skill: Skill, shown: Transitions, hyperparameters: DQNHyperparameters,
         optimizer.step()
         if (update + 1) % _TARGET_PERIOD == 0:
             module.target_network.load_state_dict(module.q_network.state_dict())
+        if on_update is not None:
+            on_update()
     with torch.no_grad():
         values = module.quantiles(module.normalize(torch.as_tensor(shown.observations))).mean(dim=2)
     weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}

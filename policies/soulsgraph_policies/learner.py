@@ -23,6 +23,7 @@ from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_envs.skills.base import ObservationMap
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -81,8 +82,7 @@ class SkillDQNLearner(DQNTorchLearner):
                 a head that is trained in another form than it plays.
         """
         super().build()
-        # Networks this small gain nothing from more threads, and results do not depend on their number.
-        torch.set_num_threads(1)
+        compute_on_one_thread()
         #: What learns, by module.
         self.learning: dict[str, ModuleUpdates] = {name: self._updates_of(name) for name in self.config.trained_modules}
 

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.cloning import clone
+from soulsgraph_policies.cloning import UPDATES, clone
 from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.normalizer import RunningNormalizer
@@ -54,9 +55,13 @@ def test_a_clone_chooses_as_was_shown_also_where_nothing_was_shown(options):
     np.testing.assert_array_equal(chosen, np.where(angles > 1.0, 0, 1))
 
 
-def test_the_same_seed_makes_the_same_clone():
-    one, other = (clone(SKILL, transitions(300), NUMBERS, seed=3) for _ in range(2))
+def test_the_same_seed_makes_the_same_clone_on_one_thread_and_every_update_is_reported():
+    torch.set_num_threads(2)
+    updates = []
+    one = clone(SKILL, transitions(300), NUMBERS, seed=3, on_update=lambda: updates.append(torch.get_num_threads()))
+    other = clone(SKILL, transitions(300), NUMBERS, seed=3)
     assert all((one.weights[name] == values).all() for name, values in other.weights.items())
+    assert updates == [1] * UPDATES
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The memory and the processors that this process may use: the machine's, within its cgroups and its affinity.
 
+Also the one rule of how many threads it computes on.
+
 A container, a batch job or a systemd unit is limited by control groups (the kernel's
 admin-guide/cgroup-v1/memory.rst, scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst), of which
 `/proc/meminfo` and `os.cpu_count()` know nothing.
@@ -7,8 +9,10 @@ admin-guide/cgroup-v1/memory.rst, scheduler/sched-bwc.rst and admin-guide/cgroup
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,6 +65,40 @@ def usable_processors(root: Path = Path("/")) -> int:
     affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [_quota(version, folder) for version, folder in _cgroups(root, "cpu")]
     return max(1, min([affine, *(ceil(quota) for quota in quotas if quota is not None)]))
+
+
+#: What OpenMP, OpenBLAS and oneMKL read as they are loaded.
+_THREADS_OF = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+#: What OpenBLAS calls the function by which it is told later, as numpy and scipy bring it and as systems do.
+_OPENBLAS_SETTERS = [f"{vendor}openblas_set_num_threads{size}" for vendor in ("scipy_", "") for size in ("64_", "")]
+
+
+def compute_on_one_thread(later: bool = False) -> None:
+    """Let torch and BLAS, where they are loaded, compute on one thread; with `later` also what is loaded from now on.
+
+    Networks this small gain nothing from more: on a busy machine the threads wait for each other, forty times longer
+    than one takes. Results do not depend on their number. `later` reaches the processes that this one starts as well:
+    it is for a command, whose process is its own.
+    """
+    if later:
+        os.environ |= dict.fromkeys(_THREADS_OF, "1")
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+    for library in _loaded_openblas():
+        for name in _OPENBLAS_SETTERS:
+            if (setter := getattr(library, name, None)) is not None:
+                setter(1)
+
+
+def _loaded_openblas() -> list[ctypes.CDLL]:
+    """Return the copies of OpenBLAS that are loaded, numpy's and scipy's; none where the system does not list them."""
+    maps = _text(Path("/proc/self/maps"))
+    paths = sorted(set(re.findall(r"/\S*openblas\S*\.so\S*", maps)))
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            found.append(ctypes.CDLL(path))
+    return found
 
 
 def _machine_memory(root: Path) -> Memory:

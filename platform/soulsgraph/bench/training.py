@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -20,6 +19,7 @@ from soulsgraph.bench.limits import UpdateProducts, spread
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.session import connect
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
@@ -122,7 +122,7 @@ _RUNNERS = (0, 1, 2)
 
 def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict[str, Any]]:
     """Measure one skill at one number of lanes; `steps` decisions a round on either side."""
-    torch.set_num_threads(1)
+    compute_on_one_thread()
     # The share of random actions changes how long decisions take: it is the same on both sides.
     numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
     with connect():
@@ -160,7 +160,7 @@ def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict
 
     `driver_cpu` is what a decision takes of it, in what it takes without remote runners in the same round.
     """
-    torch.set_num_threads(1)
+    compute_on_one_thread()
     chosen = PRESETS[preset]
     numbers = replace(chosen.hyperparameters(skill_hyperparameters(_BUDGET)), exploration_initial=_EXPLORATION)
     with connect(num_cpus=1 + sum(_RUNNERS)):

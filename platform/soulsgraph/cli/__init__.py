@@ -24,6 +24,7 @@ from soulsgraph.progress import Interrupted, silence_advice, terminable
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_policies.atomic import AccessError, WriteError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def main() -> None:
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     # What gRPC refuses is in our own lines.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    compute_on_one_thread(later=True)
     silence_advice()
     _print_any_text()
     # What torch and Ray load stays to the end: to look through it again and again takes seconds.

@@ -288,6 +288,7 @@ def clone(
     from soulsgraph.precompile import precompile_playing
     from soulsgraph.recordings.cloning import clone_fights
     from soulsgraph.run_folder import RunFolder
+    from soulsgraph_policies.cloning import UPDATES
 
     begun = (run / RunFolder.plan_file).exists()
     given = plan if graph is None else {**plan, "graph": graph}
@@ -296,8 +297,8 @@ def clone(
         raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
     silence_advice()
     precompile_playing(output.console)
-    with stage_progress("clone", len(chosen), output.display, unit="skills") as progress:
-        found = clone_fights(folder, fights, chosen, lambda _: progress.advance(1))
+    with stage_progress("clone", len(chosen) * UPDATES, output.display, unit="updates") as progress:
+        found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
     rows = [one.row() for one in found]
     headings = ("skill", "version", "decisions", "ambiguous ticks", "chosen alike")
     formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")

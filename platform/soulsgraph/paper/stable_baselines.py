@@ -22,6 +22,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, trained_artifact
 from soulsgraph.tables import GrowingTable
 from soulsgraph.worker_process import WorkerProcess
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agent import NetworkController
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -141,8 +142,7 @@ def train_with_stable_baselines(
 
 def build_model(setup: StageSetup) -> DQN:
     """Build the stage's model; an adapted skill begins with its parent's network and normaliser."""
-    # Networks this small lose by a second thread, and results would depend on how many there are.
-    torch.set_num_threads(1)
+    compute_on_one_thread()
     skill, chain = setup.skills[-1], setup.skills[:-1]
     networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
     controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None

@@ -183,9 +183,11 @@ class Cloned:
 
 
 def clone_fights(
-    run: RunFolder, fights: Path, skills: Sequence[str], on_cloned: Callable[[Cloned], None] | None = None
+    run: RunFolder, fights: Path, skills: Sequence[str], on_update: Callable[[], None] | None = None
 ) -> list[Cloned]:
     """Clone skills from recorded fights, in graph order, each as the next version; a planned run is begun with them.
+
+    `on_update` is called after each of the `UPDATES` of a skill.
 
     Raises:
         UnknownNameError: if a skill is not of the run's graph.
@@ -206,13 +208,8 @@ def clone_fights(
         check_cloning(name, len(shown[name].transitions), run.plan.hyperparameters(run.plan.stage(name)))
     if not run.begun:
         run.begin()
-    found = []
     with run.locked():
-        for name in chosen:
-            found.append(_cloned(run, shown[name]))
-            if on_cloned is not None:
-                on_cloned(found[-1])
-    return found
+        return [_cloned(run, shown[name], on_update) for name in chosen]
 
 
 def _expect_upstream(run: RunFolder, chosen: Sequence[str]) -> None:
@@ -226,11 +223,11 @@ def _expect_upstream(run: RunFolder, chosen: Sequence[str]) -> None:
             )
 
 
-def _cloned(run: RunFolder, shown: Shown) -> Cloned:
+def _cloned(run: RunFolder, shown: Shown, on_update: Callable[[], None] | None) -> Cloned:
     stage, transitions = replace(run.plan.stage(shown.skill), cloned=True), shown.transitions
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
-    copied = clone(skill, transitions, setup.hyperparameters, stage.seed)
+    copied = clone(skill, transitions, setup.hyperparameters, stage.seed, on_update)
     artifact = trained_artifact(setup, copied.weights, copied.normalizer, 0)
     training = replace(artifact.card.training, budget=0, cloned=len(transitions))
     # Before the version: one without its decisions could not be learned on from.

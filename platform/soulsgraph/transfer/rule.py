@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph_envs.combat.episodes import DecisionColumns, Doubles, Episodes, Flags, Integers
+from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
@@ -96,6 +97,7 @@ def outcomes(taken: DecisionColumns, ticks: int) -> Doubles:
 
 def compare_effects(columns: Sequence[Column], home: Experiments, shifted: Experiments) -> Effect:
     """Estimate the effect in both domains, of equal seeds, at equal contexts; `columns` are the context."""
+    compute_on_one_thread()
     features = _features(np.concatenate([home.rows, shifted.rows]), columns)
     first = len(home.rows)
     probability = _probability(features, np.arange(len(features)) >= first)

@@ -1,9 +1,12 @@
 """The front door: commands by what people do, the version, and names that are nearly right."""
 
+import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -135,3 +138,48 @@ def test_a_game_pc_is_shown_its_own_commands_alone(monkeypatch):
     assert {line.split()[0] for line in re.findall(r"^  [a-z-]+  .+$", shown, re.MULTILINE)} == set(HOST_COMMANDS)
     assert "soulsgraph host --help" in shown
     assert "curriculum" not in shown
+
+
+#: Runs every command up to its own code, with libraries that compute on two threads, and prints how many are left.
+_THREADS = """
+import json, os, sys
+import numpy, scipy.linalg, torch
+import soulsgraph.cli as cli
+from soulsgraph_envs.core.machine import _loaded_openblas
+
+def threads(set_to=None):
+    counts = {}
+    for number, library in enumerate(_loaded_openblas()):
+        for name in ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads"):
+            if hasattr(library, name.format("get")):
+                if set_to is not None:
+                    getattr(library, name.format("set"))(set_to)
+                counts[f"blas {number}"] = getattr(library, name.format("get"))()
+    if set_to is not None:
+        torch.set_num_threads(set_to)
+    return counts | {"torch": torch.get_num_threads(), "later": os.environ.get("OMP_NUM_THREADS")}
+
+class App:
+    def cli(self, **options):
+        print(json.dumps([sys.argv[1], threads()]))
+
+cli.make_app = lambda words: App()
+print(json.dumps(["before", threads(2)]))
+for command in cli.COMMANDS:
+    sys.argv[1:] = [command]
+    threads(2)
+    cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_every_command_computes_on_one_thread(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-P", "-c", _THREADS]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (_, before), *found = map(json.loads, ran.stdout.splitlines())
+    assert before.pop("later") is None
+    assert set(before) >= {"blas 0", "torch"}
+    assert set(before.values()) == {2} or os.cpu_count() == 1
+    assert [command for command, _ in found] == list(COMMANDS)
+    assert {command: counts for command, counts in found if {int(count) for count in counts.values()} != {1}} == {}

@@ -88,7 +88,9 @@ def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
 
 def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
     run = begin(tmp_path / "run")
-    found = clone_fights(run, fights, SKILL_NAMES)
+    updates: list[None] = []
+    found = clone_fights(run, fights, SKILL_NAMES, lambda: updates.append(None))
+    assert len(updates) == 5 * cloning.UPDATES
     assert [(one.card.skill, one.card.version, one.card.parent) for one in found] == [(s, 1, None) for s in SKILL_NAMES]
     assert all(one.card.training.cloned == len(one.shown.transitions) > 100 for one in found)
     assert all((one.card.training.steps, one.card.training.budget) == (0, 0) for one in found)
