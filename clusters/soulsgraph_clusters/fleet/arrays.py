@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.messages import MOST_COUNT, MOST_DECISIONS, MOST_VERSION
 from soulsgraph_clusters.fleet.settings import MOST_MESSAGE_BYTES, FleetError
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.config import Where, parse
@@ -23,9 +24,8 @@ from soulsgraph_policies.sampler import Chunk, Moments, Transitions
 Arrays = dict[str, npt.NDArray[Any]]
 _Owned = dict[str, dict[str, "_Column"]]
 
-#: Decisions of a module in one chunk, far more than a second of any game brings.
-MOST_DECISIONS = 8192
-_MOST_VERSION, _MOST_TICK = 2**31 - 1, 2**53
+#: Observations, rewards and seconds are far smaller in any fight; the square of one still is a float32.
+_MOST_VALUE = 1e9
 _TRANSITIONS, _EPISODES = "transitions", "episodes"
 _FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
 _TRANSITION_TYPES: dict[str, Any] = {
@@ -93,8 +93,8 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
         _require_decisions(module, transitions[module], spaces[module][1])
     for skill, columns in form.episodes.items():
         episodes[skill] = Episodes(*_at(whole, columns))
-        if not all(np.isfinite(getattr(episodes[skill], name)).all() for name in _EPISODE_TYPES):
-            raise _refusal(f"finite episodes of {skill}", "others")
+        if not all(_within(getattr(episodes[skill], name)) for name in _EPISODE_TYPES):
+            raise _refusal(f"episodes of {skill} with values to {_MOST_VALUE:g}", "others")
     return Chunk(transitions, episodes, 0)
 
 
@@ -184,16 +184,16 @@ def check_moments(chunk: wire.Chunk) -> None:
             are larger than any can be.
     """
     versions, ticks = chunk.versions, chunk.ticks
-    if chunk.weights_version > _MOST_VERSION:
-        raise _refusal(f"weights of a version to {_MOST_VERSION}", str(chunk.weights_version))
+    if chunk.weights_version > MOST_VERSION:
+        raise _refusal(f"weights of a version to {MOST_VERSION}", str(chunk.weights_version))
     if not versions and not ticks:
         return
     count = sum(chunk.decisions.values())
     if not len(versions) == len(ticks) == count or min(versions) != chunk.weights_version:
         expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
         raise _refusal(expected, f"{len(versions)} and {len(ticks)}, or others")
-    if max(versions) > _MOST_VERSION or max(ticks) > _MOST_TICK:
-        raise _refusal(f"versions to {_MOST_VERSION} and ticks to {_MOST_TICK}", f"{max(versions)} and {max(ticks)}")
+    if max(versions) > MOST_VERSION or max(ticks) > MOST_COUNT:
+        raise _refusal(f"versions to {MOST_VERSION} and ticks to {MOST_COUNT}", f"{max(versions)} and {max(ticks)}")
 
 
 def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
@@ -216,10 +216,17 @@ def _require_decisions(module: str, found: Transitions, actions: int) -> None:
     within = (
         (found.actions >= 0).all() and (found.actions < actions).all(),
         (found.ticks >= 1).all() and (found.lanes >= 0).all(),
-        all(np.isfinite(part).all() for part in (found.observations, found.next_observations, found.rewards)),
+        # Who numbers a boot's episodes adds to them.
+        (found.episodes >= 0).all() and (found.episodes <= MOST_COUNT).all(),
+        all(_within(one) for one in (found.observations, found.next_observations, found.rewards, found.ticks)),
     )
     if not all(within):
-        raise _refusal(f"finite decisions of {module}'s {actions} actions", "others")
+        raise _refusal(f"decisions of {module}'s {actions} actions with values to {_MOST_VALUE:g}", "others")
+
+
+def _within(values: npt.NDArray[Any]) -> bool:
+    # NaN is not, either.
+    return bool((values <= _MOST_VALUE).all() and (values >= -_MOST_VALUE).all())
 
 
 def _check(owner: str, columns: Mapping[str, _Column], types: Mapping[str, Any], widths: Mapping[str, int]) -> None:

@@ -112,8 +112,8 @@ def read_text(where: Where, language: Language) -> str:
         raise where.error(f"a readable {language} file", found) from error
 
 
-def parse(text: str, language: Language, where: Where) -> Any:
-    """Parse the text of a file or an option.
+def parse(text: str, language: Language, where: Where, odd_numbers: bool = False) -> Any:
+    """Parse the text of a file or an option; with `odd_numbers` whoever reads its values refuses what is out of range.
 
     Raises:
         DataError: if it is of another language, is nested deeply, or holds a number that is infinite, NaN, or
@@ -126,17 +126,19 @@ def parse(text: str, language: Language, where: Where) -> Any:
     except ValueError as error:
         raise where.error(f"a readable {language} file", error) from error
     # A single value is an entry as well.
-    _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1)
+    _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1, odd_numbers)
     return values
 
 
-def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int) -> None:
+def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int, odd_numbers: bool) -> None:
     """Refuse values that no field can hold, before anything is computed or shown from them."""
     if level > _MOST_LEVELS:
         raise where.error(*_TOO_DEEP)
     for key, item in table.items() if isinstance(table, dict) else enumerate(table):
         if isinstance(item, dict | list):
-            _refuse_odd(item, where.at(key), level + 1)
+            _refuse_odd(item, where.at(key), level + 1, odd_numbers)
+        elif odd_numbers:
+            continue
         elif isinstance(item, float) and not isfinite(item):
             raise where.at(key).error("a finite number", shown(item))
         elif isinstance(item, int) and abs(item) > _LARGEST:

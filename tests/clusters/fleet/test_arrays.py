@@ -112,7 +112,7 @@ def test_a_known_head_fits_no_module_of_other_sizes(task, chunk):
     ((size, actions),) = task.spaces.values()
     with pytest.raises(FleetError, match="observations as float32"):
         decode_columns(data, {"lock_on": (size + 1, actions)}, task.terms)
-    with pytest.raises(FleetError, match="finite decisions of lock_on's 1 actions"):
+    with pytest.raises(FleetError, match="decisions of lock_on's 1 actions"):
         decode_columns(data, {"lock_on": (size, 1)}, task.terms)
 
 
@@ -266,3 +266,21 @@ def test_a_task_is_read_as_it_was_written(task):
 def test_a_task_that_names_what_is_not_shipped_is_refused(task, old, new):
     with pytest.raises(SoulsGraphError, match=r"^task: "):
         StageTask.from_json(task.to_json().replace(old, new, 1))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 3e38, -1.7e308, 2**62])
+def test_no_column_holds_numbers_that_learning_or_results_could_not_be_computed_from(task, chunk, odd):
+    whole = load(encode_columns(chunk))
+    refused = []
+    for name, array in whole.items():
+        # A game's own lanes are known to who takes the chunk in.
+        if array.dtype == np.bool_ or (array.dtype == np.int64 and odd != 2**62) or name.endswith("/lanes"):
+            continue
+        changed = array.copy()
+        with np.errstate(over="ignore"):
+            changed.reshape(-1)[-1] = odd
+        with suppress(FleetError):
+            decode_columns(save(whole | {name: changed}), task.spaces, task.terms)
+            pytest.fail(f"{name} with {odd} was taken")
+        refused.append(name)
+    assert len(refused) > 5

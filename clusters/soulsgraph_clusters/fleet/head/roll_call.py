@@ -13,16 +13,18 @@ import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_clusters.fleet.head.folder import read_drained
+from soulsgraph_clusters.fleet.head.intake import MOST_GAMES
 from soulsgraph_clusters.fleet.head.serving import (
     HELLO_WITHIN_S,
+    MOST_LANES,
     SERVER_OPTIONS,
     UNKNOWN_TOKEN,
     bind,
     check_hello,
     handler_of,
     parse_message,
-    plain,
 )
+from soulsgraph_clusters.fleet.messages import plain
 from soulsgraph_clusters.fleet.security import Tokens, sent_token, server_credentials
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 
@@ -81,7 +83,7 @@ class RollCall:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """The newest answer of every game, in the order of their names."""
+        """The newest answer of every game, in the order of their names; of a PC's games the first `MOST_GAMES`."""
         with self._changed:
             return tuple(self._answers[key] for key in sorted(self._answers))
 
@@ -118,7 +120,8 @@ class RollCall:
             there = own_projects.of_hello(hello)
             lacks = own_projects.problem(self._projects, there)
             named = tuple(there)[:_MOST_PROJECTS]
-            answer = Answer(name, game, version, driver, hello.lanes, problem, named, lacks)
-            self._answers[name, answer.game] = answer
+            answer = Answer(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
+            if (name, game) in self._answers or sum(pc == name for pc, _ in self._answers) < MOST_GAMES:
+                self._answers[name, game] = answer
             self._changed.notify_all()
         yield wire.ToGame(stop=wire.Stop(reason=problem or _WAIT, refused=bool(problem))).SerializeToString()

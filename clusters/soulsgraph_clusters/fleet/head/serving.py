@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS
+from soulsgraph_clusters.fleet.messages import BOUNDS, LONGEST_NAME, MOST_DECISIONS, MOST_MODULES, parse, plain, problem
 from soulsgraph_clusters.fleet.settings import (
     METHOD,
     METRICS_READER,
@@ -24,9 +24,8 @@ from soulsgraph_clusters.fleet.settings import (
 from soulsgraph_envs.core.errors import shown
 
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
-_LONGEST_NAME, _LONGEST_NOTE = 60, 500
-#: What chunks of any stage may say: modules, and characters of a stage's or module's name.
-_MOST_MODULES, _LONGEST_TEXT = 64, 200
+#: Characters of the name of a game or a driver.
+_LONGEST_NAME = 60
 #: Has the decisions of a chunk that said more.
 _NO_MODULE = "?"
 #: A stream that has not said who it is after so long is closed.
@@ -68,21 +67,8 @@ def bind(server: Any, listen: str, credentials: Any | None) -> int:
 
 
 def parse_message(data: bytes) -> wire.FromGame:
-    """Return a game's message.
-
-    Raises:
-        FleetError: if the bytes are none.
-    """
-    try:
-        message: wire.FromGame = wire.FromGame.FromString(data)
-    # The parser's own error has no name that every release shares.
-    except Exception as error:
-        raise FleetError("fleet: expected a message of protocol 1, found other bytes; update the PC.") from error
-    # People read them in one line.
-    for name in ("state", "note"):
-        if text := getattr(message.health, name) if message.HasField("health") else "":
-            setattr(message.health, name, plain(" ".join(text.split()), _LONGEST_NOTE))
-    return message
+    """Return a game's message; raises as `parse`."""
+    return parse(wire.FromGame, data, "PC")
 
 
 async def next_message(messages: AsyncIterator[bytes]) -> bytes:
@@ -128,6 +114,8 @@ def check_hello(hello: wire.Hello, name: str, settings: FleetSettings) -> None:
         raise FleetError(f"{name}: expected a machine's id of hexadecimal digits, found {found}; {_REMEDY}.")
     if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
         raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
+    if found := problem(hello):
+        raise FleetError(f"{name}: expected {found}; {_REMEDY}.")
     for what, digest in digests().items():
         if hello.digests[what] != digest:
             found = plain(hello.digests[what][:12]) or "none"
@@ -148,26 +136,21 @@ def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
     """
     if not _BOOT.fullmatch(chunk.boot):
         raise FleetError(f"chunk: expected a boot id of hexadecimal digits, found {shown(chunk.boot)}; {_REMEDY}.")
+    if chunk.sequence > BOUNDS["Chunk.sequence"].high:
+        raise FleetError(f"chunk: expected {problem(wire.Chunk(sequence=chunk.sequence))}; {_REMEDY}.")
     chunk.DiscardUnknownFields()
-    counts, names = chunk.decisions, (chunk.stage, chunk.attempt, *chunk.decisions)
-    many = len(counts) > _MOST_MODULES or max(counts.values(), default=0) > MOST_DECISIONS
-    if not many and max(map(len, names)) <= _LONGEST_TEXT:
+    if not problem(chunk):
         return chunk
     return wire.Chunk(
         boot=chunk.boot,
         sequence=chunk.sequence,
-        stage=chunk.stage[:_LONGEST_TEXT],
-        attempt=chunk.attempt[:_LONGEST_TEXT],
-        weights_version=chunk.weights_version,
-        decisions={_NO_MODULE: min(sum(counts.values()), _MOST_MODULES * MOST_DECISIONS)},
+        stage=chunk.stage[:LONGEST_NAME],
+        attempt=chunk.attempt[:LONGEST_NAME],
+        weights_version=min(chunk.weights_version, int(BOUNDS["Chunk.weights_version"].high)),
+        decisions={_NO_MODULE: min(sum(chunk.decisions.values()), MOST_MODULES * MOST_DECISIONS)},
     )
 
 
 def host_of(peer: str) -> str:
     """Return the host of a stream's other end, which gRPC names with its kind and a port, as `ipv4:10.0.0.7:40122`."""
     return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
-
-
-def plain(text: str, most: int = 40) -> str:
-    """Return the beginning of a PC's text as it may stand in one line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:most])

@@ -15,6 +15,8 @@ from soulsgraph_clusters.fleet.settings import OUT_OF_PLAY, PLAYING, SILENT_AFTE
 
 #: PCs that were refused, and notes that wait to be logged, at most.
 _MOST_REFUSALS, _MOST_NOTES = 200, 200
+#: Acknowledgements and messages that a game may leave unread; with more its stream ends, and its chunks come again.
+MOST_UNREAD = 4_096
 #: Acknowledgements wait so long for weights to ride on, which go out about once a second.
 RIDE_WITHIN_S = 1.5
 
@@ -51,6 +53,7 @@ class Session:
         self._outbox: list[bytes] = []
         self._acknowledged: list[wire.Acknowledgement] = []
         self._ride: asyncio.TimerHandle | None = None
+        self._unread = 0
         self._changed = asyncio.Event()
         self.over = asyncio.Event()
         self._finishing = False
@@ -63,7 +66,14 @@ class Session:
     def send(self, message: wire.ToGame) -> None:
         """Send a message after those that wait."""
         self._outbox.append(to_bytes(message))
+        self._count_unread()
         self._changed.set()
+
+    def _count_unread(self) -> None:
+        self._unread += 1
+        if self._unread > MOST_UNREAD and not self.closed:
+            self.reason = f"it read none of {MOST_UNREAD:,} messages"
+            self.close()
 
     def acknowledge(self, answer: wire.Acknowledgement) -> None:
         """Send an acknowledgement with the next weights; alone where none come soon or the game reads no other."""
@@ -73,6 +83,7 @@ class Session:
         if self._ride is None:
             self._ride = asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
         self._acknowledged.append(answer)
+        self._count_unread()
 
     def _ride_no_longer(self) -> None:
         self._outbox.append(self._riders())
@@ -110,6 +121,7 @@ class Session:
         await self._changed.wait()
         self._changed.clear()
         messages, self._outbox = self._outbox, []
+        self._unread = len(self._acknowledged)
         if self._finishing and self._acknowledged:
             # A game may leave as soon as a stop has come.
             messages.insert(0, self._riders())

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from soulsgraph_clusters.fleet.head.intake import Intake, Offers
-from soulsgraph_clusters.fleet.head.serving import plain
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.settings import (
     LAST_FIGHT,
     LOST,
@@ -26,8 +26,8 @@ from soulsgraph_clusters.fleet.settings import (
     REFUSED,
     RESET_S,
 )
-from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.atomic import WriteError, whole_file
 
 STATUS_FILE = "status.json"
@@ -37,6 +37,11 @@ WRITE_EVERY_S, _MOST_SHARE, WRITTEN_WITHIN_S = 1.0, 0.02, 4.0
 TICKS_PER_S = 10.0
 #: Window of shares and rates: a game reports once a second.
 WINDOW_S = 30.0
+#: Rates and times that a page can show; whatever is larger is no measurement.
+_MOST_VALUE = 1e15
+_Value = Annotated[float, Between(-_MOST_VALUE, _MOST_VALUE)]
+_Count = Annotated[int, Between(0, MOST_COUNT)]
+_UNREADABLE = "what it last said cannot be read"
 #: Limits of the counts by name that a PC sends: names, and characters of a name.
 _MOST_NAMES, _LONGEST_NAME = 32, 80
 
@@ -51,29 +56,29 @@ class GameStatus:
 
     name: str
     driver: str
-    lanes: int
+    lanes: _Count
     state: str
     note: str
     #: What it plays a second beside what its speed allows.
-    ticks_per_s: float
-    ideal_ticks_per_s: float
+    ticks_per_s: _Value
+    ideal_ticks_per_s: _Value
     #: For how many control ticks newer weights than it plays by have been out.
-    stale_ticks: float
+    stale_ticks: _Value
     #: Seconds since its last message, or since its PC was refused; of a PC that was never seen, since the stage began.
-    silent_s: float
-    waiting_chunks: int
-    finished: int
-    lost: Mapping[str, int] = field(default_factory=dict)
-    ticks: int = 0
+    silent_s: _Value
+    waiting_chunks: _Count
+    finished: _Count
+    lost: Mapping[str, _Count] = field(default_factory=dict)
+    ticks: _Count = 0
     #: How late its latest ticks began.
-    lateness_p99_ms: float = 0.0
+    lateness_p99_ms: _Value = 0.0
     #: Seconds of its resets by phase, and what part of its recent time they took.
-    reset_s: Mapping[str, float] = field(default_factory=dict)
-    reset_share: Mapping[str, float] = field(default_factory=dict)
+    reset_s: Mapping[str, _Value] = field(default_factory=dict)
+    reset_share: Mapping[str, _Value] = field(default_factory=dict)
     #: Episodes that were broken off, by reason.
-    lost_episodes: Mapping[str, int] = field(default_factory=dict)
+    lost_episodes: Mapping[str, _Count] = field(default_factory=dict)
     #: CPU time of its process.
-    cpu_s: float = 0.0
+    cpu_s: _Value = 0.0
     connected: bool = True
 
     @property
@@ -94,7 +99,7 @@ class GameStatus:
     @property
     def share_of_ideal(self) -> float:
         """What it plays a second as a share of what its speed allows."""
-        return self.ticks_per_s / self.ideal_ticks_per_s if self.ideal_ticks_per_s else 0.0
+        return min(self.ticks_per_s / self.ideal_ticks_per_s, _MOST_VALUE) if self.ideal_ticks_per_s else 0.0
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -120,10 +125,10 @@ class FleetStatus:
 
     stage: str
     attempt: str
-    written: float
-    weights_version: int
-    records: int
-    decisions: Mapping[str, int] = field(default_factory=dict)
+    written: Annotated[float, Between(0.0, _MOST_VALUE)]
+    weights_version: _Count
+    records: _Count
+    decisions: Mapping[str, _Count] = field(default_factory=dict)
     games: Sequence[GameStatus] = ()
 
 
@@ -235,7 +240,7 @@ class Describer:
             lanes=hello.lanes,
             state=health.state,
             note=health.note,
-            ticks_per_s=max(health.ticks - ticks, 0) / seconds,
+            ticks_per_s=_rate(health.ticks - ticks, seconds),
             ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
             stale_ticks=self._offers.stale_ticks(health.weights_version, now),
             silent_s=now - session.heard_s,
@@ -245,12 +250,14 @@ class Describer:
             ticks=health.ticks,
             lateness_p99_ms=metrics.get("lateness_p99_ms", 0.0),
             reset_s=reset_s,
-            reset_share={
-                name: max(spent - reset_before.get(name, 0.0), 0.0) / seconds for name, spent in reset_s.items()
-            },
+            reset_share={name: _rate(spent - reset_before.get(name, 0.0), seconds) for name, spent in reset_s.items()},
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
         )
+
+
+def _rate(difference: float, seconds: float) -> float:
+    return min(max(difference, 0.0) / seconds, _MOST_VALUE)
 
 
 def _table(status: FleetStatus) -> dict[str, Any]:
@@ -285,7 +292,7 @@ def _earlier(intake: Intake) -> dict[str, tuple[GameStatus, float]]:
     """Return the games that an earlier gateway of the stage saw, each with when it was last heard on this clock."""
     # Without that file, or with one that is damaged, they are seen when they come.
     with suppress(SoulsGraphError, OSError):
-        found = load(FleetStatus, Where(intake.journal.folder / STATUS_FILE))
+        found = _load(intake.journal.folder / STATUS_FILE)
         age_s = max(time.time() - found.written, 0.0)
         games = [game for game in found.games if game.is_game] if found.attempt == intake.journal.attempt else []
         return {game.name: (game, time.monotonic() - age_s - game.silent_s) for game in games}
@@ -312,4 +319,30 @@ def read_status(journals: Path) -> FleetStatus | None:
         DataError: if it is damaged.
     """
     files = sorted(journals.glob(f"*/{STATUS_FILE}"), key=lambda file: file.stat().st_mtime)
-    return load(FleetStatus, Where(files[-1])) if files else None
+    return _load(files[-1]) if files else None
+
+
+def _load(file: Path) -> FleetStatus:
+    """Read a status row by row: a game whose numbers are out of any range keeps its name, and the others all they have.
+
+    Raises:
+        ReadError: if the system refuses to read it.
+        DataError: if it is damaged.
+    """
+    where = Where(file)
+    table = parse(read_text(where, "JSON"), "JSON", where, odd_numbers=True)
+    rows = table.pop("games", []) if isinstance(table, dict) else []
+    where.at("games").demand(isinstance(rows, list), "a list", shown(rows))
+    status = read_table(FleetStatus, table, where)
+    games = (_read_game(row, where.at("games").at(index)) for index, row in enumerate(rows))
+    return replace(status, games=tuple(games))
+
+
+def _read_game(row: Any, where: Where) -> GameStatus:
+    try:
+        return read_table(GameStatus, row, where)
+    except SoulsGraphError:
+        name = row.get("name") if isinstance(row, dict) else None
+        if not isinstance(name, str) or len(name) > LONGEST_NAME:
+            raise
+        return _absent(name, LOST, 0.0, _UNREADABLE)

@@ -18,7 +18,8 @@ import numpy as np
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet import own_projects
-from soulsgraph_clusters.fleet.arrays import MOST_DECISIONS, decode_weights, encode_columns, write_moments
+from soulsgraph_clusters.fleet.arrays import decode_weights, encode_columns, write_moments
+from soulsgraph_clusters.fleet.messages import MOST_DECISIONS
 from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, UNFINISHED, Spool, read_pause
 from soulsgraph_clusters.fleet.pc.stream import Head, Stream
 from soulsgraph_clusters.fleet.settings import (

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.messages import parse as parse_message
 from soulsgraph_clusters.fleet.pc.spool import machine_id
 from soulsgraph_clusters.fleet.pc.stream import PLAY, Head, describe
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
@@ -144,7 +145,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         only_asks=True,
     )
     try:
-        play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
+        play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString)
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
         first = next(asked, None)
     except grpc.RpcError as error:
@@ -155,7 +156,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         channel.close()
     if first is None:
         raise FleetError(f"{address}: expected a head's answer, found a stream that ended without one; try again.")
-    answer = first.stop
+    answer = parse_message(wire.ToGame, first, "head").stop
     if answer.refused:
         raise FleetError(answer.reason)
     stage: str = answer.reason

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.messages import parse
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
@@ -155,7 +156,7 @@ class Stream:
             for other in channels:
                 if other is not channel:
                     other.close()
-            play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString, wire.ToGame.FromString)
+            play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString)
             over = threading.Event()
             call = self._call = play(self._messages(over), metadata=token_metadata(self._head.token))
             try:
@@ -202,7 +203,8 @@ class Stream:
 
     def _receive(self, call: Any) -> str:
         stopped = False
-        for message in call:
+        for data in call:
+            message = parse(wire.ToGame, data, "head")
             # An older head's are messages of their own.
             for answer in (*message.acknowledged, message.acknowledgement):
                 self._spool.acknowledge(answer.boot, answer.sequences)

@@ -1,7 +1,10 @@
 """Acknowledgements: they ride on weights where these come soon, each in its own time, and older games are served."""
 
+import asyncio
 import time
 
+from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.head.sessions import Session
 from soulsgraph_envs.testing import until
 
 OTHER_BOOT = "00000000000000b1"
@@ -60,3 +63,22 @@ def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch
     client.send(door.chunk(1))
     until(lambda: riding(client), "an acknowledgement")
     assert riding(client) == [(None, [1])]
+
+
+def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.head.sessions.MOST_UNREAD", 50)
+
+    async def fill(reads_acknowledged):
+        hello = wire.Hello(pc="attic", game="1", reads_acknowledged=reads_acknowledged)
+        session = Session(hello, 0.0)
+        for sequence in range(40):
+            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        assert not session.closed
+        for sequence in range(40):
+            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        return session
+
+    for reads_acknowledged in (True, False):
+        session = asyncio.run(fill(reads_acknowledged))
+        assert session.closed
+        assert "read none of 50" in session.reason
