@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,34 +19,37 @@ from typing import TypedDict
 PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")
 _DISTRIBUTION = "soulsgraph"
 _SUFFIXES = (".py", ".toml")
+#: Distributions of others whose version may change a result, in its last bits at least.
+_DECIDING = ("numpy", "numba", "llvmlite", "torch", "ray", "gymnasium")
 #: Folders below an uploaded one that are searched for a copy: deeper ones are environments and their like.
 _MOST_LEVELS = 4
 
 
 class Source(TypedDict):
-    """What one Python would run: its version, each package's folder, digests by file, what is not installed."""
+    """What one Python would run: its version, each package's folder, digests by file, what is not installed.
+
+    `versions` are those on which results depend: of Python, and of distributions by name.
+    """
 
     python: str
     version: str
     folders: dict[str, str]
     files: dict[str, str]
     missing: list[str]
+    versions: dict[str, str]
 
 
 def find_source(needed: Sequence[str] = ()) -> Source:
     """Return what this Python would run, and which of the distributions that are needed it lacks."""
     folders = package_folders()
-    try:
-        found = version(_DISTRIBUTION)
-    except PackageNotFoundError:
-        found = "unknown"
     files = {name: digest for folder in folders.values() for name, digest in file_digests(Path(folder)).items()}
     return Source(
         python=sys.executable,
-        version=found,
+        version=_version_of(_DISTRIBUTION) or "unknown",
         folders=folders,
         files=files,
-        missing=[name for name in needed if not _is_installed(name)],
+        missing=[name for name in needed if not _version_of(name)],
+        versions={"Python": platform.python_version()} | {name: _version_of(name) for name in _DECIDING},
     )
 
 
@@ -65,12 +69,12 @@ def _digest(path: Path) -> str:
     return hashlib.blake2b(path.read_bytes().replace(b"\r\n", b"\n"), digest_size=8).hexdigest()
 
 
-def _is_installed(distribution: str) -> bool:
+def _version_of(distribution: str) -> str:
+    """Return a distribution's version, empty where it is not installed."""
     try:
-        version(distribution)
+        return version(distribution)
     except PackageNotFoundError:
-        return False
-    return True
+        return ""
 
 
 def needed_distributions() -> tuple[str, ...]:

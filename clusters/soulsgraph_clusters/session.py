@@ -7,11 +7,12 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 
@@ -29,7 +30,10 @@ from soulsgraph_clusters import packages
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.local_ray import SessionError, local_ray
 from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.projects import carried_by_value
+
+T = TypeVar("T")
 
 #: The address that means a session of one's own, whatever RAY_ADDRESS says.
 LOCAL = "local"
@@ -170,6 +174,12 @@ def _check_certificates() -> None:
 GAME_PC = "game_pc"
 #: Whole seconds. A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
 RESERVATION_TIMEOUT_S = 30
+#: Whole seconds after which whoever waits for a place is told who holds it.
+_AT_ONCE_S = 2
+#: The name of what is reserved only to see whether it is free.
+_RESERVATION = "soulsgraph looks for a place"
+#: What Ray is asked about holders: at most so many of each kind, in so many whole seconds; and what is shown of them.
+_MOST_ASKED, _STATE_WITHIN_S, _MOST_SHOWN, _LONGEST_ENTRY = 1000, 5, 5, 80
 
 _PROCESSOR = {"CPU": 1.0}
 
@@ -206,9 +216,11 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
     most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
     count = next((count for count in range(most, 0, -1) if _answer([one] * count)), 0)
     if not count:
+        held = f", held by {holders}" if (holders := describe_holders(one)) else ""
         raise ClusterAwayError(
-            f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}; "
-            "join a worker that offers it and go on with the run, or begin another without `env_runners` and `games`."
+            f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}"
+            f"{held}; join a worker that offers it and go on with the run, or begin another without `env_runners` and "
+            "`games`."
         )
     return count, game_pc
 
@@ -263,12 +275,76 @@ def _addresses_of(host: str) -> set[str]:
 
 
 def _answer(bundles: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether these places are free now: RLlib would wait for a missing one forever."""
-    reservation = placement_group([dict(one) for one in bundles])
+    """Return whether these places are free now, and report at once who holds them where they are not.
+
+    RLlib would wait for a missing one forever.
+    """
+    reservation = placement_group([dict(one) for one in bundles], name=_RESERVATION)
     try:
+        if reservation.wait(_AT_ONCE_S):
+            return True
+        _report_wait(bundles)
         return bool(reservation.wait(RESERVATION_TIMEOUT_S))
     finally:
         remove_placement_group(reservation)
+
+
+def _report_wait(bundles: Sequence[Mapping[str, float]]) -> None:
+    wanted = max(bundles, key=len)
+    held = describe_holders(wanted) or "nobody that Ray knows: a node may have been lost"
+    number = f"{len(bundles)} places that offer" if len(bundles) > 1 else "a place that offers"
+    _logger.warning("Ray: waiting for %s %s, held by %s", number, _describe(wanted), held)
+
+
+def describe_wait(one: Mapping[str, float]) -> str:
+    """Return for what work waits and who holds it; empty if one place with these resources is free."""
+    free = ray.available_resources()
+    if all(free.get(name, 0.0) >= amount for name, amount in one.items()):
+        return ""
+    return f"waiting for a place that offers {_describe(one)}, held by {describe_holders(one) or 'others'}"
+
+
+def describe_holders(wanted: Mapping[str, float]) -> str:
+    """Return which jobs hold these resources, and by what: actors, tasks or placement groups; empty if none is known.
+
+    Ray's own state is asked, which only a cluster with a dashboard has.
+    """
+    # Imported here: it takes a moment, and only who waits needs it.
+    from ray.util.state import list_actors, list_jobs, list_placement_groups, list_tasks
+
+    holders = list[str]()
+    asked: dict[str, Any] = {"detail": True, "limit": _MOST_ASKED, "timeout": _STATE_WITHIN_S}
+    asked |= {"raise_on_missing_output": False}
+    with suppress(Exception):  # Of many kinds, where no dashboard answers: then nothing is known.
+        jobs = {job.job_id: job for job in list_jobs(**asked)}
+
+        def job_of(number: str | None) -> str:
+            job = jobs.get(number)
+            name = (job and job.submission_id) or f"driver {number}"
+            entry = " ".join(((job and job.entrypoint) or "").split())[:_LONGEST_ENTRY]
+            return f"job {name} ({entry})" if entry else f"job {name}"
+
+        for group in list_placement_groups(filters=[("state", "=", "CREATED")], **asked):
+            if group.name != _RESERVATION and _holds(wanted, *(one["unit_resources"] for one in group.bundles or ())):
+                holders.append(f"placement group {group.placement_group_id[:8]} of {job_of(group.creator_job_id)}")
+        for actor in list_actors(filters=[("state", "=", "ALIVE")], **asked):
+            if _holds(wanted, actor.required_resources or {}):
+                where = f"{actor.class_name} (process {actor.pid})"
+                holders.append(f"actor {where} of {job_of(actor.job_id)}")
+        for task in list_tasks(filters=[("state", "=", "RUNNING")], **asked):
+            if task.type == "NORMAL_TASK" and _holds(wanted, task.required_resources or {}):
+                holders.append(f"task {task.name} of {job_of(task.job_id)}")
+    return _shown([*dict.fromkeys(holders)])
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+def _holds(wanted: Mapping[str, float], *held: Mapping[str, float]) -> bool:
+    """Return whether resources, as Ray names them, have any of those wanted; within a group they have its id behind."""
+    return any(one.get(name, 0.0) > 0.0 for one in held for name in wanted)
 
 
 def _describe(resources: Mapping[str, float]) -> str:
@@ -292,18 +368,108 @@ def check_nodes(session: Session) -> None:
         return
     nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
     new = [node for node in nodes if node not in session.examined]
-    here, answers = packages.find_source(), _ask(new)
+    here = packages.find_source()
+    answers = _ask(new, packages.find_source, packages.needed_distributions())
     if silent := [nodes[node] for node in new if node not in answers]:
         listed = ", ".join(silent)
         _logger.warning("%s: no answer within %g s which soulsgraph is there", listed, EXAMINED_WITHIN_S)
     problems = {node: _problem(here, there) for node, there in answers.items()}
     session.examined.update(node for node, problem in problems.items() if not problem)
+    for node, there in answers.items():
+        if others := _other_versions(here, there):
+            _logger.warning(
+                "%s: %s; results may differ: install the versions of this machine there", nodes[node], others
+            )
     if found := [f"{problem} on {nodes[node]}" for node, problem in problems.items() if problem]:
         raise ClusterError(
             f"soulsgraph: expected the files that run here ({here['version']} of {here['folders']['soulsgraph']}) on "
             f"every node of the cluster, found {'; '.join(found)}: install the same there and start its Ray again, or "
             "take it out of the cluster."
         )
+
+
+#: A file system of a network may show what another machine wrote some seconds later.
+_SEEN_WITHIN_S = 10.0
+_MARK_FILE = ".mark"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A random word that the driver wrote into a folder: a node that reads it there has the same folder."""
+
+    folder: Path
+    word: str
+
+    @property
+    def file(self) -> Path:
+        """Where it is written."""
+        return self.folder / _MARK_FILE
+
+    def problem(self, within_s: float = _SEEN_WITHIN_S) -> str:
+        """Return what this machine finds in the folder's place, empty if it is the same one."""
+        until_s = time.monotonic() + within_s
+        while found := self._found():
+            if time.monotonic() > until_s:
+                return found
+            time.sleep(0.2)
+        return ""
+
+    def _found(self) -> str:
+        try:
+            same = self.file.read_text(encoding="ascii", errors="replace") == self.word
+        except OSError as error:
+            return f"another folder at {self.folder}" if self.folder.is_dir() else f"no such folder ({error.strerror})"
+        return "" if same else f"another folder at {self.folder}"
+
+
+@contextmanager
+def marked(folder: Path) -> Iterator[Mark]:
+    """Mark a folder in which other nodes are to write; raises WriteError where that cannot be done."""
+    mark = Mark(folder.resolve(), secrets.token_hex(16))
+    with whole_file(mark.file) as temporary:
+        temporary.write_text(mark.word, encoding="ascii")
+    try:
+        yield mark
+    finally:
+        with suppress(OSError):
+            mark.file.unlink(missing_ok=True)
+
+
+def check_folder(mark: Mark) -> None:
+    """Check that every other node that offers a processor sees the driver's folder, before it works there.
+
+    A node that does not answer in time is reported; it looks itself before it works.
+
+    Raises:
+        ClusterError: naming each node that sees another folder or none, and the remedy.
+    """
+    own = ray.get_runtime_context().get_node_id()
+    nodes = {
+        node["NodeID"]: _name_of(node)
+        for node in ray.nodes()
+        if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
+    }
+    answers = _ask([*nodes], Mark.problem, mark)
+    if silent := [name for node, name in nodes.items() if node not in answers]:
+        _logger.warning(
+            "%s: no answer within %g s whether %s is there", ", ".join(silent), EXAMINED_WITHIN_S, mark.folder
+        )
+    if found := [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]:
+        raise other_folder(mark.folder, "; ".join(found))
+
+
+def other_folder(folder: Path, found: str) -> ClusterError:
+    """Return the error for nodes that see another folder than the driver's, or none; `found` names them."""
+    return ClusterError(
+        f"{folder}: expected every node of the cluster that works for this command to see this folder under this "
+        f"path, found {found}; let these nodes mount it there, take them out of the cluster, or work on this "
+        "machine alone: leave `address` out and unset RAY_ADDRESS."
+    )
+
+
+def this_node() -> str:
+    """Return the name and address of the node of this process, as errors name it."""
+    return f"node {socket.gethostname()} ({ray.util.get_node_ip_address()})"
 
 
 def check_own_node() -> None:
@@ -324,14 +490,13 @@ def _name_of(node: Mapping[str, Any]) -> str:
     return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
 
 
-def _ask(nodes: Sequence[str]) -> dict[str, packages.Source]:
-    """Return what each node would run, all asked at once; a node that is lost or too slow has no answer."""
-    needed = packages.needed_distributions()
+def _ask(nodes: Sequence[str], function: Callable[..., T], *words: Any) -> dict[str, T]:
+    """Return each node's answer, all asked at once; a node that is lost or too slow has none."""
     # By value: a node that lacks our packages could not even read the question.
     cloudpickle.register_pickle_by_value(packages)
     try:
-        task = ray.remote(num_cpus=0, max_retries=0)(packages.find_source)
-        asked = {node: task.options(scheduling_strategy=_at(node)).remote(needed) for node in nodes}
+        task = ray.remote(num_cpus=0, max_retries=0)(function)
+        asked = {node: task.options(scheduling_strategy=_at(node)).remote(*words) for node in nodes}
     finally:
         cloudpickle.unregister_pickle_by_value(packages)
     ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
@@ -346,6 +511,15 @@ def _ask(nodes: Sequence[str]) -> dict[str, packages.Source]:
 
 def _at(node: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _other_versions(here: packages.Source, there: packages.Source) -> str:
+    """Return the versions in which a node differs from this machine, empty if in none; a missing one is an error."""
+    own = here["versions"]
+    found = {name: version for name, version in there["versions"].items() if version and version != own.get(name)}
+    return ", ".join(
+        f"{name} {version} where this machine has {own[name] or 'none'}" for name, version in found.items()
+    )
 
 
 def _problem(here: packages.Source, there: packages.Source) -> str:

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from soulsgraph_clusters.packages import package_folders
-from soulsgraph_clusters.session import ClusterError, check_cluster, check_session
+from soulsgraph_clusters.packages import find_source, package_folders
+from soulsgraph_clusters.session import ClusterError, _other_versions, check_cluster, check_session
 from soulsgraph_clusters.testing import LocalCluster, free_port
-from soulsgraph_envs.testing import PATIENCE_S
+from soulsgraph_envs.testing import PATIENCE_S, until
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
@@ -251,6 +251,58 @@ def test_a_node_without_our_package_or_with_another_is_named_before_a_stage(tmp_
     assert "1 other files, among them soulsgraph_envs/core/errors.py, on node" in line
     assert line.endswith("install the same there and start its Ray again, or take it out of the cluster.")
     assert "Traceback" not in logs
+
+
+def test_versions_on_which_results_depend_are_compared():
+    here, there = find_source(), find_source()
+    assert not _other_versions(here, there)
+    assert {"Python", "numpy", "numba", "torch", "ray"} <= here["versions"].keys()
+    there["versions"] |= {"numpy": "1.26.0", "torch": ""}
+    assert _other_versions(here, there) == f"numpy 1.26.0 where this machine has {here['versions']['numpy']}"
+
+
+def _error_of(job):
+    """Return the one line of errors in a job's log, of which Ray repeats the last lines."""
+    (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
+    assert "Traceback" not in job.logs()
+    return line
+
+
+_HOLD = """
+import time, torch, ray
+ray.init()
+@ray.remote(num_cpus=1, resources={"game_pc": 1})
+class Game:
+    def there(self): return True
+game = Game.remote()
+ray.get(game.there.remote())
+print("it holds the place", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_who_sees_another_folder_or_holds_the_place_is_named_before_any_work(tmp_path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("a file system of a node's own takes root and unshare")
+    (runs := tmp_path / "runs").mkdir()
+    with LocalCluster(workers=0) as own:
+        own.add_worker(hidden=runs)
+        study = ["--seeds", "1", "--scale", "0.001", "--episodes", "2", "--out", str(runs / "study")]
+        job = own.job_submit(["soulsgraph", "reproduce", *study])
+        assert job.wait() == 1, job.logs()
+        assert "found no such folder (No such file or directory) on node " in _error_of(job)
+        assert "let these nodes mount it there, take them out of the cluster, or work on this machine" in _error_of(job)
+        assert not (runs / "study" / "seeds").exists()
+
+        holder = own.job_submit([sys.executable, "-c", _HOLD])
+        until(lambda: "it holds the place" in holder.logs(), "a job that holds the only place")
+        train = ["soulsgraph", "train", "camera", "--scale", "0.001", "--env-runners", "1", "--run"]
+        job = own.job_submit([*train, str(tmp_path / "run")])
+        assert job.wait() == 1, job.logs()
+        waits = "Ray: waiting for a place that offers CPU 1, game_pc 1, held by actor Game (process "
+        assert waits in job.logs()
+        assert f"of job {holder.name} (" in _error_of(job)
 
 
 @pytest.mark.slow

@@ -224,15 +224,21 @@ class LocalCluster:
         self._head_node.kill()
 
     def add_worker(
-        self, resources: Mapping[str, float] | None = None, environment: Mapping[str, str] | None = None
+        self,
+        resources: Mapping[str, float] | None = None,
+        environment: Mapping[str, str] | None = None,
+        hidden: Path | None = None,
     ) -> Program:
         """Join one more node and wait until it has joined; by default it offers one `game_pc`.
 
-        Its environment has what is given beside the client's own.
+        Its environment has what is given beside the client's own. In the place of a `hidden` folder it sees an empty
+        one of its own, which takes root on Linux.
         """
         offered = json.dumps(dict(resources or {"game_pc": 1}))
         command = [f"--address={self.address}", "--num-cpus=1", f"--resources={offered}"]
-        self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, environment or {}))
+        mount = 'mount -t tmpfs none "$0" && exec "$@"'
+        words = () if hidden is None else ("unshare", "-m", "sh", "-c", mount, str(hidden))
+        self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, environment or {}, words))
         return self.workers[-1]
 
     def kill_worker(self, index: int) -> None:
@@ -259,18 +265,23 @@ class LocalCluster:
             program.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Program:
-        program = Program(name, [str(_RAY), *command], self.environment | dict(extra), self._folder)
+    def _start(
+        self, name: str, command: Sequence[str], extra: Mapping[str, str], before: Sequence[str] = ()
+    ) -> Program:
+        program = Program(name, [*before, str(_RAY), *command], self.environment | dict(extra), self._folder)
         self._programs.append(program)
         return program
 
-    def _start_node(self, name: str, command: Sequence[str], extra: Mapping[str, str]) -> Program:
+    def _start_node(
+        self, name: str, command: Sequence[str], extra: Mapping[str, str], before: Sequence[str] = ()
+    ) -> Program:
         for _ in range(_TRIES):
             # The agents' default ports are fixed numbers: a second node of one machine needs others.
             ports = {port: self._port() for port in AGENT_PORTS}
             start = _start_words(ports, self._port(), command)
             with reported_ports(self._folder, ports) as node_id:
-                node = self._start(name, start, {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id})
+                own = {**_PATIENT, **extra, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id}
+                node = self._start(name, start, own, before)
                 until(partial(_started_or_ended, node), "a Ray node to start")
             if node.running:
                 return node

@@ -160,6 +160,10 @@ def _announce_job() -> None:
         commit = source_commit() or "unknown: no git checkout"
         print(f"job {job.id}: {describe_source()} runs, commit {commit}", file=sys.stderr, flush=True)
         job.check()
+        # Imported here, as the job itself: without one a command need not wait for it.
+        from soulsgraph.cli.output import JobFolder
+
+        JobFolder.unpacked = job.uploaded
         if job.supervisor:
             begin_job()
 

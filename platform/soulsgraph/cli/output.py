@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
 from functools import reduce, wraps
 from inspect import Parameter, signature
 from operator import or_
@@ -16,6 +16,7 @@ from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
 from soulsgraph.progress import Display
+from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
     from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructTypeInfo
@@ -65,6 +66,10 @@ def with_placeholders(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def command(*values: Any, **options: Any) -> None:
+        if (folder := JobFolder.unpacked) is not None:
+            bound = signature(function).bind(*values, **options)
+            bound.apply_defaults()
+            check_kept(function.__name__, bound.arguments, folder)
         function(*values, **options)
 
     parameters = []
@@ -76,6 +81,68 @@ def with_placeholders(function: Callable[..., None]) -> Callable[..., None]:
     command.__annotations__ = hints
     vars(command)["__signature__"] = signature(function).replace(parameters=parameters)
     return command
+
+
+class JobFolder:
+    """The working directory that a submitted job brought, unpacked here and deleted with the job; None without one."""
+
+    unpacked: Path | None = None
+
+
+#: Parameters and fields of commands whose paths are written, by name.
+_WRITTEN = ("run", "runs", "out", "copy", "html", "mp4", "gif", "png", "record", "recordings", "spool")
+#: Those that are written by some commands alone, and those that are only read by some.
+_WRITTEN_BY: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("adapt", "table"), ("folder",)),
+    **dict.fromkeys(("recovery", "transfer", "retention", "report"), ("folders",)),
+    "init": ("folder",),
+    **dict.fromkeys(("token", "certificates", "drain"), ("fleet",)),
+}
+_READ_BY: Mapping[str, tuple[str, ...]] = {"status": ("run",), "replay": ("run",)}
+
+
+def written_names(command: str) -> set[str]:
+    """Return the names of a command's parameters, and of its options' fields, whose paths it writes."""
+    return {*_WRITTEN, *_WRITTEN_BY.get(command, ())} - {*_READ_BY.get(command, ())}
+
+
+def check_kept(command: str, arguments: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a path that a command would write in a folder that is deleted with its job.
+
+    An agent of the zoo is no path of a folder there: what is adapted of it goes into a copy.
+
+    Raises:
+        SoulsGraphError: naming the option.
+    """
+    names = written_names(command)
+    if command == "report" and (arguments.get("out") or arguments.get("html")):
+        names.discard("folders")  # Their own folder is where a report goes unless another is named.
+    for name, path in _paths(arguments):
+        # The folder of a run is one that the job brought; by the same word an agent of the zoo is meant.
+        brought = name not in ("folder", "folders") or command == "init" or path.exists()
+        if name in names and brought and path.resolve().is_relative_to(folder.resolve()):
+            shown = path if name in ("folder", "folders") else f"--{_SHOWN.get(name, name)} {path}"
+            raise SoulsGraphError(
+                f"{shown}: expected a path outside the job's working directory, found {path.resolve()}, which is "
+                "deleted with the job, and what it wrote there with it; name it from / on."
+            )
+
+
+#: Parameters whose option has another name.
+_SHOWN: Mapping[str, str] = {"copy": "run"}
+
+
+def _paths(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yield every path among a command's arguments, those in dataclasses and lists too, with its name."""
+    for name, value in arguments.items():
+        if isinstance(value, Path):
+            yield name, value
+        elif isinstance(value, tuple):
+            yield from ((name, one) for one in value if isinstance(one, Path))
+        elif is_dataclass(value):
+            yield from _paths(vars(value))
+        elif isinstance(value, dict):
+            yield from _paths(value)
 
 
 def registry() -> ConstructorRegistry:

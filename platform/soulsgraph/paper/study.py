@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -252,6 +253,11 @@ class ReproductionFolder(PlannedFolder[Study]):
         file = self._piece(unit, piece)
         if not file.exists():
             write_json(file, make())
+
+    def written(self, unit: Unit) -> dict[str, str]:
+        """Return the digest of each record of a unit that is there, by the file's name."""
+        files = [file for piece in unit.pieces if (file := self._piece(unit, piece)).is_file()]
+        return {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
 
     @property
     def left(self) -> list[Unit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from soulsgraph.files import api_call
 from soulsgraph.paper.study import ReproductionFolder, Unit
 from soulsgraph.paper.unit import do_rest
 from soulsgraph.progress import Interrupted, describe_pace, interruptible, silence_advice
+from soulsgraph_clusters.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Seconds between two reports of a unit.
 REPORT_EVERY_S = 0.5
 #: Seconds between two lines of a unit where no bars can be drawn.
 LINES_EVERY_S = 10.0
+#: A file system of a network may show what another machine wrote some seconds later.
+SEEN_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -157,38 +160,63 @@ _LOOK_EVERY_S = 0.3
 
 @dataclass(frozen=True)
 class Ending:
-    """How a unit ended: empty if it finished, else the reason; a `defect` keeps its traceback."""
+    """How a unit ended: empty if it finished, else the reason; a `defect` keeps its traceback.
+
+    Of one that finished `written` has the digests of its records, as the `node` that did it reads them.
+    """
 
     failure: str = ""
     stopped: bool = False
     defect: Exception | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
 
 
-def do_unit(path: Path, unit: Unit, noticeboard: Any) -> Ending:
-    """Do one unit in a Ray task; errors that a user can cause come back as a message."""
+def do_unit(path: Path, unit: Unit, noticeboard: Any, mark: Mark | None = None) -> Ending:
+    """Do one unit of a folder, which bears the mark, in a Ray task; errors that a user can cause come as a message."""
     silence_advice()
     supervisor = RemoteSupervisor(noticeboard, unit.name)
     supervisor.report(Standing("begins", 0, 1))
     try:
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)
-        do_rest(ReproductionFolder.open(path), unit, supervisor)
+        # A node may have joined since all were asked.
+        if mark is not None and (found := mark.problem()):
+            return Ending(str(other_folder(path, f"{found} on {this_node()}")))
+        folder = ReproductionFolder.open(path)
+        do_rest(folder, unit, supervisor)
+        return Ending(written=folder.written(unit), node=this_node())
     except Interrupted as stop:
         return Ending(str(stop), stopped=True)
     except SoulsGraphError as error:
         return Ending(str(error))
     finally:
         supervisor.report(None)
-    return Ending()
+
+
+def confirmed(folder: ReproductionFolder, unit: Unit, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
+    """Return how a unit ended, as a failure where it finished and this process does not see what its node wrote."""
+    if ending.failure:
+        return ending
+    until_s = time.monotonic() + within_s
+    while (here := folder.written(unit)) != ending.written or not here:
+        if time.monotonic() > until_s:
+            others = [name for name in ending.written or unit.pieces if here.get(name) != ending.written.get(name)]
+            found = f"{', '.join(others) or 'nothing'} of {unit.name} in another state than {ending.node} wrote it"
+            return Ending(str(other_folder(folder.path, found)))
+        time.sleep(0.2)
+    return ending
 
 
 def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
     """Do the rest of every unit, assemble the records after each, and show the progress.
 
-    Needs a Ray session whose nodes all see the folder under the same path, unless nothing is left. `words` changes the
-    text of a unit's error before it is shown.
+    Needs a Ray session whose nodes all see the folder under the same path, unless nothing is left: each reads a mark
+    there before it works, and a unit is done when its records are here as its node wrote them. `words` changes the text
+    of a unit's error before it is shown.
 
     Raises:
+        ClusterError: if a node sees another folder; nothing is done then.
         Interrupted: if a stop was asked for; every running unit has saved a checkpoint.
         SoulsGraphError: naming the units that failed; the others are done.
         ExceptionGroup: of the defects that units met; the others are done.
@@ -196,27 +224,39 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
     if not folder.left:
         folder.assemble()
         return
-    began_s = time.monotonic()
-    folder.begin_session()
-    noticeboard, task, path = open_noticeboard(), ray.remote(num_cpus=1)(do_unit), folder.path.resolve()
-    units = {unit.name: partial(task.remote, path, unit, noticeboard) for unit in folder.left}
-    endings: dict[str, Ending] = {}
-    try:
-        with interruptible() as interrupted, units_display(console, words=words) as display:
-            for name, ending in follow(units, noticeboard, display, interrupted):
-                endings[name] = ending
-                folder.assemble()
-    finally:
-        folder.add_wall_time(time.monotonic() - began_s)
+    began_s, units = time.monotonic(), {unit.name: unit for unit in folder.left}
+    with marked(folder.path) as mark:
+        check_folder(mark)
+        folder.begin_session()
+        if waited := describe_wait({"CPU": 1.0}):
+            console.print(f"units: {waited}", soft_wrap=True)
+        noticeboard, task = open_noticeboard(), ray.remote(num_cpus=1)(do_unit)
+        tasks = {name: partial(task.remote, mark.folder, unit, noticeboard, mark) for name, unit in units.items()}
+        endings: dict[str, Ending] = {}
+
+        def confirm(name: str, ending: Ending) -> Ending:
+            return confirmed(folder, units[name], ending)
+
+        try:
+            with interruptible() as interrupted, units_display(console, words=words) as display:
+                for name, ending in follow(tasks, noticeboard, display, interrupted, confirm):
+                    endings[name] = ending
+                    folder.assemble()
+        finally:
+            folder.add_wall_time(time.monotonic() - began_s)
     check_endings(folder.path, endings)
 
 
 def follow(
-    units: Mapping[str, Callable[[], Any]], noticeboard: Any, display: UnitsDisplay, interrupted: Callable[[], bool]
+    units: Mapping[str, Callable[[], Any]],
+    noticeboard: Any,
+    display: UnitsDisplay,
+    interrupted: Callable[[], bool],
+    confirm: Callable[[str, Ending], Ending] = lambda name, ending: ending,
 ) -> Iterator[tuple[str, Ending]]:
     """Do the units, one per processor, show the running ones and yield each as it ends.
 
-    Calling a unit submits it and returns Ray's reference to its ending.
+    Calling a unit submits it and returns Ray's reference to its ending; `confirm` looks at that before anyone is told.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(units), dict[Any, str](), False
@@ -232,7 +272,9 @@ def follow(
             at_work[waiting.pop(name)()] = name
         ended = ray.wait(list(at_work), num_returns=1, timeout=_LOOK_EVERY_S)[0] if at_work else []
         display.show(ray.get(noticeboard.read.remote()))
-        endings |= {at_work.pop(reference): _ending(reference) for reference in ended}
+        for reference in ended:
+            name = at_work.pop(reference)
+            endings[name] = confirm(name, _ending(reference))
         for name, ending in endings.items():
             display.ended(name, ending.failure or "done")
             yield name, ending

@@ -26,13 +26,14 @@ from soulsgraph.cli.options import (
     SessionOptions,
     plan_values,
 )
-from soulsgraph.cli.output import OutputOptions, RunOptions
+from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.watch import PictureOptions
 from soulsgraph.paper.study import Study
 from soulsgraph.plan import Plan
 from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph_clusters.fleet.pc.host import HostOptions
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.realtime.link import DRIVERS
 from soulsgraph_envs.standin.options import StandInOptions
 from soulsgraph_envs.standin.siphon.serving import Serving
@@ -173,6 +174,77 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
     study = tyro.cli(StudyOptions, args=[*_arguments(Study), "--seeds", "10", "--first-seed", "400", "--set"])
     assert study.keys() == _given(StudyOptions).keys()
     assert Study(**study_values(study, Study.seeds)) == Study()
+
+
+#: Parameters and fields whose paths commands only read.
+_READ = {
+    *("folder", "folders", "who", "fights", "fight", "file", "project", "graphs", "side_by_side", "run", "fleet"),
+    *("games", "settings", "skill_options", "ca", "certificate", "key", "token_file", "statistics", "beside"),
+    *("earlier", "variants"),
+}
+
+
+def _path_names(hint: Any, name: str) -> set[str]:
+    """Return the names of the paths among a parameter's values: its own, or those of its fields."""
+    bare = _bare(hint)
+    if is_dataclass(bare):
+        own = get_type_hints(bare, include_extras=True)
+        return set().union(*(_path_names(own[spec.name], spec.name) for spec in fields(bare)), set())
+    if hint in (PlanOptions, StudyOptions, ComparedOptions):
+        return set().union(*(_path_names(kind, field) for field, kind in _given(hint).items()), set())
+    return {name} if "Path" in str(bare) else set()
+
+
+def test_every_path_of_every_command_is_known_as_read_or_written():
+    for name, command in COMMANDS.items():
+        function = name.split()[-1].replace("-", "_")
+        paths = set().union(*(_path_names(hint, one.name) for one, hint in _parameters(command)), set())
+        written = paths & written_names(function)
+        assert paths - written <= _READ, f"{name}: decide in soulsgraph.cli.output whether {paths - written} is written"
+        assert not written or refused_paths(function, written) == written
+
+
+def refused_paths(function: str, names: set[str]) -> set[str]:
+    """Return those of the names by which a path in the folder of a job is refused."""
+    refused = set[str]()
+    for name in names:
+        with suppress(SoulsGraphError):
+            # That folder is there, as the job would have brought it.
+            check_kept(function, {name: Path()}, Path())
+            continue
+        refused.add(name)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["curriculum"], "--run runs/curriculum"),
+        (["train", "camera", "--run", "mine"], "--run mine"),
+        (["adapt", "brought"], "brought"),
+        (["adapt", "iudex-phase1-best-0", "--run", "./copy"], "--run copy"),
+        (["reproduce"], "--out runs/reproduction"),
+        (["evaluate", "/data/first", "--out", "results"], "--out results"),
+        (["watch", "/data/first", "--gif", "fight.gif"], "--gif fight.gif"),
+        (["data", "record", "oracle", "--out", "fights"], "--out fights"),
+        (["zoo", "copy", "iudex-phase1-best-0", "--run", "copy"], "--run copy"),
+    ],
+)
+def test_a_job_does_not_write_into_the_folder_that_goes_with_it(words, found, tmp_path, monkeypatch, capsys):
+    place = tmp_path / "working_dir_files" / "_ray_pkg_0123"
+    (place / "brought").mkdir(parents=True)
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(JobFolder, "unpacked", None)
+    job = {"metadata": {"job_submission_id": "job"}, "runtime_env": {"working_dir": "gcs://_ray_pkg_0123.zip"}}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
+    monkeypatch.setattr(sys, "argv", ["soulsgraph", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert line.startswith(f"error: {found}: expected a path outside the job's working directory, found {place}")
+    assert line.endswith("is deleted with the job, and what it wrote there with it; name it from / on.")
+    assert [*place.rglob("*")] == [place / "brought"]
 
 
 def test_the_list_of_commands_loads_nothing_that_takes_seconds():

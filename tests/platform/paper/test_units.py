@@ -1,5 +1,6 @@
 """Units as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -14,12 +15,13 @@ from soulsgraph.paper.work import (
     RemoteSupervisor,
     Standing,
     check_endings,
+    confirmed,
     do_unit,
     follow,
     open_noticeboard,
 )
 from soulsgraph.progress import Interrupted
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.session import Mark, connect, marked
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
@@ -129,3 +131,30 @@ def test_no_more_units_are_at_work_than_there_are_processors():
     )
     assert most == 1
     assert [ending.failure for ending in endings.values()] == ["", "", ""]
+
+
+def test_a_unit_works_only_where_it_reads_the_drivers_mark(tmp_path, monkeypatch):
+    monkeypatch.setattr(Mark.problem, "__defaults__", (0.0,))
+    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
+    other = Mark(folder.path, "of another folder at the same path")
+    for there, mark in ((folder.path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
+        ending = do_unit(there, REFERENCES, open_noticeboard(), mark)
+        assert re.search(
+            r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let these nodes mount", ending.failure
+        )
+    assert not (folder.path / "references.json").exists()
+    with marked(folder.path) as mark:
+        ending = do_unit(mark.folder, REFERENCES, open_noticeboard(), mark)
+    assert not ending.failure
+    assert not mark.file.exists()
+    assert confirmed(folder, REFERENCES, ending, 0.0) == ending
+
+
+def test_a_unit_is_done_when_the_driver_sees_what_its_node_wrote(tmp_path):
+    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
+    unseen = confirmed(folder, REFERENCES, Ending(written={"references.json": "0" * 64}, node="node attic"), 0.0)
+    assert "references.json of references in another state than node attic wrote it" in unseen.failure
+    folder.record(REFERENCES, "rows", lambda: {"rows": []})
+    assert confirmed(folder, REFERENCES, Ending(written={"references.json": "0" * 64}, node="attic"), 0.0).failure
+    assert not confirmed(folder, REFERENCES, Ending(written=folder.written(REFERENCES)), 0.0).failure
+    assert confirmed(folder, REFERENCES, Ending("stopped", stopped=True), 0.0).stopped

@@ -18,7 +18,17 @@ from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, Gat
 from soulsgraph_clusters.fleet.head.relay import Relays
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.head import ClusterAwayError
-from soulsgraph_clusters.session import Session, check_nodes, check_own_node, place_gateway, place_relays
+from soulsgraph_clusters.session import (
+    Mark,
+    Session,
+    check_nodes,
+    check_own_node,
+    marked,
+    other_folder,
+    place_gateway,
+    place_relays,
+    this_node,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.env_runners import LocalRunnerGroup
 from soulsgraph_policies.stage_config import SkillDQNConfig
@@ -43,10 +53,17 @@ class GatewayProcess:
         self._gateway: Gateway | None = None
         self._begun = ""
 
-    def begin(self, key: str, config: SkillDQNConfig) -> None:
-        """Begin a stage, unless it is the one of this `key` that is under way; raises as `GatewayRunner`."""
+    def begin(self, key: str, config: SkillDQNConfig, mark: Mark | None = None) -> None:
+        """Begin a stage, unless it is the one of this `key` that is under way.
+
+        Raises:
+            ClusterError: if the folder of the journals' `mark` is not the driver's here.
+            SoulsGraphError: as `GatewayRunner`.
+        """
         if self._runner is not None and self._begun == key:
             return
+        if mark is not None and (found := mark.problem()):
+            raise other_folder(mark.folder, f"{found} on {this_node()}")
         self.end()
         before, self._gateway = self._gateway, None
         try:
@@ -119,10 +136,15 @@ class GatewayGroup(LocalRunnerGroup):
 
     def _begin(self) -> None:
         """Let the process begin the stage, and one that dies meanwhile once it is started again."""
+        stage: FleetStage = self._config.env_config[FLEET]
+        with marked(stage.journal.parent) as mark:
+            self._begin_at(mark)
+
+    def _begin_at(self, mark: Mark) -> None:
         until_s = time.monotonic() + _BACK_WITHIN_S
         while True:
             try:
-                _answer(self._process.begin.remote(self._key, self._config))
+                _answer(self._process.begin.remote(self._key, self._config, mark))
                 return
             except RayError as error:
                 check_own_node()
