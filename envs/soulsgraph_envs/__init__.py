@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gymnasium
 
+from soulsgraph_envs.core.user import stand_in_for_home
+
 _SOULSGYM = {
     "SoulsGymIudex-v0": "IudexEnv",
     "SoulsGymIudexImg-v0": "IudexImgEnv",
@@ -32,4 +34,5 @@ def _register_under_both(id: str, entry_point: str, max_episode_steps: int | Non
             gymnasium.register(found, entry_point=entry_point, max_episode_steps=max_episode_steps)
 
 
+stand_in_for_home()
 register_environments()

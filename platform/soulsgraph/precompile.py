@@ -1,12 +1,13 @@
 """Compile what fights and training call before they do: once for a processor, in two processes, with a bar.
 
-numba keeps compiled code beside the sources, or in the user's cache folder where those cannot be written, and
-compiles by itself whatever is missing there: this only saves the wait, and processes that would all compile the same.
+Compiled code is kept where `soulsgraph_envs.core.compiling` finds a place, and whatever is missing there is compiled
+when it is called: this only saves the wait, and processes that would all compile the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import time
@@ -15,21 +16,19 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import binding
 from rich.console import Console
 from rich.progress import track
 
 import soulsgraph_envs
 import soulsgraph_policies
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -38,6 +37,8 @@ from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import ReplayBuffer
 from soulsgraph_policies.sampler import Transitions
 
+#: What is in a source that numba compiles.
+_COMPILED = re.compile(rb"njit|core\.compiling")
 _SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
 
 
@@ -50,6 +51,9 @@ def precompile(console: Console) -> None:
         return
     stamp, key = _stamp(), _key()
     if _holds(stamp, key):
+        return
+    _print_remark(console)
+    if stamp is None:
         return
     console.print("compiling fights and training for this processor, once: ten seconds to a minute", soft_wrap=True)
     count = sum(map(len, _PARTS))
@@ -67,8 +71,11 @@ def precompile_playing(console: Console) -> None:
     if numba.config.DISABLE_JIT:
         return
     whole, key = _stamp(), _key()
-    stamp = whole.with_name(f"{whole.name}-playing")
+    stamp = None if whole is None else whole.with_name(f"{whole.name}-playing")
     if _holds(whole, key) or _holds(stamp, key):
+        return
+    _print_remark(console)
+    if stamp is None:
         return
     console.print("compiling fights for this processor, once: ten seconds to a minute", soft_wrap=True)
     # Plain processes: a `WorkerProcess` needs what a game PC does not have.
@@ -92,26 +99,30 @@ def load_playing() -> None:
             part()
 
 
-def _holds(stamp: Path, key: str) -> bool:
+def _print_remark(console: Console) -> None:
+    if remark := cache_remark():
+        console.print(remark, soft_wrap=True)
+
+
+def _holds(stamp: Path | None, key: str) -> bool:
     with suppress(OSError):
-        return stamp.read_text() == key
+        return stamp is not None and stamp.read_text() == key
     return False
 
 
-def _stamp() -> Path:
-    kernel: Any = KERNELS.advance
-    return Path(kernel.stats.cache_path) / "soulsgraph-compiled"
+def _stamp() -> Path | None:
+    """Return the file that says what is compiled for this kind of processor; None where nothing can be kept."""
+    folder = cache_folder()
+    return None if folder is None else folder / "soulsgraph-compiled"
 
 
 def _key() -> str:
     """Return what compiled code depends on: the processor, numba, and the sources that numba compiles."""
-    processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    chosen = numba.config.CPU_NAME, numba.config.CPU_FEATURES
-    found = hashlib.sha256(f"{numba.__version__} {processor} {chosen}".encode())
+    found = hashlib.sha256(f"{numba.__version__} {processor_kind()}".encode())
     for package in (soulsgraph_envs, soulsgraph_policies):
         for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             # An editor's lock may be a link to nothing.
-            if source.is_file() and b"njit" in source.read_bytes():
+            if source.is_file() and _COMPILED.search(source.read_bytes()):
                 # By these numba tells whether a file has changed.
                 found.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
     return found.hexdigest()

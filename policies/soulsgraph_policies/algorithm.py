@@ -57,6 +57,11 @@ class SkillDQN(DQN):
         finally:
             ray_constants.ENABLE_RAY_CLUSTER = clusters
 
+    def _setup_logdir(self) -> None:
+        """Make no folder in the home for logs that nobody writes; Tune's trials keep theirs."""
+        if self._storage:
+            super()._setup_logdir()
+
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
         """Return a configuration without a stage."""

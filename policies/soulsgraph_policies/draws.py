@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
@@ -18,7 +18,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 _EPSILON = 1e-6
 
 
-@njit(cache=True)
+@cached()
 def _write(tree: Doubles, rows: Integers, values: Doubles) -> None:
     """Set leaves and the sums above them; leaf i lies at half + i."""
     half = tree.shape[0] // 2
@@ -30,7 +30,7 @@ def _write(tree: Doubles, rows: Integers, values: Doubles) -> None:
             tree[node] = tree[2 * node] + tree[2 * node + 1]
 
 
-@njit(cache=True)
+@cached()
 def _find(tree: Doubles, shares: Doubles, rows: Integers) -> None:
     """Return, for every share of the total, in [0, 1), the row whose part of the cumulative sum contains it."""
     half = tree.shape[0] // 2

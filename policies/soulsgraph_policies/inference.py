@@ -18,6 +18,7 @@ from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -220,7 +221,7 @@ def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integ
 def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
     """Compile the entry points `act`, `q_values` and `inputs`, cached on disk; `sources` are the code's checksums."""
 
-    @njit(cache=True)
+    @cached()
     def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> tuple[int, int]:
         lanes = packed[6]
         for skill in range(plays.shape[1]):
@@ -233,7 +234,7 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
                         actions[lanes[i], skill] = _best(values[i])
         return sources
 
-    @njit(cache=True)
+    @cached()
     def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> tuple[int, int]:
         for first in range(0, out.shape[0], _TOGETHER):
             lanes = np.arange(first, min(first + _TOGETHER, out.shape[0]))
@@ -242,7 +243,7 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
                 out[first + i] = values[i]
         return sources
 
-    @njit(cache=True)
+    @cached()
     def inputs(rows: StateRows, affine: Doubles, out: Floats) -> tuple[int, int]:
         _inputs(rows, np.arange(out.shape[0]), affine, out)
         return sources

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 _EPSILON = 1e-8
 _INITIAL_COUNT = 1e-4
 
 
-@njit(cache=True, error_model="numpy")
+@cached(error_model="numpy")
 def _update(
     batch: Floats, count_before: float, old_mean: Doubles, old_variance: Doubles, indicators: Flags
 ) -> tuple[Doubles, Doubles]:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import nn
 
 from soulsgraph_envs.combat.episodes import Floats, Integers
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.replay import Batch, link, pack, read_rows
 from soulsgraph_policies.sampler import Transitions
 
 
-@njit(cache=True)
+@cached()
 def _trace_returns(links: Integers, discounts: Floats, values: Floats, decay: float, returns: Floats) -> None:
     """Turn rewards into lambda returns in place, (n,), from the last decision to the first.
 

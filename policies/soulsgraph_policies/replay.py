@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.base import PREPROCESSING, Mirror, normalized
 from soulsgraph_policies.draws import BatchShares, Priorities, check_even_draws
@@ -64,7 +65,7 @@ def pack(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Float
     return rows.astype(np.float32, copy=False)
 
 
-@njit(cache=True)
+@cached()
 def link(rows: Floats, first: int, links: Integers, latest: Integers, lanes: Integers, episodes: Integers) -> None:
     """Link every decision to the row of the next one of its episode, or to -1.
 
@@ -150,7 +151,7 @@ def _reflect(
 def _build_gather(sources: int) -> Callable[..., int]:
     """Compile `gather`, cached on disk; `sources` is the checksum of the code that it calls."""
 
-    @njit(cache=True, error_model="numpy")
+    @cached(error_model="numpy")
     def gather(
         rows: Floats,
         indices: Integers,

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_policies.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 from soulsgraph_policies.products import PRODUCTS, SPAN, product, zeros
 from soulsgraph_policies.replay import Batch
@@ -301,7 +302,7 @@ def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, m
 def _build_updates(sources: int) -> Callable[..., int]:
     """Compile `updates`, cached on disk; `sources` is the checksum of the code that it calls."""
 
-    @njit(cache=True)
+    @cached()
     def updates(
         memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]
     ) -> int:

@@ -104,6 +104,20 @@ def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monke
     assert module._key() != before
 
 
+def test_two_kinds_of_processor_on_one_installation_compile_once_each(tmp_path):
+    code = (
+        "import os; from rich.console import Console; from soulsgraph import precompile as module;"
+        "module._PARTS = ((os.getpid,),); module.precompile(Console())"
+    )
+    said = []
+    for name in ("one", "two", "one", "two"):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_CPU_NAME": name}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        said.append("compiling" in done.stdout)
+    assert said == [True, True, False, False]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def _programs_of(pid):
     """Return a process's children, once they are other programs than the process itself."""
     return [one for one in psutil.Process(pid).children() if "-P" in command_of(one.pid)]

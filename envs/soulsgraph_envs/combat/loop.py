@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGame
@@ -41,7 +41,7 @@ def pack_actions(skills: Sequence[Skill]) -> ActionTables:
     return holds, presses, ticks, counts, np.array([skill.wins_over for skill in skills], np.uint32)
 
 
-@njit(cache=True)
+@cached()
 def merge_controls(latest: Actions, fresh: Flags, tables: ActionTables, out: Controls) -> None:
     """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick.
 
@@ -87,7 +87,7 @@ class Horizon:
     decisions: int
 
 
-@njit(cache=True)
+@cached()
 def _decide(
     actions: Actions,
     clocks: tuple[Actions, Actions],
@@ -118,7 +118,7 @@ def _decide(
     return -1
 
 
-@njit(cache=True)
+@cached()
 def _finish(
     rows: StateRows,
     clocks: tuple[Actions, Actions],

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from soulsgraph_envs.combat.episodes import DecisionColumns, Episodes, Flags, Floats, Integers, in_order
 from soulsgraph_envs.combat.loop import Actions, Combat, Controller
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
@@ -33,7 +33,7 @@ Steps = tuple[tuple[Integers, Integers], tuple[StateRows, StateRows], Ends]
 _logger = logging.getLogger("soulsgraph")
 
 
-@njit(cache=True)
+@cached()
 def _append(skill: int, fight: tuple[Flags, Actions, StateRows, StateRows], ends: Ends, count: int, log: Steps) -> int:
     completed, latest, starts, rows = fight
     (lanes, actions), (before, after), marks = log
@@ -48,7 +48,7 @@ def _append(skill: int, fight: tuple[Flags, Actions, StateRows, StateRows], ends
     return count
 
 
-@njit(cache=True)
+@cached()
 def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
     for row in range(len(lanes)):
         for term in range(terms.shape[1]):

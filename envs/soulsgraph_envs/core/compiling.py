@@ -1,15 +1,25 @@
-"""Compilation of the simulator's functions that keeps their types for the type checker."""
+"""Compilation of functions that keeps their types for the type checker, and where compiled code is kept."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
-from numba import njit
+from llvmlite import binding
+from numba import config, njit
+
+from soulsgraph_envs.core.user import is_writable, private_temporary_folder, user_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: The private folder of a user who has no other.
+_TEMPORARY = "soulsgraph-compiled"
 
 
 def compiled(function: Function) -> Function:
@@ -28,6 +38,63 @@ def every_frame(function: Function) -> Function:
     tick takes 1.4 times as long.
     """
     return cast(Function, njit(forceinline=True)(function))
+
+
+def cached(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function by numba's options, and keep its code on disk where there is a place for it."""
+
+    def compile(function: Function) -> Function:
+        if (folder := cache_folder()) is None:
+            return cast(Function, njit(**options)(function))
+        # numba would look for a place beside each source and in the home folder, and fail where both are read-only.
+        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+        try:
+            with suppress(RuntimeError):  # Another order of places was chosen for numba, and none can be written.
+                return cast(Function, njit(cache=True, **options)(function))
+            return cast(Function, njit(**options)(function))
+        finally:
+            config.CACHE_DIR = before
+
+    return compile
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Return where compiled code is kept for this kind of processor; None where no folder can be written.
+
+    It is below `NUMBA_CACHE_DIR`, else below the installation, the user's cache folder, or a private temporary folder:
+    the first that can be written. Kinds of processors that share an installation each have their own.
+    """
+    kind = processor_kind()
+    # numba's variable comes before everything else, as with numba itself.
+    chosen = [Path(config.CACHE_DIR)] if config.CACHE_DIR else []
+    own = user_folder("cache")
+    users = [] if own is None else [own / "soulsgraph"]
+    for base in (*chosen, Path(__file__).parents[1] / "__pycache__", *users):
+        if is_writable(base / kind):
+            return base / kind
+    temporary = private_temporary_folder(_TEMPORARY)
+    return temporary / kind if temporary is not None and is_writable(temporary / kind) else None
+
+
+def cache_remark() -> str:
+    """Return what a user should know of where compiled code is kept; empty where it lasts."""
+    folder = cache_folder()
+    if folder is None:
+        found = "no folder for it can be written: every process compiles it anew, up to a minute each"
+    elif folder.parent.name.startswith(_TEMPORARY):
+        found = f"it is kept in {folder.parent} until that is cleaned"
+    else:
+        return ""
+    return f"compiled code: {found}; set NUMBA_CACHE_DIR to a folder that only you can write"
+
+
+def processor_kind() -> str:
+    """Return a name of what code is compiled for: the processor and its features, or those chosen for numba."""
+    processor = str(config.CPU_NAME or binding.get_host_cpu_name())
+    features = config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    digest = hashlib.sha256(f"{processor} {features}".encode()).hexdigest()
+    return f"compiled-{processor}-{digest[:8]}".replace(os.sep, "-")
 
 
 def checksum(files: Iterable[Path]) -> int:

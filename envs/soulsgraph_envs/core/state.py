@@ -14,7 +14,8 @@ from math import acos, floor, pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from soulsgraph_envs.core.compiling import cached
 
 #: (lanes, 25) float32, columns as in `Column`.
 StateRows = npt.NDArray[np.float32]
@@ -64,7 +65,7 @@ MADE_OF: Mapping[Column, tuple[Raw, ...]] = {
 }
 
 
-@njit(cache=True)
+@cached()
 def wrap_angle(angle_rad: float) -> float:
     """Wrap an angle into [-pi, pi]."""
     if -pi <= angle_rad <= pi:
@@ -72,14 +73,14 @@ def wrap_angle(angle_rad: float) -> float:
     return angle_rad - 2.0 * pi * floor((angle_rad + pi) / (2.0 * pi))
 
 
-@njit(cache=True)
+@cached()
 def _ratio(value: float, maximum: float) -> float:
     if maximum <= 0.0:
         return 0.0
     return min(max(value / maximum, 0.0), 1.0)
 
 
-@njit(cache=True)
+@cached()
 def _target_angle(raw: RawValues, lane: int, direction: npt.NDArray[np.float64]) -> float:
     """Return Eq. 9; 0 where the player stands in the boss or the camera has no direction."""
     dot, length = 0.0, 0.0
@@ -92,7 +93,7 @@ def _target_angle(raw: RawValues, lane: int, direction: npt.NDArray[np.float64])
     return acos(min(max(dot / sqrt(length), -1.0), 1.0))
 
 
-@njit(cache=True)
+@cached()
 def fill_state(raw: RawValues, rows: StateRows) -> None:
     """Write the State row of every lane in place: raw (lanes, 25) -> rows (lanes, 25), Eq. 3-9 and 15.
 

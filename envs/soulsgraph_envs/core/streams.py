@@ -11,8 +11,8 @@ from operator import index
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SeedError, shown
 
 Seeds = npt.NDArray[np.uint64]
@@ -24,7 +24,7 @@ _S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
 _UNIT = 1.0 / (1 << 53)
 
 
-@njit(cache=True, inline="always")
+@cached(inline="always")
 def mix(state: np.uint64) -> np.uint64:
     """Scramble one 64-bit word, a `numpy.uint64`."""
     word = (state ^ (state >> _S30)) * _MIX_1
@@ -32,14 +32,14 @@ def mix(state: np.uint64) -> np.uint64:
     return word ^ (word >> _S31)
 
 
-@njit(cache=True, inline="always")
+@cached(inline="always")
 def uniform(streams: Seeds, lane: int) -> float:
     """Draw from [0, 1) with 53 bits and advance the lane's stream in place."""
     streams[lane] = streams[lane] + _GOLDEN
     return np.float64(mix(streams[lane]) >> _S11) * _UNIT
 
 
-@njit(cache=True)
+@cached()
 def uniforms(streams: Seeds, lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Draw a number from [0, 1) for each of `lanes` (m,), (m,); of `streams` (n,) only those advance."""
     out = np.empty(len(lanes))
@@ -65,7 +65,7 @@ def checked_seed(seed: object) -> int | None:
     return int(number)
 
 
-@njit(cache=True)
+@cached()
 def _fold(words: Seeds, path: Seeds) -> Seeds:
     out = np.empty(len(words) if len(path) == 1 else len(path), np.uint64)
     for i in range(len(out)):

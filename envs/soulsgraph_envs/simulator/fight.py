@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from soulsgraph_envs.core import compiling, controls, fighters, state, streams
-from soulsgraph_envs.core.compiling import checksum, compiled, every_frame
+from soulsgraph_envs.core.compiling import cached, checksum, compiled, every_frame
 from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.state import Raw, RawValues
@@ -203,9 +202,9 @@ def build_kernels(sources: int) -> Kernels:
     `sources`, the checksum of every file the code comes from, is enclosed by each of them. Records are
     passed as bytes, whose types numba recognises about ten times as fast in a call.
     """
-    options = {"cache": True, "error_model": "numpy", "_nrt": False}
+    options = {"error_model": "numpy", "_nrt": False}
 
-    @njit(**options)
+    @cached(**options)
     def begin(
         fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, which: LaneIndices, scenario: int, seeds: Seeds
     ) -> int:
@@ -222,7 +221,7 @@ def build_kernels(sources: int) -> Kernels:
             write_raw(lane, tables, raw, index)
         return sources
 
-    @njit(**options)
+    @cached(**options)
     def advance(
         fights: Bytes, data: Tables, streams: Seeds, raw: RawValues, bits: Controls, active: ActiveLanes, frames: int
     ) -> int:
@@ -237,7 +236,7 @@ def build_kernels(sources: int) -> Kernels:
                 write_raw(lanes[index], tables, raw, index)
         return -1 if sources >= 0 else 0
 
-    @njit(**options)
+    @cached(**options)
     def look_ahead(fights: Bytes, data: Tables, scratch_fight: Bytes, out: npt.NDArray[np.float64]) -> int:
         lanes, scratch, tables = fights.view(layout.LANE), scratch_fight.view(layout.LANE), _records(data)
         for index in range(len(lanes)):

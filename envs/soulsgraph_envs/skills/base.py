@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from soulsgraph_envs.core.compiling import checksum
+from soulsgraph_envs.core.compiling import cached, checksum
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario
@@ -52,7 +52,7 @@ def normalized(value: float, mean: float, inverse: float, clip: float) -> float:
     return min(max((value - mean) * inverse, -clip), clip)
 
 
-@njit(cache=True)
+@cached()
 def _observe(rows: StateRows, columns: Integers, affine: tuple[Floats, Floats], ids: Floats, out: Floats) -> None:
     offset, scale = affine
     for row in range(out.shape[0]):
@@ -187,7 +187,7 @@ class Practice:
     refill: bool
 
 
-@njit(cache=True)
+@cached()
 def _first_outside(indices: Integers, count: int) -> int:
     """Return the position of the first index that is negative or not below `count`, or -1."""
     for place in range(len(indices)):

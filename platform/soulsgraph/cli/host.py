@@ -17,7 +17,15 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
 from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.precompile import precompile_playing
 from soulsgraph.progress import interruptible
-from soulsgraph_clusters.fleet.pc.host import HostOptions, ask, checked_games, load_projects, play_games, state_folder
+from soulsgraph_clusters.fleet.pc.host import (
+    HostOptions,
+    ask,
+    check_spool,
+    checked_games,
+    load_projects,
+    play_games,
+    state_folder,
+)
 from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, AT_ONCE, free_mb, in_use
 from soulsgraph_clusters.fleet.pc.spool import pause as pause_games
 from soulsgraph_clusters.fleet.pc.spool import resume as resume_games
@@ -69,6 +77,7 @@ def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, a
         after_fight: Let each game end the fight that it is in.
     """
     when = AFTER_FIGHT if after_fight else AT_ONCE
+    check_spool(spool)
     pause_games(spool, when)
     playing = any(map(in_use, spool.glob("game-*")))
     games = "this PC's games pause" if playing else "no game's process runs now; those that begin with this spool pause"
@@ -81,6 +90,7 @@ def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) 
     Args:
         spool: The folder that `soulsgraph host` was started with.
     """
+    check_spool(spool)
     paused = resume_games(spool)
     output.show({"paused": "", "was_paused": paused}, "this PC's games play" if paused else "no pause was there")
 

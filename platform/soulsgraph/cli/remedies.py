@@ -80,7 +80,7 @@ def _option(name: str) -> str:
 #: Names in messages of the library that are options as they are.
 _SAME = (
     *("address", "after", "budget", "display", "env_runners", "games", "head_command"),
-    *("gif", "home", "mp4", "project", "scale", "scenario", "skills"),
+    *("gif", "home", "mp4", "project", "scale", "scenario", "skills", "spool"),
 )
 #: Names in messages of the library, and the option of each: of every command, and of one.
 _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
@@ -96,7 +96,7 @@ _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
 _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "recovery": {"after": "--home"},
     "reproduce": {"path": "--out"},
-    "serve-siphon": {name: _option(name) for name in ("certificate", "key", "token_file")},
+    "serve-siphon": {name: _option(name) for name in ("certificate", "key", "speed", "token_file")},
     "standin": {name: _option(name) for name in ("seconds", "speed")},
 }
 #: Calls in messages of the library, and the command that makes each.

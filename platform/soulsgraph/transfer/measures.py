@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
-from numba import njit
 
 from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_networks
 from soulsgraph.plan import lasting_name
@@ -19,6 +18,7 @@ from soulsgraph.tables import WinRate
 from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments
 from soulsgraph_envs.combat.episodes import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
@@ -125,7 +125,8 @@ class Laboratory:
         taken = played.taken
         promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
         beyond = np.where(played.cut, networks.q_values(0, played.rows).max(axis=1), 0.0)
-        discounts = numbers.discount ** (taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks)))
+        ticks = taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks))
+        discounts = np.asarray(numbers.discount**ticks, np.float64)
         difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
         biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
         return {"value_bias": float(biases.mean()), "value_error": float(np.sqrt(np.mean(difference**2)))}
@@ -187,7 +188,7 @@ def trials_of(run: RunFolder) -> int:
     return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
 
 
-@njit(cache=True)
+@cached()
 def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles, beyond: Doubles) -> Doubles:
     """Return the discounted return from each decision (m,) to the end of its episode.
 

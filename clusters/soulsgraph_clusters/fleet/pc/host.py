@@ -7,7 +7,6 @@ every key released, when that closes, however its parent ended.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -30,6 +29,7 @@ from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_table
 from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.user import user_folder
 from soulsgraph_envs.drivers.opening import check_games
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
 
@@ -49,9 +49,21 @@ _SPOOL_MB = Between(1, 100_000)
 
 
 def state_folder() -> Path:
-    """Return where a user's programs keep what must outlive them."""
-    local = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_STATE_HOME")
-    return Path(local or Path.home() / ".local" / "state") / "soulsgraph" / "spool"
+    """Return where a user's programs keep what must outlive them; for one without a home what `check_spool` refuses."""
+    return (user_folder("state") or Path("~")) / "soulsgraph" / "spool"
+
+
+def check_spool(spool: Path) -> None:
+    """Refuse a spool below a home folder that is not known.
+
+    Raises:
+        FleetError: naming what to set.
+    """
+    if spool.parts[:1] == ("~",):
+        raise FleetError(
+            f"spool: expected a folder, found {spool}, and no home of this user; set HOME or XDG_STATE_HOME, or name a "
+            "folder that this user can write with `spool`."
+        )
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,7 @@ class HostOptions:
     """Megabytes that each game may keep there; with more the oldest is dropped."""
 
     def __post_init__(self) -> None:
+        check_spool(self.spool)
         read_value(Annotated[int, _SPOOL_MB], self.spool_mb, Where(None, "spool_mb", "correct the value"))
         for address in self.addresses:
             host, _, port = address.rpartition(":")

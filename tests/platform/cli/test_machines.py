@@ -1,0 +1,119 @@
+"""Every command on the machines that people have: it works, or says in one line why not; never a traceback."""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.cli.front import COMMANDS
+
+SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
+_AGENT = "iudex-phase1-best-0"
+#: A cheap call of each command, in an empty folder, and how it ends on a machine without a display and without a head.
+CALLS = {
+    "watch": (("watch", _AGENT, "--gif", "watched.gif", "--seconds", "1"), 0),
+    "play": (("play", "--scenario", "nowhere"), 2),
+    "replay": (("replay", "nothing.parquet", "--html", "page.html"), 2),
+    "zoo": (("zoo", "copy", _AGENT, "--run", "agent"), 0),
+    "curriculum": (("curriculum", "--run", "first", "--scale", "0.001", "--episodes", "4"), 0),
+    "train": (("train", "camera", "--run", "second", "--scale", "0.001"), 0),
+    "baseline": (("baseline", "--run", "third", "--scale", "0.001", "--episodes", "4"), 0),
+    "supervise": (("supervise", "--", "train", "camera", "--run", "fourth", "--scale", "0.001"), 0),
+    "clone": (("clone", "fights", "--run", "clones", "--skills", "camera"), 0),
+    "evaluate": (("evaluate", "agent", "--episodes", "2"), 0),
+    "table": (("table", "agent", "--episodes", "2"), 0),
+    "skills": (("skills", "agent"), 0),
+    "adapt": (("adapt", "agent", "--skills", "heal_attack", "--budget", "100"), 0),
+    "transfer": (("transfer", "agent", "--episodes", "2"), 0),
+    "recovery": (("recovery", "nowhere"), 2),
+    "retention": (("retention", "nowhere"), 2),
+    "init": (("init", "duel"), 0),
+    "validate": (("validate", "duel"), 0),
+    "smoke": (("smoke", "nowhere"), 2),
+    "compare": (("compare", "nowhere"), 2),
+    "list": (("list", "presets"), 0),
+    "data": (("data", "record", "agent", "--out", "fights", "--episodes", "2"), 0),
+    "export": (("export", "agent", "--out", "files", "--onnx", "--check", "100"), 0),
+    "import-sb3": (("import-sb3", "nothing.zip", "--run", "imported", "--skill", "camera"), 2),
+    "reproduce": (("reproduce", "--out", "study", "--seeds", "0"), 2),
+    "report": (("report", "agent", "--html", "agent.html"), 0),
+    "doctor": (("doctor",), 0),
+    "standin": (("standin", "--speed", "9"), 2),
+    "serve-siphon": (("serve-siphon", "--speed", "9"), 2),
+    "host": (("host", "--head", "127.0.0.1:1", "--token-file", "none", "--games", "none.toml"), 2),
+    "pause": (("pause",), 2),
+    "resume": (("resume",), 0),
+    "fleet": (("fleet", "status", "agent"), 2),
+    "bench": (("bench", "sim", "--rounds", "0"), 2),
+}
+
+
+def test_the_calls_are_of_all_commands():
+    assert CALLS.keys() == COMMANDS.keys()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder that every user can write, and reach."""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    return tmp_path
+
+
+def _ordered():
+    """Return the calls, those first whose folders others need."""
+    first = ("zoo", "data")
+    return {name: CALLS[name] for name in (*first, *(name for name in CALLS if name not in first))}
+
+
+def _problems(command, folder, **settings):
+    """Call every command; return what was wrong with each that ended otherwise than it should."""
+    found = {}
+    for name, (words, code) in _ordered().items():
+        run = partial(subprocess.run, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, timeout=600)
+        done = run([*command, *words], **settings)
+        output = (done.stdout + done.stderr).decode(errors="replace")
+        if done.returncode != code or "Traceback" in output:
+            found[name] = f"code {done.returncode}: {output[-1500:]}"
+    return found
+
+
+#: A user that the system does not know. It reads everything, as an installation in another's home, and writes nothing.
+_STRANGER = (
+    *("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups"),
+    *("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
+_NAMES = ("HOME", "USER", "LOGNAME", "LNAME", "USERNAME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "NUMBA_CACHE_DIR")
+
+
+def _become_stranger():
+    """Return the words by which a command runs as that user; skip where that is not possible."""
+    if not sys.platform.startswith("linux") or os.geteuid():
+        pytest.skip("only root of a Linux can run commands as another user")
+    if shutil.which("setpriv") is None or subprocess.run([*_STRANGER, "true"]).returncode:
+        pytest.skip("setpriv (util-linux) can't make another user here")
+    return _STRANGER
+
+
+@pytest.mark.slow
+def test_a_user_without_home_name_or_right_to_write_the_installation_can_use_every_command(folder):
+    """`pause` and `resume` have no folder to look in; everything else does what it does elsewhere."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    environment = {name: value for name, value in os.environ.items() if name not in _NAMES}
+    environment |= {"TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+    problems = _problems((*_become_stranger(), SOULSGRAPH), folder, env=environment)
+    assert problems.pop("resume").endswith("name a folder that this user can write with --spool.\n")
+    assert not problems, problems
+    # What was compiled lasts for the next command, and nobody else can write it.
+    (compiled,) = temporary.glob("soulsgraph-compiled-12345/compiled-*")
+    assert compiled.parent.stat().st_mode & 0o777 == 0o700
+    # No folder of Ray's or anybody's lies where a home is missing.
+    assert not [path.name for path in folder.iterdir() if path.name.startswith("~")]
+    assert not list((temporary / "soulsgraph-home-12345").rglob("*ray*"))
