@@ -59,11 +59,15 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How an attempt ended: its exit code, negative for a signal, a sentence, and how many seconds the command ran."""
+    """How an attempt ended: its exit code, negative for a signal, a sentence, and how many seconds the command ran.
+
+    `last_line` is the last that it printed as an error, if known.
+    """
 
     code: int
     why: str
     ran_s: float = 0.0
+    last_line: str = ""
 
 
 class Attempts(Protocol):
@@ -104,8 +108,8 @@ class Processes:
         with process.stdin:
             errors = _Errors(process.stderr)
             began_s, code = time.monotonic(), _wait(process, stopped)
-            ran_s = time.monotonic() - began_s
-            return Ended(code, f"{self._command.title} {describe_end(code, errors.last_line())}", ran_s)
+            ran_s, last_line = time.monotonic() - began_s, errors.last_line()
+            return Ended(code, f"{self._command.title} {describe_end(code, last_line)}", ran_s, last_line)
 
     def close(self) -> None:
         """Do nothing: a process that `run` started has ended."""
@@ -236,7 +240,7 @@ def _end_of_job(what: str, job: JobDetails, last_line: str, ran_s: float) -> End
     if job.status == "STOPPED":
         return Ended(INTERRUPTED, f"{what} was stopped", ran_s)
     if job.driver_exit_code is not None:
-        return Ended(job.driver_exit_code, f"{what} {describe_end(job.driver_exit_code, last_line)}", ran_s)
+        return Ended(job.driver_exit_code, f"{what} {describe_end(job.driver_exit_code, last_line)}", ran_s, last_line)
     message = (job.message or "no message").strip().splitlines()[0]
     return Ended(1, f"{what} failed: {message[:_LONGEST_LINE]}", ran_s)
 

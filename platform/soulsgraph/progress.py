@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.terminal import go_on_unread, hangups
 from soulsgraph_policies.atomic import writing
 
 if TYPE_CHECKING:
@@ -70,6 +72,16 @@ def describe_pace(
     return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"
 
 
+def make_console(**options: Any) -> Console:
+    """Return a console on standard output by rich's options: whatever FORCE_COLOR says, a file gets no escapes."""
+    return Console(force_terminal=None if sys.stdout.isatty() else False, **options)
+
+
+def draws(console: Console) -> bool:
+    """Return whether bars are drawn on a console: not in a file, nor in a terminal that cannot move its cursor."""
+    return console.is_terminal and not console.is_dumb_terminal and not console.quiet
+
+
 class ShownProgress:
     """Draw a live bar in a terminal, and print a line from time to time anywhere else.
 
@@ -82,7 +94,7 @@ class ShownProgress:
         self._mean_return: float | None = None
         self._steps, self._line = 0, ""
         columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
-        self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
+        self.bar = Progress(*columns, console=console, disable=not draws(console))
         self._task = self.bar.add_task(name, total=total, text="")
 
     def advance(self, steps: int) -> None:
@@ -123,7 +135,8 @@ def stage_progress(
 
     A console that is no terminal gets plain lines.
     """
-    console = Console(quiet=True) if display == "silent" else console or Console()
+    go_on_unread()
+    console = Console(quiet=True) if display == "silent" else console or make_console()
     shown = ShownProgress(console, name, total, done, unit, clock)
     # A bar that is disabled prints an empty line as it ends in some releases of rich.
     with nullcontext() if shown.bar.disable else shown.bar:
@@ -149,18 +162,22 @@ def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: sign
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Interrupted` on SIGTERM, as Ctrl-C raises KeyboardInterrupt, where no clean stop is possible."""
+    """Raise `Interrupted` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt, without a clean stop."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("terminated")
+        raise Interrupted("terminated" if number == signal.SIGTERM else "its terminal was closed")
 
-    with _handled_by(stop, signal.SIGTERM):
+    with _handled_by(stop, signal.SIGTERM, *hangups()):
         yield
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether a stop was requested; a second Ctrl-C stops at once, saving nothing."""
+    """Yield a function that returns whether a stop was requested; a second Ctrl-C stops at once, saving nothing.
+
+    A closed terminal requests one, unless nohup had that ignored; where only the output is gone the work goes on.
+    """
+    go_on_unread()
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -169,7 +186,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked = True
 
-    with _handled_by(ask, signal.SIGINT, signal.SIGTERM):
+    with _handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
         yield lambda: asked
 
 

@@ -1,10 +1,12 @@
 """What becomes of a supervised job: followed, classed by its end, submitted again; what earlier ones left is ended."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from soulsgraph.attempts import Command, Jobs
+from soulsgraph.attempts import Command, Ended, Jobs
+from soulsgraph.cli import supervise as command
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.head import ClusterAwayError
 from soulsgraph_clusters.jobs import FOLDER, SUPERVISOR
@@ -142,3 +144,17 @@ def test_the_job_of_a_supervisor_that_is_gone_is_ended_first_and_no_other(server
 def test_a_dashboard_without_an_answer_is_away():
     with pytest.raises(ClusterAwayError, match="expected that the jobs of a Ray cluster can be managed there"):
         JobServer(f"http://127.0.0.1:{free_port()}").find("any")
+
+
+def test_a_command_that_ends_soon_by_one_error_time_and_again_is_not_begun_again():
+    def tries(*ended):
+        ends = command._Ends()
+        return [ends.repeated(one) for one in ended].count(True)
+
+    same = Ended(1, "why", 5.0, "KeyError: 'getpwuid(): uid not found: 12345'")
+    assert tries(*[same] * 4) == 0
+    assert tries(*[same] * 5) == 1
+    assert tries(*[same] * 4, replace(same, last_line="another"), *[same] * 4) == 0
+    # It got somewhere, somebody ended it, or nothing is known of why.
+    for other in (replace(same, ran_s=90.0), replace(same, code=-9), replace(same, last_line="")):
+        assert tries(*[other] * 20) == 0

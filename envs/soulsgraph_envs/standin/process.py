@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.terminal import hangups
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.standin.options import StandInOptions
 
@@ -94,12 +95,12 @@ def _refused(wanted: str) -> GameError:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the program normally."""
+    """Let Ctrl-C, SIGTERM and a closed terminal end the program normally."""
 
     def end(*_: object) -> None:
         raise SystemExit(0)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, *hangups())}
     try:
         yield
     finally:

@@ -7,7 +7,6 @@ import errno
 import gc
 import io
 import os
-import select
 import signal
 import sys
 import threading
@@ -25,12 +24,13 @@ from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_
 from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
 from soulsgraph_envs.core.machine import compute_on_one_thread
+from soulsgraph_envs.core.terminal import keep_streams
 from soulsgraph_policies.atomic import AccessError, WriteError
 
 if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
-_BAD_INPUT, _UNREAD = 2, 141
+_BAD_INPUT = 2
 
 #: Commands with options of a plan, whose flags can be given either way.
 _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
@@ -42,6 +42,7 @@ def main() -> None:
     Under supervision a command goes on with a run that is begun, and exits 69 where a cluster does not answer, or has
     no place yet.
     """
+    keep_streams()
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
@@ -49,7 +50,6 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     compute_on_one_thread(later=True)
     silence_advice()
-    _print_any_text()
     # What torch and Ray load stays to the end: to look through it again and again takes seconds.
     gc.set_threshold(100_000, 20, 20)
     atexit.register(gc.freeze)
@@ -63,7 +63,7 @@ def main() -> None:
                 sys.argv[1:] = going_on(sys.argv[1:])
             if (page := front_page(sys.argv[1:])) is not None:
                 print(page)
-                _write_out()
+                sys.stdout.flush()
                 sys.exit(0 if sys.argv[1:] else _BAD_INPUT)
             _load_installed_projects(command)
             # Takes up to a second, in which a user may think better of it.
@@ -73,10 +73,6 @@ def main() -> None:
     except SoulsGraphError as error:
         unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
         _leave(f"error: {in_commands(str(error), command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
-    except BrokenPipeError:
-        if not _unread():
-            raise
-        sys.exit(_UNREAD)
     except OSError as error:
         # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
@@ -143,12 +139,6 @@ def check_distribution(command: str, path: Sequence[str] | None = None) -> None:
         )
 
 
-def _print_any_text() -> None:
-    """Print what standard output's encoding lacks as escapes: a path may hold any character, above all on Windows."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _announce_job() -> None:
     """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
@@ -187,9 +177,9 @@ def _run(app: SubcommandApp) -> None:
     except SystemExit as leaving:
         if leaving.code == _BAD_INPUT:
             _suggest(app)
-        _write_out()  # As after a help text.
+        sys.stdout.flush()  # As after a help text.
         raise
-    _write_out()
+    sys.stdout.flush()
 
 
 def _suggest(app: SubcommandApp) -> None:
@@ -211,25 +201,6 @@ def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:
     # TensorBoard writes in a thread of its own; the same refusal reaches us at the next flush.
     if not issubclass(failure.exc_type, OSError):
         threading.__excepthook__(failure)
-
-
-def _write_out() -> None:
-    # Standard output may be closed.
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-def _unread() -> bool:
-    """Return whether nobody reads what is printed, as in `soulsgraph --help | head`; what is left is dropped then."""
-    if sys.stdout is None or sys.platform == "win32":
-        return False  # Windows reports it by another error.
-    output = select.poll()
-    output.register(sys.stdout.fileno(), 0)
-    unread = any(event & select.POLLERR for _, event in output.poll(0))
-    if unread:
-        # Python would fail once more as it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return unread
 
 
 def _leave(message: str, code: int) -> None:

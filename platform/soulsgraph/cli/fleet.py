@@ -19,7 +19,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.progress import interruptible
+from soulsgraph.progress import draws, interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
 from soulsgraph_clusters.fleet.head.folder import set_drained
@@ -124,7 +124,7 @@ def status(
         run: Run folder.
         once: Show it once; so does an output that is no terminal, and JSON.
     """
-    if once or output.json or not output.console.is_terminal:
+    if once or output.json or not draws(output.console):
         found = _status(run)
         output.show(to_table(found), _page(found))
         return

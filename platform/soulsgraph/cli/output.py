@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
-from soulsgraph.progress import Display
+from soulsgraph.progress import Display, make_console
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class OutputOptions:
 
         Brackets and colons in a path are not markup.
         """
-        return Console(quiet=self.json, markup=False, emoji=False, highlight=False)
+        return make_console(quiet=self.json, markup=False, emoji=False, highlight=False)
 
     @property
     def display(self) -> Display:

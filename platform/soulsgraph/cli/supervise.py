@@ -21,13 +21,16 @@ from soulsgraph.progress import interruptible
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE
 from soulsgraph_clusters.head import RayHead, listens
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.terminal import UNREAD
 
 #: Waits before a command or a head is started again: doubled each time, up to the second.
 RESTART_AFTER_S = 1.0, 60.0
 #: A command that ran at least this long is started again after the shortest wait.
 _STEADY_S = 300.0
-#: Bad input, and a stop that was asked for: to start again would change nothing.
-_FINAL = (0, 2, INTERRUPTED)
+#: Bad input, a stop that was asked for, and a text for nobody: to start again would change nothing.
+_FINAL = (0, 2, INTERRUPTED, UNREAD)
+#: Nor where a command ends by the same error, as its last line says, this often in a row and each time this soon.
+_SAME_ENDS, _SOON_S = 5, 60.0
 #: Between two looks whether a cluster answers again; between two starts of a command where that cannot be seen; lines.
 _LOOK_EVERY_S, _TRY_EVERY_S, _LINE_EVERY_S = 1.0, 15.0, 60.0
 _PORTS = {"http": 80, "https": 443}
@@ -43,9 +46,10 @@ def supervise(
 ) -> None:
     """Run a training command, and go on with its run when it crashes or is killed: soulsgraph supervise -- curriculum.
 
-    It ends with the command's exit code when that succeeds, refuses its input or was interrupted. Games of a fleet
-    keep what they play meanwhile. When this process is killed the command stops too, with a checkpoint; what is left of
-    it, or a job that goes on, is ended by the next supervisor of the run, before it begins.
+    It ends with the command's exit code when that succeeds, refuses its input or was interrupted, or ends by the same
+    error five times at once. Games of a fleet keep what they play meanwhile. When this process is killed the command
+    stops too, with a checkpoint; what is left of it, or a job that goes on, is ended by the next supervisor of the run,
+    before it begins.
 
     Args:
         words: The command with its options, behind `--`.
@@ -78,7 +82,7 @@ def _keep_going(
     attempts: Attempts, most_restarts: int, cluster: _Cluster, stopped: Stopped, report: Callable[[str], None]
 ) -> int:
     """Run a command until it is done for good; return its exit code."""
-    waits, restarts = _waits(), 0
+    waits, restarts, ends = _waits(), 0, _Ends()
     while cluster.has_head(stopped):
         ended = attempts.run(stopped)
         if stopped() or ended.code in _FINAL:
@@ -91,6 +95,9 @@ def _keep_going(
                 report(f"{ended.why}; it is not waited for any longer")
                 break
             continue
+        if ends.repeated(ended):
+            report(f"{ended.why}, {_SAME_ENDS} times in a row; it is not begun again")
+            return ended.code
         if restarts == most_restarts:
             report(f"{ended.why}; it was begun again {restarts} times, and is not any more")
             return ended.code
@@ -100,6 +107,21 @@ def _keep_going(
         report(f"{ended.why}; it goes on in {wait_s:g} s ({restarts} of {most_restarts})")
         pause(wait_s, stopped)
     return INTERRUPTED if stopped() else UNAVAILABLE
+
+
+class _Ends:
+    """Count how often in a row a command ended soon by the same error."""
+
+    def __init__(self) -> None:
+        self._last, self._count = (0, ""), 0
+
+    def repeated(self, ended: Ended) -> bool:
+        """Return whether that was often enough for a cause that stays; a signal has come from somebody else."""
+        found = ended.code, ended.last_line
+        counts = ended.code > 0 and ended.last_line and ended.ran_s < _SOON_S
+        self._count = 0 if not counts else self._count + 1 if found == self._last else 1
+        self._last = found
+        return self._count >= _SAME_ENDS
 
 
 def _waits() -> Iterator[float]:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 from soulsgraph.files import api_call
 from soulsgraph.paper.study import ReproductionFolder, Unit
 from soulsgraph.paper.unit import do_rest
-from soulsgraph.progress import Interrupted, describe_pace, interruptible, silence_advice
+from soulsgraph.progress import Interrupted, describe_pace, draws, interruptible, silence_advice
 from soulsgraph_clusters.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -112,7 +112,7 @@ class UnitsDisplay:
         self._began: dict[str, tuple[str, int, float]] = {}
         self._tasks: dict[str, TaskID] = {}
         columns = "{task.description:<16}", BarColumn(20), TaskProgressColumn(), "{task.fields[text]}"
-        self.bars = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
+        self.bars = Progress(*columns, console=console, disable=not draws(console))
 
     def show(self, standings: Mapping[str, Standing]) -> None:
         """Show the progress of the running units."""

@@ -9,7 +9,7 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.cli.remedies import stopped
-from soulsgraph.progress import Interrupted, terminable
+from soulsgraph.progress import Interrupted, interruptible, terminable
 
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
@@ -42,6 +42,21 @@ def test_a_termination_speaks_for_its_command(monkeypatch, capsys):
     assert (stop.value.code, capsys.readouterr().err) == (130, "terminated; the same command begins anew\n")
 
 
+def test_a_closed_terminal_stops_in_order_unless_nohup_had_it_ignored():
+    with interruptible() as asked:
+        signal.raise_signal(signal.SIGHUP)
+        assert asked()
+    with pytest.raises(Interrupted, match="its terminal was closed"), terminable():
+        signal.raise_signal(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible() as asked:
+            signal.raise_signal(signal.SIGHUP)
+            assert not asked()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("command", ["transfer", "retention", "recovery", "curriculum"])
 def test_resume_is_advised_exactly_where_it_is_an_option(command, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["soulsgraph", command, "--help"])
@@ -50,7 +65,7 @@ def test_resume_is_advised_exactly_where_it_is_an_option(command, monkeypatch, c
     assert ("--resume" in stopped("interrupted", command)) == ("--resume" in capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recovery", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["recovery", "--help"], ["zoo", "list"], ["list", "fields"]])
 def test_a_reader_that_has_left_ends_it_without_a_word(arguments):
     unread, written = os.pipe()
     os.close(unread)

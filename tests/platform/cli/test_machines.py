@@ -1,7 +1,9 @@
 """Every command on the machines that people have: it works, or says in one line why not; never a traceback."""
 
 import os
+import pty
 import shutil
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.cli.front import COMMANDS
+from soulsgraph_envs.testing import until
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
 _AGENT = "iudex-phase1-best-0"
@@ -117,3 +120,79 @@ def test_a_user_without_home_name_or_right_to_write_the_installation_can_use_eve
     # No folder of Ray's or anybody's lies where a home is missing.
     assert not [path.name for path in folder.iterdir() if path.name.startswith("~")]
     assert not list((temporary / "soulsgraph-home-12345").rglob("*ray*"))
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Start a short training as a program, with its errors in a file; return it, its run folder and that file."""
+    started = []
+
+    def start(scale="0.001", environment=None, **streams):
+        words = ("train", "camera", "--run", str(tmp_path / "run"), "--scale", scale)
+        with (tmp_path / "errors").open("w") as errors:
+            streams = {"stderr": errors, "stdin": subprocess.DEVNULL} | streams
+            program = subprocess.Popen([SOULSGRAPH, *words], env=os.environ | (environment or {}), **streams)
+        started.append(program)
+        return program, tmp_path / "run", tmp_path / "errors"
+
+    yield start
+    for program in started:
+        program.kill()
+        program.wait()
+
+
+@pytest.mark.slow
+def test_a_dumb_terminal_and_a_log_get_plain_lines_without_escapes(train):
+    """FORCE_COLOR colours terminals; a file would hold escapes in place of lines."""
+    ours, theirs = pty.openpty()
+    program, run, _ = train(environment={"TERM": "dumb"}, stdout=theirs)
+    assert program.wait(600) == 0
+    os.close(theirs)
+    # A library of Ray's resets a terminal's colours at the end.
+    shown = os.read(ours, 10_000).decode().removesuffix("\x1b[0m")
+    os.close(ours)
+    shutil.rmtree(run)
+    program, _, _ = train(environment={"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}, stdout=subprocess.PIPE)
+    logged = program.communicate(timeout=600)[0].decode()
+    for text in (shown, logged):
+        assert "camera: 20/20 steps" in text
+        assert "camera v1: 20 steps" in text
+        assert "\x1b" not in text
+
+
+@pytest.mark.slow
+def test_a_training_whose_output_nobody_reads_goes_on_to_its_end(train):
+    unread, written = os.pipe()
+    os.close(unread)
+    program, run, errors = train(stdout=written)
+    os.close(written)
+    assert program.wait(600) == 0
+    assert errors.read_text() == "standard output: Broken pipe; the work goes on without it\n"
+    assert list((run / "library").rglob("*.safetensors"))
+
+
+@pytest.mark.slow
+def test_a_training_whose_terminal_is_closed_leaves_a_checkpoint(train):
+    """The terminal is gone as well: writing to it is an input/output error."""
+    ours, theirs = pty.openpty()
+    program, run, _ = train("1", stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    until(lambda: list((run / "results").glob("*")) or program.poll() is not None, "the training")
+    os.close(ours)
+    program.send_signal(signal.SIGHUP)
+    assert program.wait(600) == 130
+    assert list((run / "checkpoints" / "camera").glob("step-*"))
+
+
+@pytest.mark.slow
+def test_no_command_minds_closed_streams_and_no_error_is_printed_as_a_result(folder):
+    """Of the calls those are made that end at once: without standard error, and every other without any stream."""
+    found = {}
+    refused = [(name, words) for name, (words, code) in CALLS.items() if code == 2]
+    for number, (name, words) in enumerate(refused):
+        closed = "exec 2>&-" if number % 2 else "exec <&- >&- 2>&-"
+        shell = ("sh", "-c", f'{closed}; exec "$@"', "sh", SOULSGRAPH, *words)
+        done = subprocess.run(shell, cwd=folder, stdout=subprocess.PIPE, timeout=600)
+        if done.returncode != 2 or done.stdout:
+            found[name] = done
+    assert not found

@@ -1,0 +1,69 @@
+"""Standard streams that are closed, unread or full: work goes on, and nothing else is written in their place."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph_envs.core.terminal import UNREAD
+
+_KEPT = """
+import sys
+from soulsgraph_envs.core.terminal import go_on_unread, keep_streams
+keep_streams()
+if "on" in sys.argv: go_on_unread()
+print("text \\udcff", flush=True)
+print("more", flush=True)
+print("to the end", file=sys.stderr)
+"""
+
+
+def _run(*words, **streams):
+    command = [sys.executable, "-c", _KEPT, *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=600, **streams)
+
+
+@pytest.fixture
+def unread():
+    """Return a pipe that nobody reads."""
+    end, written = os.pipe()
+    os.close(end)
+    yield written
+    os.close(written)
+
+
+def test_what_nobody_reads_ends_a_command_without_a_word_and_no_work(unread):
+    done = _run(stdout=unread)
+    assert (done.returncode, done.stderr) == (UNREAD, "")
+    done = _run("on", stdout=unread)
+    lost = "standard output: Broken pipe; the work goes on without it\n"
+    assert (done.returncode, done.stderr) == (0, f"{lost}to the end\n")
+
+
+def test_a_full_disk_under_standard_output_ends_no_work():
+    with open("/dev/full", "w") as full:
+        done = _run("on", stdout=full)
+        assert done.returncode == 0
+        assert done.stderr.splitlines()[1:] == ["to the end"]
+        assert "No space left" in _run(stdout=full).stderr
+
+
+def test_characters_that_the_output_lacks_are_escapes():
+    done = _run(stdout=subprocess.PIPE)
+    assert done.stdout == "text \\udcff\nmore\n"
+
+
+def test_a_stream_that_is_closed_is_not_the_next_file_that_is_opened(tmp_path):
+    code = """
+import os, sys
+from soulsgraph_envs.core.terminal import open_streams
+open_streams()
+file = open(sys.argv[1], "w")
+assert file.fileno() > 2, file.fileno()
+print("an error", file=sys.stderr)
+os.write(2, b"of a library")
+"""
+    shell = ("sh", "-c", 'exec <&- >&- 2>&-; exec "$@"', "sh", sys.executable, "-c", code, str(tmp_path / "file"))
+    assert subprocess.run(shell, timeout=600).returncode == 0
+    assert (tmp_path / "file").read_text() == ""
