@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from soulsgraph.evaluate import evaluation_seeds, play_variants
 from soulsgraph.statistics import mean_interval
@@ -21,6 +20,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.inference import FrozenNetwork, Weights
+from soulsgraph_policies.tensors import WEIGHTS, TensorError, read_tensors
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
 CHECKPOINT_INTERVAL = 1_000
@@ -192,8 +192,8 @@ def load_checkpoint(path: Path) -> Weights:
     """
     try:
         with reading(path):
-            weights: Weights = load(path.read_bytes())
-    except (FileNotFoundError, SafetensorError) as error:
+            weights: Weights = read_tensors(path.read_bytes(), WEIGHTS)
+    except (FileNotFoundError, TensorError) as error:
         raise SoulsGraphError(
             f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
         ) from error

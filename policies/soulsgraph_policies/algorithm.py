@@ -23,7 +23,7 @@ from ray.rllib.utils.metrics import (
 from ray.tune import Trainable
 
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, RemoteSampling, Saving
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
@@ -396,10 +396,17 @@ class SkillDQN(DQN):
             SoulsGraphError: if the state is missing, damaged or of another stage.
         """
         state = read_training_state(Path(checkpoint_dir))
-        found = " + ".join(state["training"])
-        if list(state["training"]) != list(self.training):
+        found = " + ".join(map(str, state.get("training", ())))
+        if list(state.get("training", ())) != list(self.training):
             raise SoulsGraphError(
                 f"{checkpoint_dir}: expected a checkpoint of {self._title}, found {found}; "
                 "remove it, or resume the stage it was written by."
             )
-        self.set_training_state(state)
+        try:
+            self.set_training_state(state)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            # Its digest holds: somebody else wrote it, or another version did.
+            raise SoulsGraphError(
+                f"{checkpoint_dir}: expected a checkpoint of this version of soulsgraph, found one without "
+                f"{shown(error)}; remove it to go on from the checkpoint before it."
+            ) from error

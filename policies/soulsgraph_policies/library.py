@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
@@ -31,6 +30,7 @@ from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.projects import ProjectDigest
+from soulsgraph_policies.tensors import WEIGHTS, TensorError, read_tensors
 
 FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
@@ -200,7 +200,7 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     """Put a card and the tensors of its weights file together.
 
     Raises:
-        LibraryError: if a tensor is missing, or of another shape or type than the card says.
+        LibraryError: if a tensor is missing, not finite, or of another shape or type than the card says.
     """
     named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
@@ -210,6 +210,9 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     others = sorted(name for name in named if not name.startswith(f"{HEAD}."))
     if len(others) != expected:
         raise LibraryError(source, f"{expected} tensors and those of a head", f"{len(named)}: {', '.join(others)}")
+    for name, values in named.items():
+        if not np.isfinite(values).all():
+            raise LibraryError(f"{source}: {name}", "finite weights", "others", "train the skill anew")
     return Artifact(card, named)
 
 
@@ -313,9 +316,9 @@ class SkillLibrary:
         if found != card.sha256:
             raise LibraryError(path, f"sha256 {card.sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
         try:
-            tensors = load(content)
-        except (SafetensorError, ValueError) as error:
-            raise LibraryError(path, "safetensors", error) from error
+            tensors = read_tensors(content, WEIGHTS)
+        except TensorError as error:
+            raise LibraryError(path, "the weights of a skill", error) from error
         return artifact_from(card, tensors, path)
 
     def card(self, skill: str, version: int) -> SkillCard:

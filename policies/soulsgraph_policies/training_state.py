@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.tensors import ANY, Arrays, TensorError, read_tensor_file, write_tensor_file
 
 FILE_NAME = "training_state.safetensors"
 _FORMAT = "2"
 _ARRAY = "array"
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class TrainingStateError(SoulsGraphError):
@@ -45,8 +42,8 @@ def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
     arrays: Arrays = {}
     plain = json.dumps(_separate(state, "", arrays))
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
-    with whole_file(folder / FILE_NAME) as temporary:
-        temporary.write_bytes(save(arrays, metadata))
+    with whole_file(folder / FILE_NAME) as temporary, temporary.open("wb") as file:
+        write_tensor_file(file, arrays, metadata)
 
 
 def read_training_state(folder: Path) -> dict[str, Any]:
@@ -58,23 +55,26 @@ def read_training_state(folder: Path) -> dict[str, Any]:
     """
     path = folder / FILE_NAME
     try:
-        # Opened twice: safetensors calls every refusal a missing file.
-        with reading(path), path.open("rb"), safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        with reading(path), path.open("rb") as file:
+            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY)
     except FileNotFoundError as error:
         raise TrainingStateError(path, "a training state", "none") from error
-    except (SafetensorError, ValueError) as error:
-        raise TrainingStateError(path, "a safetensors file", error) from error
+    except TensorError as error:
+        raise TrainingStateError(path, "a training state", error) from error
     if metadata.get("format") != _FORMAT or "state" not in metadata:
         raise TrainingStateError(path, f"a training state of format {_FORMAT}", metadata.get("format"))
     digest = _digest(metadata["state"], arrays)
     if digest != metadata.get("sha256"):
         raise TrainingStateError(path, f"content of sha256 {metadata.get('sha256')}", digest)
-    # Only what names an array has that key.
-    state: dict[str, Any] = json.loads(
-        metadata["state"], object_hook=lambda found: arrays[found[_ARRAY]] if _ARRAY in found else found
-    )
+    try:
+        # Only what names an array has that key.
+        state: dict[str, Any] = json.loads(
+            metadata["state"], object_hook=lambda found: arrays[found[_ARRAY]] if _ARRAY in found else found
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TrainingStateError(path, "a training state", shown(error)) from error
+    if not isinstance(state, dict):
+        raise TrainingStateError(path, "a training state", shown(state))
     return state
 
 

@@ -13,7 +13,16 @@ from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError, re
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 _KINDS = st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.bool_, np.uint8])
-_ARRAYS = _KINDS.flatmap(lambda kind: arrays(kind, array_shapes(min_dims=0, min_side=0, max_side=4)))
+
+
+def _arrays(kind):
+    """Return arrays of a type; numbers that are not finite as float32 are refused when they are read."""
+    most = float(np.finfo(np.float32).max)
+    elements = st.floats(-most, most, width=8 * np.dtype(kind).itemsize) if np.dtype(kind).kind == "f" else None
+    return arrays(kind, array_shapes(min_dims=0, min_side=0, max_side=4), elements=elements)
+
+
+_ARRAYS = _KINDS.flatmap(_arrays)
 _NAMES = st.text(min_size=1).filter(lambda name: name != "array")
 #: A test's own list takes the place of every test's.
 _UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.messages import MOST_COUNT, MOST_DECISIONS, MOST_VERSION
@@ -20,6 +19,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.sampler import Chunk, Moments, Transitions
+from soulsgraph_policies.tensors import WEIGHTS, TensorError, read_tensors
 
 Arrays = dict[str, npt.NDArray[Any]]
 _Owned = dict[str, dict[str, "_Column"]]
@@ -27,6 +27,8 @@ _Owned = dict[str, dict[str, "_Column"]]
 #: Observations, rewards and seconds are far smaller in any fight; the square of one still is a float32.
 _MOST_VALUE = 1e9
 _TRANSITIONS, _EPISODES = "transitions", "episodes"
+#: Types of columns by their names in a file.
+_COLUMNS = "F32", "F64", "I64", "BOOL"
 _FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
 _TRANSITION_TYPES: dict[str, Any] = {
     "observations": _FLOAT,
@@ -81,7 +83,8 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     key = head, tuple(spaces.items()), tuple(terms.items())
     form = _forms.get(key)
     if form is None or form.size != len(data):
-        arrays = _load(data)
+        # Each chunk's numbers are looked at below, its form once.
+        arrays = _load(data, _COLUMNS, finite=False)
         form = _form_of(data, head, arrays, spaces, terms)
         if len(_forms) >= _MOST_FORMS:
             _forms.clear()
@@ -138,10 +141,9 @@ def _form_of(
         if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
             raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
         begin = places.get(name, 0)
-        # A name that is there twice could have another place here than in the library that loaded it; one that is not
-        # at a multiple of its values' size is slow to read, or cannot be on some processors.
-        if begin % array.itemsize or data[begin : begin + array.nbytes] != array.tobytes():
-            raise _refusal("one place of each column", repr(name))
+        # At another place it would be slow to read, or could not be on some processors.
+        if begin % array.itemsize:
+            raise _refusal("each column at a multiple of its values' size", repr(name[:100]))
         found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
     for module, columns in found[_TRANSITIONS].items():
         size = spaces[module][0]
@@ -161,11 +163,7 @@ def _places(head: bytes) -> dict[str, int]:
         table = parse(head[8:].decode("utf-8"), "JSON", Where("chunk"))
     except SoulsGraphError as error:
         raise _refusal("the head of a safetensors file", shown(str(error))) from error
-    entries = {name: entry for name, entry in table.items() if name != "__metadata__"}
-    # The library that loaded it reads lists as well.
-    if not all(isinstance(entry, dict) for entry in entries.values()):
-        raise _refusal("a table for each column", "another value")
-    return {name: len(head) + entry["data_offsets"][0] for name, entry in entries.items()}
+    return {name: len(head) + entry["data_offsets"][0] for name, entry in table.items() if name != "__metadata__"}
 
 
 def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
@@ -247,15 +245,13 @@ def _refusal(expected: str, found: str) -> FleetError:
     return FleetError(f"chunk: expected {expected}, found {found}; use the head's version of soulsgraph on the PC.")
 
 
-def _load(data: bytes) -> Arrays:
+def _load(data: bytes, kinds: Collection[str], finite: bool) -> Arrays:
+    if len(data) > MOST_MESSAGE_BYTES:
+        raise _refusal(f"at most {MOST_MESSAGE_BYTES:,} bytes", f"{len(data):,}")
     try:
-        if len(data) > MOST_MESSAGE_BYTES:
-            raise ValueError(f"{len(data)} bytes")
-        arrays: Arrays = load(data)
-    # A type that numpy lacks is a KeyError or an AttributeError there.
-    except (SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _refusal("a safetensors file", str(error)[:200]) from error
-    return arrays
+        return read_tensors(data, kinds, finite)
+    except TensorError as error:
+        raise _refusal("a safetensors file", str(error)) from error
 
 
 def encode_weights(weights: Mapping[str, Weights]) -> bytes:
@@ -267,10 +263,10 @@ def decode_weights(data: bytes) -> dict[str, Weights]:
     """Read what `encode_weights` wrote.
 
     Raises:
-        FleetError: if it is no such file.
+        FleetError: if it is no such file, or has numbers that are not finite.
     """
     weights: dict[str, Weights] = {}
-    for key, array in _load(data).items():
+    for key, array in _load(data, WEIGHTS, finite=True).items():
         module, _, name = key.partition("/")
         weights.setdefault(module, {})[name] = array
     return weights

@@ -151,7 +151,7 @@ def test_columns_that_begin_beside_a_multiple_of_their_values_are_refused(task, 
     size = int.from_bytes(data[:8], "little")
     shifted = (size + 1).to_bytes(8, "little") + data[8 : 8 + size] + b" " + data[8 + size :]
     load(shifted)
-    with pytest.raises(FleetError, match="one place of each column"):
+    with pytest.raises(FleetError, match="each column at a multiple"):
         decode_columns(shifted, task.spaces, task.terms)
 
 
