@@ -199,13 +199,14 @@ class Plan:
         return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
 
     def check_memory(self) -> None:
-        """Refuse a plan whose replay fills more than half of this machine's memory.
+        """Refuse a plan one of whose replays fills more than half of the memory that this process may use.
 
         Raises:
             DataError: naming both sizes.
         """
         for stage in self.stages():
-            self.hyperparameters(stage).check_memory(make_skill(stage.skill, self.options).observation.size)
+            size = make_skill(stage.skill, self.options).observation.size
+            dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
 
 
 def lasting_name(scenario: str) -> str:

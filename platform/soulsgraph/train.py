@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("soulsgraph")
 
-#: Seconds between two checkpoints to resume from, written at the end of an iteration.
-SAVE_EVERY_S = 10.0
+#: Seconds between two checkpoints to resume from, written at the end of an iteration; more where they take more than
+#: this part of the time.
+SAVE_EVERY_S, MOST_SAVING = 10.0, 0.02
 
 #: Checkpoints kept: where the latest is damaged, the stage goes on from the one before.
 _KEPT = 2
@@ -160,6 +161,27 @@ class Workplace:
             yield progress, interrupted
 
 
+class CheckpointClock:
+    """When the next checkpoint is due: every `SAVE_EVERY_S`, or so rarely that all take `MOST_SAVING` of the time."""
+
+    def __init__(self) -> None:
+        self._saved_s, self._took_s = time.monotonic(), 0.0
+
+    def due(self) -> bool:
+        """Return whether it is time to write one."""
+        # The share of t seconds in t + rest is the bound where the rest is t * (1 / bound - 1).
+        rest_s = max(SAVE_EVERY_S, self._took_s * (1.0 / MOST_SAVING - 1.0))
+        return time.monotonic() - self._saved_s >= rest_s
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Note what the latest checkpoint took, which the block writes, and when it was there."""
+        began_s = time.monotonic()
+        yield
+        self._saved_s = time.monotonic()
+        self._took_s = self._saved_s - began_s
+
+
 def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     """Train a stage, from its latest checkpoint if there is one, and save the next version of what learned.
 
@@ -184,15 +206,14 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             algorithm.load_checkpoint(str(latest))
         records = StageRecords(setup, place.board, algorithm.decisions, place.worker)
         with place.watched(stage, algorithm.decisions) as (progress, interrupted):
-            algorithm.stop_requested, saved_s = interrupted, time.monotonic()
+            algorithm.stop_requested, saving = interrupted, CheckpointClock()
             while not algorithm.finished:
                 mean_return = records.add(algorithm, algorithm.train())
                 progress.update(algorithm.decisions, mean_return)
-                due = time.monotonic() - saved_s >= SAVE_EVERY_S or algorithm.checkpoint_due
-                if due or algorithm.finished or interrupted():
-                    records.flush()
-                    _save_checkpoint(place.run, stage, algorithm)
-                    saved_s = time.monotonic()
+                if saving.due() or algorithm.checkpoint_due or algorithm.finished or interrupted():
+                    with saving.measured():
+                        records.flush()
+                        _save_checkpoint(place.run, stage, algorithm)
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
                     raise Interrupted(f"stopped in stage {stage.name} {done}")

@@ -25,6 +25,7 @@ from ray.tune import Trainable
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, RemoteSampling, Saving
+from soulsgraph_policies.hyperparameters import check_memory
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.sampler import Chunk
@@ -84,6 +85,8 @@ class SkillDQN(DQN):
         else:
             self._setup_with_runners()
         trained = config.trained_modules
+        sizes = {name: config.skills_of(name)[0].observation.size for name in trained}
+        check_memory({name: config.hyperparameters_of(name).replay_bytes(size) for name, size in sizes.items()})
         for place, name in enumerate(trained):
             numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
             # Counted from the last one, and numpy pads with zeros: it draws by the seed itself.

@@ -82,9 +82,9 @@ class Priorities:
         _write(self._tree, rows, values)
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later draws depend on."""
+        """Return everything that later draws depend on; the array is not a copy."""
         half = len(self._tree) // 2
-        return {"leaves": self._tree[half:].copy(), "greatest": self._greatest}
+        return {"leaves": self._tree[half:], "greatest": self._greatest}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state` of priorities of the same capacity."""
@@ -157,8 +157,8 @@ class BatchShares:
         return drawn
 
     def get_state(self) -> dict[str, Any]:
-        """Return the shares, and the source of every row that was written."""
-        return {"shares": self._shares.copy(), "sources": self._sources[self._sources != _EMPTY].copy()}
+        """Return the shares, and the source of every row that was written; the arrays are not copies."""
+        return {"shares": self._shares, "sources": self._sources[: sum(len(queue) for queue in self._queues)]}
 
     @classmethod
     def restored(cls, capacity: int, state: dict[str, Any], oldest: int) -> BatchShares:

@@ -6,13 +6,13 @@ ticks. Values are the paper's (Appendix C) and, where it names none, stable-base
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from soulsgraph_envs.core.config import Between, check_fields, with_options
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.machine import usable_memory
 from soulsgraph_envs.skills import SkillOptions
 
 _Count = Annotated[int, Between(1, 10**9)]
@@ -127,21 +127,12 @@ class DQNHyperparameters:
                 expected, found = f"0 with {name}", f"{self.rollout} with {name} = {getattr(self, name)}"
                 raise DataError(None, "rollout", expected, found, "leave one of them out")
 
-    def check_memory(self, observation_size: int) -> None:
-        """Refuse a replay that would fill more than half of this machine's memory.
-
-        Raises:
-            DataError: naming both sizes.
-        """
+    def replay_bytes(self, observation_size: int) -> int:
+        """Return the memory that a replay of full capacity takes, or what is kept in its place."""
         # Two observations, reward, discount and action.
         row = 4 * (2 * observation_size + 3)
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
-        kept = self.rollout * self.epochs or self.replay_capacity
-        needed, most = kept * row, machine_memory() // 2
-        if needed > most:
-            expected = f"at most half of this machine's memory, {most / 2**30:.1f} GiB"
-            found = f"{kept:,} transitions of {needed / 2**30:.1f} GiB"
-            raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
+        return (self.rollout * self.epochs or self.replay_capacity) * row
 
     @property
     def compiles(self) -> bool:
@@ -202,9 +193,21 @@ def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
     return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)
 
 
-def machine_memory() -> int:
-    """Return the bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def check_memory(replays: Mapping[str, int]) -> None:
+    """Refuse replays, bytes by skill, that together would fill more than half of the memory of this process.
+
+    A checkpoint of them is written and read without a copy.
+
+    Raises:
+        DataError: naming both sizes.
+    """
+    memory, needed = usable_memory(), sum(replays.values())
+    most = min(memory.limit // 2, memory.available)
+    if needed > most:
+        which = "half of the memory" if most == memory.limit // 2 else "what is free of the memory"
+        expected = f"at most {which} that this process may use, {most / 2**30:.1f} GiB"
+        found = f"{needed / 2**30:.1f} GiB of transitions of {', '.join(replays)}"
+        raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
 
 
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)

@@ -88,4 +88,8 @@ class RecentDecisions:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
-        self._parts = [Transitions(**state["recent"])] if state["recent"] else []
+        # A large array lies in the checkpoint's file.
+        kept: dict[str, Any] = {
+            name: None if part is None else np.array(part) for name, part in state["recent"].items()
+        }
+        self._parts = [Transitions(**kept)] if kept else []

@@ -14,7 +14,7 @@ from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.base import PREPROCESSING, Mirror, normalized
 from soulsgraph_policies.draws import BatchShares, Priorities, check_even_draws
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, check_memory
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.sampler import Transitions
 
@@ -215,13 +215,13 @@ class ReplayBuffer:
     by decision or by tick, priorities, mirroring by `mirror`.
 
     Raises:
-        DataError: if it would fill more than half of the machine's memory.
+        DataError: if it would fill more than half of the memory.
     """
 
     def __init__(
         self, hyperparameters: DQNHyperparameters, observation_size: int, mirror: Mirror | None = None
     ) -> None:
-        hyperparameters.check_memory(observation_size)
+        check_memory({"a skill": hyperparameters.replay_bytes(observation_size)})
         self._hyperparameters, self._mirrored = hyperparameters, mirror is not None
         nothing = np.zeros(0, np.float32)
         mirror = mirror or Mirror(nothing, nothing, np.zeros(0, np.int64))
@@ -317,12 +317,15 @@ class ReplayBuffer:
             self._priorities.update(self._drawn[own], errors[own])
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later samples depend on; rows not yet written or shown are left out."""
+        """Return everything that later samples depend on; rows not yet written or shown are left out.
+
+        The arrays are the buffer's own, which may fill half of the memory: write them before it changes.
+        """
         state = {
-            "rows": self._rows[: self.size].copy(),
+            "rows": self._rows[: self.size],
             "written": self._written,
-            "links": self._links[: self.capacity].copy(),
-            "latest": self._latest.copy(),
+            "links": self._links[: self.capacity],
+            "latest": self._latest,
         }
         parts = {"priorities": self._priorities, "by_source": self._by_source}
         return state | {name: part.get_state() for name, part in parts.items() if part is not None}

@@ -38,6 +38,8 @@ _SIZE_BYTES, _ALIGNED = 8, 8
 _LONGEST_HEAD = 64 * 2**20
 _MOST_AXES = 32
 _PART_BYTES = 2**22
+#: Smaller arrays are read: whoever takes a larger one copies it in parts.
+_MAPPED_BYTES = 2**24
 
 
 class TensorError(SoulsGraphError):
@@ -54,9 +56,12 @@ def read_tensors(content: bytes, kinds: Collection[str], finite: bool = True) ->
 
 
 def read_tensor_file(
-    file: BinaryIO, size: int, kinds: Collection[str], finite: bool = True
+    file: BinaryIO, size: int, kinds: Collection[str], finite: bool = True, mapped: bool = False
 ) -> tuple[Arrays, dict[str, str]]:
     """Return the tensors of an open file of `size` bytes, and the texts of its head, both by name.
+
+    Large ones of a file on disk may be `mapped`: they take no memory of the process, and are there while the file stays
+    as it is.
 
     Raises:
         TensorError: if the head, a type, a shape or the size is not what it should be; with `finite`, also for a number
@@ -74,12 +79,13 @@ def read_tensor_file(
     for (begin, end), name, kind, shape in sorted(_entry(*item, kinds) for item in head.items()):
         if begin != reached or end > available:
             raise TensorError(f"{shown(name)} at bytes {begin:,} to {end:,} of {available:,}, not from {reached:,} on")
-        try:
-            array: npt.NDArray[Any] = np.empty(shape, _TYPES[kind])
-        except ValueError as error:
-            # Without a single value a shape may be of any size.
-            raise TensorError(f"{shown(name)} of shape {shown(shape)}") from error
-        arrays[name] = _read(file, name, array, finite)
+        if mapped and end - begin >= _MAPPED_BYTES:
+            place = _SIZE_BYTES + length + begin
+            arrays[name] = np.asarray(np.memmap(file, _TYPES[kind], "c", place, shape))
+            file.seek(place + end - begin)
+        else:
+            arrays[name] = _read(file, name, kind, shape)
+        _check(name, arrays[name], finite)
         reached = end
     if reached != available:
         raise TensorError(f"{available:,} bytes of tensors, not {reached:,}")
@@ -115,16 +121,25 @@ def _whole(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
 
 
-def _read(file: BinaryIO, name: str, array: npt.NDArray[Any], finite: bool) -> npt.NDArray[Any]:
-    flat = array.reshape(-1)
-    raw = flat.view(np.uint8).data
+def _read(file: BinaryIO, name: str, kind: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.empty(shape, _TYPES[kind])
+    except ValueError as error:
+        # Without a single value a shape may be of any size.
+        raise TensorError(f"{shown(name)} of shape {shown(shape)}") from error
+    raw = array.reshape(-1).view(np.uint8).data
     if file.readinto(raw) != len(raw):  # type: ignore[attr-defined]
         raise TensorError(f"the end of the file in {shown(name)}")
+    return array
+
+
+def _check(name: str, array: npt.NDArray[Any], finite: bool) -> None:
+    """Refuse bytes that are no value of their type, and numbers that are not finite where they are to be."""
+    flat = array.reshape(-1)
     if array.dtype == np.bool_ and not (flat.view(np.uint8) <= 1).all():
         raise TensorError(f"{shown(name)} with values other than true and false")
     if finite and array.dtype.kind == "f" and not _finite(flat):
         raise TensorError(f"numbers in {shown(name)} that are not finite")
-    return array
 
 
 def _finite(flat: npt.NDArray[Any]) -> bool:

@@ -56,7 +56,7 @@ def read_training_state(folder: Path) -> dict[str, Any]:
     path = folder / FILE_NAME
     try:
         with reading(path), path.open("rb") as file:
-            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY)
+            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY, mapped=True)
     except FileNotFoundError as error:
         raise TrainingStateError(path, "a training state", "none") from error
     except TensorError as error:

@@ -6,6 +6,7 @@ import pytest
 
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
+from soulsgraph_envs.core.machine import Memory
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_games_file_with_a_bad_value(refuse, tmp_path, text, message):
 
 
 def test_a_plan_that_needs_more_memory_than_there_is_begins_nothing(refuse, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph_policies.hyperparameters.machine_memory", lambda: 10**6)
+    monkeypatch.setattr("soulsgraph_policies.hyperparameters.usable_memory", lambda: Memory(10**6, 10**6))
     for begin in (("curriculum", "--run"), ("reproduce", "--out")):
-        assert "half of this machine's memory" in refuse(*begin, tmp_path / "new")
+        assert "half of the memory that this process may use" in refuse(*begin, tmp_path / "new")
         assert not (tmp_path / "new").exists()

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup
 from soulsgraph.tables import read_rows
-from soulsgraph.train import Workplace, train_stage
+from soulsgraph.train import CheckpointClock, Workplace, train_stage
 from soulsgraph_clusters.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.algorithm import SkillDQN
@@ -112,6 +113,7 @@ def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same
     tmp_path, session, monkeypatch
 ):
     monkeypatch.setattr("soulsgraph.train.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("soulsgraph.train.MOST_SAVING", 1.0)
     first, second = (RunFolder.create(tmp_path / name, Plan(scale=0.11)) for name in ("first", "second"))
     wanted = _train(first, "camera", session).sha256
     kept = sorted(path.name for path in first.checkpoints("camera").iterdir())
@@ -167,3 +169,19 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, sess
         assert train_stage(Workplace(run, session, board, "silent"), again)[0] == dodge
     assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
     assert run.library.card("heal_attack", 2).digest == heal.digest
+
+
+def test_checkpoints_are_spaced_by_what_they_cost(monkeypatch):
+    now_s, written, spent_s = 0.0, 0, 0.0
+    monkeypatch.setattr("soulsgraph.train.time", SimpleNamespace(monotonic=lambda: now_s))
+    for took_s, expected in ((0.01, 1000), (2.0, 100), (50.0, 4)):
+        clock, begun_s, written, spent_s = CheckpointClock(), now_s, 0, 0.0
+        while now_s < begun_s + 10_000.0:
+            now_s += 1.0
+            if clock.due():
+                with clock.measured():
+                    now_s += took_s
+                written, spent_s = written + 1, spent_s + took_s
+        # The first is written before anybody knows what one takes.
+        assert (spent_s - took_s) / (now_s - begun_s) <= 0.02
+        assert written == pytest.approx(expected, rel=0.15)

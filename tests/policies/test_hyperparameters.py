@@ -6,10 +6,11 @@ import pytest
 from stable_baselines3.common.utils import LinearSchedule
 
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import Memory
 from soulsgraph_policies.hyperparameters import (
     DQNHyperparameters,
     baseline_hyperparameters,
-    machine_memory,
+    check_memory,
     skill_hyperparameters,
 )
 from soulsgraph_policies.replay import ReplayBuffer
@@ -89,18 +90,25 @@ def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round
 
 
 def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
-    monkeypatch.setattr("soulsgraph_policies.hyperparameters.machine_memory", lambda: 1_000_000)
+    monkeypatch.setattr("soulsgraph_policies.hyperparameters.usable_memory", lambda: Memory(1_000_000, 900_000))
     # Two observations of 10 values, reward, discount and action, of 4 bytes each: 92 bytes a row.
     fits = DQNHyperparameters(budget=100, replay_capacity=500_000 // 92)
-    fits.check_memory(10)
+    check_memory({"camera": fits.replay_bytes(10)})
     for beyond in (replace(fits, replay_capacity=500_000 // 92 + 1), replace(fits, n_step=2)):
-        with pytest.raises(SoulsGraphError, match="replay: expected at most half of this machine's memory") as caught:
-            beyond.check_memory(10)
+        with pytest.raises(SoulsGraphError, match="replay: expected at most half of the memory") as caught:
+            check_memory({"camera": beyond.replay_bytes(10)})
         assert "`scale`" in str(caught.value)
-        with pytest.raises(SoulsGraphError, match="half of this machine's memory"):
+        with pytest.raises(SoulsGraphError, match="half of the memory"):
             ReplayBuffer(beyond, 10)
     assert ReplayBuffer(fits, 10).capacity == 5_434
 
 
-def test_a_machine_has_memory():
-    assert machine_memory() > 2**28
+def test_the_replays_of_a_joint_stage_are_counted_together_and_so_is_what_others_use(monkeypatch):
+    numbers = DQNHyperparameters(budget=100, replay_capacity=300_000 // 92)
+    monkeypatch.setattr("soulsgraph_policies.hyperparameters.usable_memory", lambda: Memory(1_000_000, 900_000))
+    check_memory({"dodge": numbers.replay_bytes(10)})
+    with pytest.raises(SoulsGraphError, match=r"0.0 GiB of transitions of dodge, drink"):
+        check_memory(dict.fromkeys(("dodge", "drink"), numbers.replay_bytes(10)))
+    monkeypatch.setattr("soulsgraph_policies.hyperparameters.usable_memory", lambda: Memory(1_000_000, 200_000))
+    with pytest.raises(SoulsGraphError, match="what is free of the memory"):
+        check_memory({"dodge": numbers.replay_bytes(10)})

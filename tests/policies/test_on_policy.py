@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from soulsgraph_envs.core.errors import DataError
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.hyperparameters import DQNHyperparameters, check_memory
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.replay import Batch
@@ -162,5 +162,5 @@ def test_options_of_the_replay_are_refused(options: dict[str, Any], message: str
 
 
 def test_a_rollout_that_would_fill_the_memory_is_refused() -> None:
-    with pytest.raises(DataError, match="10,000,000,000 transitions"):
-        _numbers(rollout=10**7, epochs=1_000).check_memory(observation_size=25)
+    with pytest.raises(DataError, match=r"GiB of transitions of dodge"):
+        check_memory({"dodge": _numbers(rollout=10**7, epochs=1_000).replay_bytes(observation_size=25)})

@@ -1,5 +1,7 @@
 """The file of a stage's exact state: it is read back unchanged, and damage is detected."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -83,3 +85,40 @@ def test_failed_write_leaves_the_older_file(tmp_path: Path) -> None:
         write_training_state(tmp_path, {"array": 2})
     assert read_training_state(tmp_path) == {"count": 1}
     assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
+
+
+_MEASURE = """
+import sys
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np
+from soulsgraph_policies.training_state import read_training_state, write_training_state
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+def anonymous():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+folder, rows = Path(sys.argv[1]), np.ones((1_000_000, 25), np.float32)
+write_training_state(folder, {"small": np.ones(3)})
+before = peak()
+write_training_state(folder, {"training": {"dodge": {"replay": {"rows": rows}}}})
+written, before_reading = peak() - before, anonymous()
+found = read_training_state(folder)["training"]["dodge"]["replay"]["rows"]
+read = anonymous() - before_reading
+assert np.array_equal(found, rows)
+print(written, read)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc")
+def test_a_large_replay_is_written_and_read_without_a_copy_of_it(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _MEASURE, tmp_path], capture_output=True, text=True, check=True)
+    written, read = map(float, done.stdout.split())
+    # The array has 95 MiB.
+    assert written < 24.0
+    assert read < 24.0

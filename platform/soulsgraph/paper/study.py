@@ -213,7 +213,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     kind, plan_file, opening = "reproduction", DESCRIPTION, "ReproductionFolder.open"
 
     def check_memory(self) -> None:
-        """Refuse a study whose replay would fill more than half of this machine's memory; raises DataError."""
+        """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
         for plan in self.plan.plans():
             plan.check_memory()
 
