@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobSubmissionClient
 
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, refused_token
+from soulsgraph_envs.core.access import by_proxy, request_proxies
 
 #: It reports each log that ends.
 logging.getLogger("ray.dashboard.modules.job.sdk").setLevel(logging.ERROR)
@@ -27,10 +29,11 @@ _LONGEST_LINE = 300
 
 
 class _Client(JobSubmissionClient):
-    """Ray's client, which sets no limit to the wait for an answer."""
+    """Ray's client, which sets no limit to the wait for an answer, and takes the environment's proxies."""
 
     def _do_request(self, method: str, endpoint: str, **settings: Any) -> Any:
-        return super()._do_request(method, endpoint, **{"timeout": _ANSWER_WITHIN_S} | settings)
+        own = {"timeout": _ANSWER_WITHIN_S, "proxies": request_proxies(_place(self._address))}
+        return super()._do_request(method, endpoint, **own | settings)
 
 
 class JobServer:
@@ -96,10 +99,16 @@ class JobServer:
             silent = isinstance(error, OSError)
             found = f"no answer, {type(error).__name__}" if silent else str(error).partition("\n")[0].strip(" .")
             kind = ClusterError if 400 <= _status(error) < 500 else ClusterAwayError
+            by = by_proxy(_place(self.address), "http", "all")
             raise kind(
-                f"{self.address}: expected that the jobs of a Ray cluster can be managed there, found: {found}; start "
-                "it with `ray start --head`, or correct the address."
+                f"{self.address}{by}: expected that the jobs of a Ray cluster can be managed there, found: {found}; "
+                "start it with `ray start --head`, or correct the address."
             ) from error
+
+
+def _place(url: str) -> str:
+    """Return host and port of a dashboard's address."""
+    return urlsplit(url).netloc
 
 
 def _status(error: Exception) -> int:

@@ -90,9 +90,12 @@ def describe_machine() -> dict[str, Any]:
 
 def _git(*arguments: str) -> str:
     """Return what git prints of the source tree; nothing where git is missing or refuses."""
+    # In a hook these name the repository that is committed to, which comes before the folder's own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ("git", "-C", str(_ROOT), *arguments)
     try:
         done = subprocess.run(
-            ("git", "-C", str(_ROOT), *arguments), capture_output=True, text=True, timeout=20.0, check=True
+            command, env=environment, capture_output=True, text=True, timeout=20.0, check=True, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return ""

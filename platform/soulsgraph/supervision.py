@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from soulsgraph_envs.core.machine import boot_id
+
 if TYPE_CHECKING:
     import psutil
 
@@ -24,8 +26,8 @@ STOP_WITHIN_S = 120.0
 _KILLED_WITHIN_S = 60.0
 #: Exit codes: what was needed is not there now, and may come by itself; a stop that was asked for.
 UNAVAILABLE, INTERRUPTED = 69, 130
-#: Two times of a process's begin that differ by no more are the same.
-_CLOCK_S = 5.0
+#: A process's begin by the clock; two that differ by no more seconds are the same.
+_CLOCKED, _CLOCK_S = re.compile(r"\d+\.\d+"), 5.0
 _BEGIN = "from soulsgraph.supervision import begin; begin({}); from soulsgraph.cli import main; main()"
 _supervisor: int | None = None
 _logger = logging.getLogger("soulsgraph")
@@ -44,24 +46,35 @@ def present_supervisor() -> int | None:
 
 def describe_process() -> str:
     """Return what names this process among all of all machines, for `has_ended`."""
-    import psutil
-
-    return f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time():.2f}"
+    return f"{socket.gethostname()} {os.getpid()} {_began(os.getpid())}"
 
 
 def has_ended(description: str) -> bool:
     """Return whether a process described by `describe_process` has ended; False if it ran on another machine."""
-    import psutil
-
-    found = re.fullmatch(r"(\S+) (\d+) (\d+\.\d+)", description)
+    found = re.fullmatch(r"(\S+) (\d+) (\S+)", description)
     if found is None or found[1] != socket.gethostname():
         return False
-    try:
-        # It is counted from the boot, which moves when the clock is set.
-        begun_s: float = psutil.Process(int(found[2])).create_time()
-    except psutil.NoSuchProcess:
-        return True
-    return abs(begun_s - float(found[3])) > _CLOCK_S
+    began = _began(int(found[2]))
+    if began and _CLOCKED.fullmatch(found[3]) and _CLOCKED.fullmatch(began):
+        return abs(float(began) - float(found[3])) > _CLOCK_S
+    # An earlier version of ours noted the clock's time: what may be that process lives.
+    return not began if _CLOCKED.fullmatch(found[3]) else began != found[3]
+
+
+def _began(pid: int) -> str:
+    """Return when a process began; empty if there is none.
+
+    Linux counts it from the boot, and so it stays when the clock is set; elsewhere it is the clock's time.
+    """
+    import psutil
+
+    with suppress(OSError):
+        # The name in parentheses may hold anything; the begin is the twentieth word behind it (proc(5)).
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return f"{boot_id()}/{words[19]}"
+    with suppress(psutil.NoSuchProcess):
+        return f"{psutil.Process(pid).create_time():.2f}"
+    return ""
 
 
 def begin_job() -> None:

@@ -31,6 +31,17 @@ def test_a_modified_checkout_says_so(checkout):
     assert str(provenance.source_commit()).endswith("-modified")
 
 
+def test_a_hook_of_another_repository_puts_no_commit_of_it_into_a_card(checkout, tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("other")
+    for command in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "another")):
+        subprocess.run(("git", "-C", other, *command), check=True)
+    expected = subprocess.run(("git", "-C", checkout, "rev-parse", "HEAD"), capture_output=True, text=True, check=True)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    assert provenance.source_commit() == expected.stdout.strip()
+
+
 def test_outside_a_checkout_no_commit_is_known(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
     provenance.source_commit.cache_clear()

@@ -8,6 +8,8 @@ import shlex
 import stat
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -66,3 +68,40 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+#: Set to 1, addresses beyond this machine are reached by the proxy that the environment names.
+USE_PROXY = "SOULSGRAPH_USE_PROXY"
+
+
+def uses_proxy(address: str) -> bool:
+    """Return whether the environment's proxies are asked for an address, HOST:PORT; never for this machine's.
+
+    Who names a game or a head means that one: a proxy for the web would only be in the way.
+    """
+    host = address.rpartition(":")[0] or address
+    return os.environ.get(USE_PROXY, "").lower() in ("1", "true") and not is_loopback(host)
+
+
+def channel_options(address: str) -> list[tuple[str, int]]:
+    """Return the options of a gRPC channel to an address by which it uses no proxy unless asked."""
+    return [("grpc.enable_http_proxy", int(uses_proxy(address)))]
+
+
+def request_proxies(address: str) -> dict[str, None]:
+    """Return what makes an HTTP request to an address bypass proxies unless asked; the library's own ones if so."""
+    return {} if uses_proxy(address) else dict.fromkeys(("http", "https", "all"))
+
+
+def by_proxy(address: str, *kinds: str) -> str:
+    """Return a phrase that names the proxy by which an address is reached; empty where there is none.
+
+    `kinds` are those asked, in their order: gRPC's by default.
+    """
+    host, proxies = (address.rpartition(":")[0] or address).strip("[]"), getproxies()
+    if not uses_proxy(address) or proxy_bypass(host):
+        return ""
+    found = next((proxies[kind] for kind in kinds or ("grpc", "https", "http") if kind in proxies), "")
+    # A proxy's address may hold a password.
+    place = urlsplit(found if "//" in found else f"//{found}").netloc.rpartition("@")[2]
+    return f" by the proxy {place}" if place else ""

@@ -13,6 +13,7 @@ import ctypes
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -183,3 +184,14 @@ def _text(file: Path) -> str:
     with suppress(OSError):
         return file.read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def boot_id() -> str:
+    """Return what tells this machine's present run from all others; empty where the system does not say it."""
+    return _text(Path("/proc/sys/kernel/random/boot_id")).strip()
+
+
+def uptime_s() -> float:
+    """Return the seconds since the machine was started, by a clock that nobody sets; comparable within a `boot_id`."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -27,6 +27,7 @@ from soulsgraph_clusters.fleet.security import token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
+from soulsgraph_envs.core.access import channel_options
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import make_game
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -205,7 +206,7 @@ class _Clients:
 
     async def _stream(self, number: int) -> None:
         # Games are different programs: none shares another's connection.
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        options = [("grpc.use_local_subchannel_pool", 1), *channel_options(self._address)]
         channel = grpc.aio.insecure_channel(self._address, options=options)
         metadata = self._metadata[number % len(self._metadata)]
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)

@@ -138,13 +138,13 @@ def test_the_originals_names_are_imported_from_here(module: str, names: str) -> 
 
 
 def test_the_originals_clients_are_imported_from_here() -> None:
-    pytest.importorskip("pysiphon")
+    pysiphon = pytest.importorskip("pysiphon")
     from soulsgraph_envs.eldengym import EldenClient, SiphonClient, client
     from soulsgraph_envs.eldengym.client import elden_client
 
     assert client.EldenClient is elden_client.EldenClient is EldenClient
     assert issubclass(EldenClient, SiphonClient)
-    assert SiphonClient.__module__ == "pysiphon.client"
+    assert issubclass(SiphonClient, pysiphon.SiphonClient)
     assert EldenClient("localhost:1").scenarios["Margit-v0"]["boss_name"] == "Margit"
     for found in (eldengym, client):
         with pytest.raises(AttributeError, match="FromSoftwareClient"):

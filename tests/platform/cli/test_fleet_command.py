@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -157,6 +158,23 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     assert "silent for 5 s" in shown
     assert "refused, 2 s" in shown
     assert "den: why" in shown
+
+
+def test_a_head_whose_clock_is_another_trains_if_its_status_is_written_again(tmp_path, monkeypatch, capsys):
+    run = RunFolder.planned(tmp_path / "run", Plan())
+    run.begin()
+    file = run.path / "journal" / "camera" / "status.json"
+    file.parent.mkdir(parents=True)
+
+    def write(_=None):
+        written = {"stage": "camera", "attempt": "a", "weights_version": 3, "records": 40, "boot": "another"}
+        file.write_text(json.dumps(written | {"written": time.time() - 60.0}))
+
+    write()
+    monkeypatch.setattr("soulsgraph.cli.fleet.time.sleep", write)
+    assert "seen now" in fleet(monkeypatch, capsys, "status", run.path, "--once")
+    monkeypatch.setattr("soulsgraph.cli.fleet.time.sleep", lambda _: None)
+    assert re.search(r"seen \d+ s ago: no head", fleet(monkeypatch, capsys, "status", run.path, "--once"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

@@ -110,7 +110,10 @@ def test_a_user_without_home_name_or_right_to_write_the_installation_can_use_eve
     temporary.mkdir()
     temporary.chmod(0o1777)
     environment = {name: value for name, value in os.environ.items() if name not in _NAMES}
-    environment |= {"TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+    environment |= {"TMPDIR": str(temporary), "OMP_NUM_THREADS": "1", "FORCE_COLOR": "1"}
+    # Nor is there a proxy or a repository where the environment says.
+    environment |= dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"), "http://127.0.0.1:9")
+    environment |= {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"}
     problems = _problems((*_become_stranger(), SOULSGRAPH), folder, env=environment)
     assert problems.pop("resume").endswith("name a folder that this user can write with --spool.\n")
     assert not problems, problems

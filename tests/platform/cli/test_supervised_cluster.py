@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -162,10 +163,27 @@ def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypa
 
 def test_a_supervisor_is_gone_only_if_that_is_known():
     host, pid, began = describe_process().split()
+    boot, _, ticks = began.partition("/")
     assert not has_ended(describe_process())
-    assert has_ended(f"{host} {pid} {float(began) - 1000.0:.2f}"), "another process has its id"
+    assert has_ended(f"{host} {pid} {boot}/{int(ticks) - 1}"), "another process has its id"
+    assert has_ended(f"{host} {pid} another-{boot}/{ticks}"), "the machine was started anew"
+    assert has_ended(f"{host} 4194305 {boot}/{ticks}"), "no process has its id"
+    assert not has_ended(f"{host} {pid} 1.00"), "an earlier version noted the clock's time, which may have been set"
+    assert has_ended(f"{host} 4194305 1.00")
     assert not has_ended(f"{host}-2 {pid} 1.00"), "nobody knows what runs on another machine"
     assert not has_ended("")
+
+
+def test_a_clock_that_is_set_ends_no_supervisors_job(monkeypatch):
+    """A process's begin by the clock is counted from the boot, whose time moves with the clock."""
+    described = describe_process()
+    for moved_s in (-3600.0, -60.0, 60.0, 3600.0):
+        now, booted = time.time() + moved_s, psutil.boot_time() + moved_s
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda booted=booted: booted)
+        assert not has_ended(described)
+        assert describe_process() == described
+        monkeypatch.undo()
 
 
 @contextmanager

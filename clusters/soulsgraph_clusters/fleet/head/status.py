@@ -28,6 +28,7 @@ from soulsgraph_clusters.fleet.settings import (
 )
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_policies.atomic import WriteError, whole_file
 
 STATUS_FILE = "status.json"
@@ -130,6 +131,19 @@ class FleetStatus:
     records: _Count
     decisions: Mapping[str, _Count] = field(default_factory=dict)
     games: Sequence[GameStatus] = ()
+    #: The run of the machine that wrote it, and its seconds since then; empty in those of earlier versions.
+    boot: str = ""
+    uptime_s: Annotated[float, Between(0.0, _MOST_VALUE)] = 0.0
+
+    @property
+    def is_this_machines(self) -> bool:
+        """Whether it was written here, since the machine was started."""
+        return bool(self.boot) and self.boot == boot_id()
+
+    @property
+    def age_s(self) -> float:
+        """Its age; of another machine's by both clocks, which may differ, and one of which may have been set."""
+        return max(uptime_s() - self.uptime_s, 0.0) if self.is_this_machines else abs(time.time() - self.written)
 
 
 #: What a game said when: seconds, ticks, and seconds of resets by phase.
@@ -175,7 +189,8 @@ class StatusWriter:
         journal = self._intake.journal
         games = self._rows(time.monotonic()) if self._kept is None else self._kept
         decisions = dict(journal.decisions)
-        return FleetStatus(journal.stage, journal.attempt, time.time(), version, journal.end, decisions, games)
+        now = time.time(), version, journal.end
+        return FleetStatus(journal.stage, journal.attempt, *now, decisions, games, boot_id(), uptime_s())
 
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
@@ -293,7 +308,7 @@ def _earlier(intake: Intake) -> dict[str, tuple[GameStatus, float]]:
     # Without that file, or with one that is damaged, they are seen when they come.
     with suppress(SoulsGraphError, OSError):
         found = _load(intake.journal.folder / STATUS_FILE)
-        age_s = max(time.time() - found.written, 0.0)
+        age_s = found.age_s
         games = [game for game in found.games if game.is_game] if found.attempt == intake.journal.attempt else []
         return {game.name: (game, time.monotonic() - age_s - game.silent_s) for game in games}
     return {}
@@ -319,7 +334,16 @@ def read_status(journals: Path) -> FleetStatus | None:
         DataError: if it is damaged.
     """
     files = sorted(journals.glob(f"*/{STATUS_FILE}"), key=lambda file: file.stat().st_mtime)
-    return _load(files[-1]) if files else None
+    if not files:
+        return None
+    newest = _load(files[-1])
+    # The clock may have been set between two stages: within a run of the machine another one counts.
+    for file in files[:-1] if newest.boot else []:
+        with suppress(SoulsGraphError):
+            found = _load(file)
+            if found.boot == newest.boot and found.uptime_s > newest.uptime_s:
+                newest = found
+    return newest
 
 
 def _load(file: Path) -> FleetStatus:

@@ -25,7 +25,7 @@ from soulsgraph_clusters.fleet.pc.spool import machine_id
 from soulsgraph_clusters.fleet.pc.stream import PLAY, Head, describe
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, digests
-from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_envs.core.access import by_proxy, is_loopback
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_table
 from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -163,7 +163,8 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         first = next(asked, None)
     except grpc.RpcError as error:
         raise FleetError(
-            f"{address}: expected a head that takes this PC, found: {describe(error)}; {_remedy(error)}."
+            f"{address}{by_proxy(address)}: expected a head that takes this PC, found: {describe(error)}; "
+            f"{_remedy(error)}."
         ) from error
     finally:
         channel.close()

@@ -19,6 +19,7 @@ from soulsgraph_clusters.fleet.messages import parse
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
+from soulsgraph_envs.core.access import by_proxy, channel_options
 
 PLAY = f"/{SERVICE}/{METHOD}"
 #: Called to learn whether a server answers: that it has no such method is an answer, too.
@@ -69,8 +70,8 @@ class Head:
         """Open a channel to an address, by default the first, with TLS where there are credentials."""
         address = address or self.addresses[0]
         if self.credentials is None:
-            return grpc.insecure_channel(address, _OPTIONS)
-        return grpc.secure_channel(address, self.credentials, _OPTIONS)
+            return grpc.insecure_channel(address, _OPTIONS + channel_options(address))
+        return grpc.secure_channel(address, self.credentials, _OPTIONS + channel_options(address))
 
 
 def describe(error: Any) -> str:
@@ -168,7 +169,8 @@ class Stream:
             return str(error)
         except grpc.FutureTimeoutError:
             proof = "" if self._head.credentials is None else " by a certificate of this address and the fleet's CA"
-            return f"no head answers at {' or '.join(self._head.addresses)}{proof}; it listens while a stage is trained"
+            asked = " or ".join(f"{address}{by_proxy(address)}" for address in self._head.addresses)
+            return f"no head answers at {asked}{proof}; it listens while a stage is trained"
         except grpc.RpcError as error:
             return "" if self._left else describe(error)
         finally:

@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, is_loopback, new_token, read_token
+from soulsgraph_envs.core.access import (
+    PRIVATE,
+    TOKEN_KEY,
+    bearer,
+    by_proxy,
+    channel_options,
+    is_loopback,
+    new_token,
+    read_token,
+)
 from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.pictures import Picture
@@ -25,7 +34,7 @@ from soulsgraph_envs.drivers.siphon.attributes import Attribute, ProcessInfo
 
 try:
     import grpc
-    from pysiphon import SiphonClient
+    import pysiphon
     from pysiphon.generated import siphon_service_pb2, siphon_service_pb2_grpc
 except ImportError as error:
     raise GameError(
@@ -50,6 +59,16 @@ MESSAGE_LIMITS = [
 SERVER_NAME = "soulsgraph serve-siphon"
 
 __all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient", "grpc", "messages", "service"]
+
+
+class SiphonClient(pysiphon.SiphonClient):
+    """pysiphon's own client, which reaches its server by no proxy unless asked, as ours do."""
+
+    def __init__(self, host: str = "localhost:50051") -> None:
+        super().__init__(host)
+        super().close()
+        self.channel: Any = grpc.insecure_channel(host, MESSAGE_LIMITS + channel_options(host))
+        self.stub = service.SiphonServiceStub(self.channel)
 
 
 _FORMATS = {"int": "<i", "float": "<f"}
@@ -181,7 +200,7 @@ class SiphonCalls:
         if code == grpc.StatusCode.UNAUTHENTICATED:
             return RefusedError(f"{place}: {name} failed: {error.details()}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            return LinkError(f"{place}: {_unreached(error.details())}.")
+            return LinkError(f"{place}{by_proxy(self.host)}: {_unreached(error.details())}.")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
         return LinkError(f"{place}: {name} failed: {error.details()}")
@@ -199,7 +218,7 @@ def _unreached(details: str) -> str:
 
 def _open_channel(settings: GameSettings) -> Any:
     split_address(settings.host)
-    options = MESSAGE_LIMITS + _BACK_OFF
+    options = MESSAGE_LIMITS + _BACK_OFF + channel_options(settings.host)
     if not settings.certificate:
         return grpc.insecure_channel(settings.host, options)
     try:

@@ -1,3 +1,5 @@
+import os
+import shutil
 import time
 from dataclasses import replace
 from itertools import count
@@ -7,7 +9,7 @@ import pytest
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.head.status import STATUS_FILE, GameStatus, StatusWriter, read_status
+from soulsgraph_clusters.fleet.head.status import STATUS_FILE, FleetStatus, GameStatus, StatusWriter, read_status
 from soulsgraph_clusters.fleet.settings import LOST, PC, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
@@ -91,6 +93,29 @@ def test_the_file_holds_what_was_described(here):
     assert found == written
     assert found.games[0].lost_episodes == {"the game is gone": 3}
     assert found.games[0].metrics["lost_episodes/the game is gone"] == 3.0
+
+
+def test_a_clock_that_is_set_makes_no_status_older_or_younger(here, monkeypatch):
+    earlier = here.journal.folder.with_name("earlier")
+    earlier.mkdir()
+    here.status.update(1, always=True)
+    shutil.copy(here.journal.folder / STATUS_FILE, earlier / STATUS_FILE)
+    for moved_s in (-3600.0, -60.0, 60.0, 3600.0):
+        now = time.time() + moved_s
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        here.status.update(2, always=True)
+        monkeypatch.undo()
+        # The clock was set back between two stages: the file of the one before is younger by it.
+        os.utime(earlier / STATUS_FILE, (time.time() + 7200.0,) * 2)
+        found = read_status(here.journal.folder.parent)
+        assert found.weights_version == 2
+        assert found.age_s < 1800.0, "counted since the machine was started"
+
+
+def test_of_another_machines_status_both_clocks_are_asked():
+    found = FleetStatus("camera", "a1", time.time() + 60.0, 1, 0, boot="another")
+    assert not found.is_this_machines
+    assert 50.0 < found.age_s < 70.0
 
 
 @pytest.mark.parametrize(("took_s", "next_s"), [(0.001, 1.0), (0.05, 2.5), (60.0, 4.0)])
