@@ -62,6 +62,8 @@ def keep_streams() -> None:
             lines = stream.line_buffering or stream.write_through
             settings = {"encoding": stream.encoding, "errors": "backslashreplace", "line_buffering": lines}
             setattr(sys, name, cast(Callable[..., TextIO], io.TextIOWrapper)(kept, **settings))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 class _Output(io.RawIOBase):
