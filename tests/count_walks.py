@@ -130,7 +130,7 @@ class Tree:
         """Return the files of every walk."""
         self._run("curriculum", "curriculum", "--scale", "0.006", "--episodes", "1")
         with self._stand_in() as games:
-            self._run("training in a game", "train", "camera", "--scale", "0.001", "--games", str(games))
+            self._run("training in a game", "train", "camera", "--scale", "0.006", "--games", str(games))
         lines = {tuple(json.loads(line)) for line in self._walked.read_text().splitlines()}
         return {walk.title: self._files(walk, lines) for walk in WALKS}
 

@@ -1,28 +1,107 @@
 """The scenarios that a run went through: which versions play after each, and the stages that adapt to the next.
 
 `domains.json` in the run folder names, for each scenario adapted to, the one whose versions were continued.
-A scenario counts from its first trained version on.
+A scenario counts from its first trained version on. It is the fight that its files said then: where they say something
+else by now, it is called by the scenario and the first digits of the fight's digest, as `boss.toml#1a2b3c4d`.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from soulsgraph.files import api_call, write_json
-from soulsgraph.plan import Stage, check_range
+from soulsgraph.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
+from soulsgraph.plan import Stage, check_range, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.atomic import whole_folder
 from soulsgraph_policies.library import Artifact, LibraryError, SkillCard
+from soulsgraph_policies.projects import ProjectDigest
 
 _FILE = "domains.json"
 _AUTO, _ALL = "auto", "all"
+
+
+class _Domains:
+    """The fights that a run went through, each by its digest; by its scenario alone where that is not known."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run, self.own, self.cards = run, run.fight, cards_of(run)
+        self._scenarios = {self.own: run.plan.scenario}
+        for card in self.cards:
+            self._scenarios.setdefault(self.of(card), card.training.scenario)
+
+    def of(self, card: SkillCard) -> str:
+        """Return the fight that a version was trained in; one that was not recorded is taken for the present one."""
+        scenario = card.training.scenario
+        own = self.own if scenario == self.run.plan.scenario else ""
+        return card.training.fight or own or _present(scenario) or scenario
+
+    def find(self, name: str) -> str:
+        """Return the fight that a scenario is, as somebody names it."""
+        scenario, digits = unmarked(name)
+        known = [fight for fight in self._scenarios if digits and fight.startswith(digits)]
+        if name == self.run.plan.scenario:
+            return self.own
+        fight = next(iter(known), name) if digits else _present(name) or name
+        self._scenarios.setdefault(fight, scenario)
+        return fight
+
+    def name(self, fight: str) -> str:
+        """Return the scenario that a fight is, with digits of its digest where that is another fight by now."""
+        scenario = self._scenarios[fight]
+        return scenario if fight in (self.own, scenario, _present(scenario)) else marked(scenario, fight)
+
+    def lasting(self, fight: str) -> str:
+        """Return a name of a fight that holds whatever its scenario's files say later."""
+        scenario = self._scenarios[fight]
+        return fight if fight == scenario or unmarked(fight)[1] else marked(scenario, fight)
+
+    def before(self) -> dict[str, str]:
+        """Return, for each fight adapted to in order of time, the one whose versions were continued.
+
+        Raises:
+            DataError: if the record is damaged.
+        """
+        # A fight that is not on record continued the run's own versions. A version that continues a clone is one of
+        # the run's own fight.
+        continued = [self.of(card) for card in self.cards if card.parent is not None]
+        adapted = {fight: self.own for fight in continued if fight != self.own}
+        path = self.run.path / _FILE
+        if not path.exists():
+            return adapted
+        where = Where(path, remedy="restore the file from a copy or begin a new run")
+        recorded: Mapping[str, str] = read_value(Mapping[str, str], read_file(where), where)
+        pairs = {self.find(name): self.find(after) for name, after in recorded.items()}
+        # An adaptation that was aborted before it trained anything may be on record.
+        trained = {fight: after for fight, after in pairs.items() if fight in adapted}
+        return {fight: after for fight, after in adapted.items() if fight not in trained} | trained
+
+    def chain(self, fight: str | None = None) -> tuple[str, ...]:
+        """Return the fights from the run's own to one, by default to the last one adapted to."""
+        before = self.before()
+        chain = [fight or next(reversed(before), self.own)]
+        while chain[-1] in before and before[chain[-1]] not in chain:
+            chain.append(before[chain[-1]])
+        return tuple(reversed(chain))
+
+    def names(self, fights: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of some fights."""
+        return tuple(map(self.name, fights))
+
+
+def _present(scenario: str) -> str:
+    """Return a digest of what a scenario's files say now; empty where there are none."""
+    with suppress(SoulsGraphError):
+        return scenario_digest(scenario)
+    return ""
 
 
 def predecessors(run: RunFolder) -> dict[str, str]:
@@ -31,18 +110,8 @@ def predecessors(run: RunFolder) -> dict[str, str]:
     Raises:
         DataError: if the record is damaged.
     """
-    path, own = run.path / _FILE, run.plan.scenario
-    # A scenario that is not on record continued the run's own versions.
-    continued = [card.training.scenario for card in cards_of(run) if card.parent is not None]
-    # A version that continues a clone is one of the run's own scenario.
-    adapted = {scenario: own for scenario in continued if scenario != own}
-    if not path.exists():
-        return adapted
-    where = Where(path, remedy="restore the file from a copy or begin a new run")
-    recorded: Mapping[str, str] = read_value(Mapping[str, str], read_file(where), where)
-    # An adaptation that was aborted before it trained anything may be on record.
-    trained = {name: after for name, after in recorded.items() if name in adapted}
-    return {name: after for name, after in adapted.items() if name not in trained} | trained
+    domains = _Domains(run)
+    return {domains.name(fight): domains.name(after) for fight, after in domains.before().items()}
 
 
 def cards_of(run: RunFolder, skills: Sequence[str] | None = None) -> list[SkillCard]:
@@ -53,11 +122,56 @@ def cards_of(run: RunFolder, skills: Sequence[str] | None = None) -> list[SkillC
 
 def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]:
     """Return the scenarios from the run's own to `scenario`, by default to the last one adapted to."""
-    before = predecessors(run)
-    chain = [scenario or next(reversed(before), run.plan.scenario)]
-    while chain[-1] in before and before[chain[-1]] not in chain:
-        chain.append(before[chain[-1]])
-    return tuple(reversed(chain))
+    domains = _Domains(run)
+    return domains.names(domains.chain(None if scenario is None else domains.find(scenario)))
+
+
+def chain_fights(run: RunFolder, scenario: str) -> dict[str, str]:
+    """Return the digests of the fights from the run's own to a scenario, by name."""
+    domains = _Domains(run)
+    return {domains.name(fight): fight for fight in domains.chain(domains.find(scenario))}
+
+
+def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
+    """Return the cards of the versions that were trained in the fight that a scenario is."""
+    domains = _Domains(run)
+    fight = domains.find(scenario)
+    return [card for card in domains.cards if domains.of(card) == fight]
+
+
+def expect_unchanged(run: RunFolder, scenario: str) -> None:
+    """Refuse a scenario by whose name versions were trained in another fight than its files say now, and none in this.
+
+    Raises:
+        SoulsGraphError: naming the fights and what to do.
+    """
+    domains = _Domains(run)
+    fight = domains.find(scenario)
+    named = {domains.of(card): card for card in domains.cards if card.training.scenario == scenario}
+    if not named or fight in (*named, domains.own):
+        return
+    known, card = [*named.items()][-1]
+    older = api_call("evaluate", run=run.path, scenario=scenario, trained_on=domains.name(known))
+    remedy = f"restore it, rename it, adapt to it, or evaluate the older versions in it: {older}"
+    raise SoulsGraphError(
+        f"{scenario}: expected the fight that {card.skill} v{card.version} of {run.path} was trained in "
+        f"({short(known)}), found that it changed ({short(fight)}); {remedy}."
+    )
+
+
+def expect_present(run: RunFolder, scenarios: Sequence[str]) -> None:
+    """Refuse scenarios whose files no longer say what they did when the run was trained in them.
+
+    Raises:
+        SoulsGraphError: naming the first.
+    """
+    for name in scenarios:
+        scenario, digits = unmarked(name)
+        if digits:
+            raise SoulsGraphError(
+                f"{scenario}: expected the fight that {run.path} was trained in ({digits}), found that it changed "
+                "or is missing; restore it."
+            )
 
 
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
@@ -69,17 +183,19 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
         UnknownNameError: if the run was never adapted to the scenario asked for.
         SoulsGraphError: if that would make a cycle.
     """
-    before, own = predecessors(run), run.plan.scenario
-    if after is not None and after != own and after not in before:
-        raise UnknownNameError("scenario of the run", after, (own, *before))
-    chosen = after or before.get(scenario) or domain_chain(run)[-1]
-    chain = domain_chain(run, chosen)
-    if scenario in chain:
+    domains = _Domains(run)
+    before, own, fight = domains.before(), run.plan.scenario, domains.find(scenario)
+    asked = None if after is None else domains.find(after)
+    if asked is not None and asked != domains.own and asked not in before:
+        raise UnknownNameError("scenario of the run", str(after), (own, *domains.names([*before])))
+    chosen = asked or before.get(fight) or domains.chain()[-1]
+    chain = domains.chain(chosen)
+    if fight in chain:
         raise SoulsGraphError(
-            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in {' -> '.join(chain)}; "
-            f"name {own!r} as the one to continue with `after`."
+            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in "
+            f"{' -> '.join(domains.names(chain))}; name {own!r} as the one to continue with `after`."
         )
-    return chosen
+    return domains.name(chosen)
 
 
 def record_domain(run: RunFolder, scenario: str, after: str) -> None:
@@ -88,9 +204,11 @@ def record_domain(run: RunFolder, scenario: str, after: str) -> None:
     Raises:
         WriteError: if the run folder cannot be written.
     """
-    before = predecessors(run)
-    if before.get(scenario) != after:
-        write_json(run.path / _FILE, before | {scenario: after})
+    domains = _Domains(run)
+    before, fight, source = domains.before(), domains.find(scenario), domains.find(after)
+    if before.get(fight) != source:
+        named = {domains.lasting(one): domains.lasting(other) for one, other in (before | {fight: source}).items()}
+        write_json(run.path / _FILE, named)
 
 
 def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
@@ -101,19 +219,20 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     Raises:
         WriteError: if the folder exists or cannot be written.
     """
-    chain = domain_chain(run, after)
+    domains = _Domains(run)
+    chain = domains.chain(domains.find(after))
     with whole_folder(path) as temporary:
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
-        for card in cards_of(run):
-            if card.training.scenario in chain:
+        for card in domains.cards:
+            if domains.of(card) in chain:
                 version = Path(card.skill, f"v{card.version}")
                 shutil.copytree(run.library.folder / version, temporary / "library" / version)
                 if card.training.cloned:
                     kept = run.demonstrations(card.skill, card.version)
                     shutil.copytree(kept, temporary / kept.relative_to(run.path))
-        copied = RunFolder(temporary, run.plan)
+        copied = RunFolder(temporary, run.plan, run.fight)
         for earlier, later in pairwise(chain):
-            record_domain(copied, later, earlier)
+            record_domain(copied, domains.name(later), domains.name(earlier))
     return RunFolder.open(path)
 
 
@@ -127,7 +246,10 @@ def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
     if stage.parent is not None and stage.scenario != run.plan.scenario:
         # Before the version: without it this record counts for nothing, but a version without it would
         # count as continuing the run's own.
-        record_domain(run, stage.scenario, stage.after or run.plan.scenario)
+        fight = artifact.card.training.fight
+        # Its file may have been edited while it was trained.
+        trained_in = marked(stage.scenario, fight) if fight else stage.scenario
+        record_domain(run, trained_in, stage.after or run.plan.scenario)
     return run.library.save(artifact)
 
 
@@ -156,22 +278,25 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     Raises:
         LibraryError: if the skill was never trained.
     """
-    cards = cards_of(run, (skill,))
+    domains = _Domains(run)
+    cards = [card for card in domains.cards if card.skill == skill]
     if not cards:
         names = (*run.plan.skill_graph.upstream(skill), skill)
         first = next(name for name in names if not run.library.versions(name))
         raise LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
-    newest = {card.training.scenario: card.version for card in cards}
-    chain = domain_chain(run, trained_on) if after is None else (*domain_chain(run, after), trained_on)
-    scenarios = reversed((run.plan.scenario, *chain))
-    return next((newest[scenario] for scenario in scenarios if scenario in newest), cards[-1].version)
+    newest = {domains.of(card): card.version for card in cards}
+    fight = domains.find(trained_on)
+    chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
+    fights = reversed((domains.own, *chain))
+    return next((newest[fight] for fight in fights if fight in newest), cards[-1].version)
 
 
 def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
     """Return the versions that play after a domain and were trained in it, in training order."""
-    order, library = run.plan.skill_graph.order, run.library
-    cards = (library.card(skill, version_in_play(run, skill, domain)) for skill in order)
-    return tuple(card for card in cards if card.training.scenario == domain)
+    domains = _Domains(run)
+    fight, order = domains.find(domain), run.plan.skill_graph.order
+    cards = (run.library.card(skill, version_in_play(run, skill, domain)) for skill in order)
+    return tuple(card for card in cards if domains.of(card) == fight)
 
 
 def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
@@ -195,7 +320,8 @@ def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
     for card in cards:
         part = replace(run.plan.stage(card.skill, card.training.scenario, card.parent), budget=card.training.budget)
         clone = _clone_behind(run, card)
-        parts.append(_suffixed(run, part, {card.skill: card}) if clone is None else _from_clone(part, clone))
+        made = _suffixed(run, part, {card.skill: card}, card.training.fight) if clone is None else None
+        parts.append(made or _from_clone(part, clone or 0))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
 
 
@@ -211,7 +337,7 @@ def own_stage(run: RunFolder, skill: str) -> Stage:
         UnknownNameError: if the skill is not of the run's graph.
     """
     stage = run.plan.stage(skill)
-    own = [card for card in cards_of(run, (skill,)) if card.training.scenario == stage.scenario]
+    own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
     clones = [card.version for card in own if card.training.cloned]
     return _from_clone(stage, clones[-1]) if clones else stage
 
@@ -259,10 +385,106 @@ def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCa
     if not run.library.versions(stage.skill):
         return None
     card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
-    upstream = {artifact.skill: artifact.version for artifact in card.upstream}
-    origin = card.training.scenario, card.parent, card.training.budget, card.training.jointly, upstream
-    wanted = stage.scenario, stage.parent, stage.budget, jointly, upstream_versions(run, stage)
-    return card if origin == wanted else None
+    return None if _part_key(run, stage, jointly).differing(_card_key(run, card)) else card
+
+
+def _part_key(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> Key:
+    """Return the key of the version that a skill's stage makes, if it is made now."""
+    return Key(
+        {**_own_values(run, stage), "jointly": jointly, "upstream": _digests(run, upstream_versions(run, stage))}
+    )
+
+
+def _own_values(run: RunFolder, stage: Stage) -> dict[str, object]:
+    """Return what determines a skill's stage beside the others that play and learn in it; no parent has version 0."""
+    return {
+        "fight": scenario_digest(stage.scenario),
+        "learning": how_it_learns(run.plan, stage),
+        "budget": stage.budget,
+        "seed": stage.seed,
+        "parent": stage.parent or 0,
+        "project": _project_digest(ProjectDigest.of(run.plan.graph)),
+    }
+
+
+def _card_key(run: RunFolder, card: SkillCard) -> Key:
+    """Return the key of a version, as far as its card says it."""
+    training = card.training
+    own = run.fight if training.scenario == run.plan.scenario else None
+    return Key(
+        {
+            "fight": training.fight or own,
+            "learning": training.learning or None,
+            "budget": training.budget,
+            "seed": training.seed,
+            "parent": card.parent or 0,
+            "project": _project_digest(training.project),
+            "jointly": training.jointly,
+            "upstream": {one.skill: one.digest for one in card.upstream},
+        }
+    )
+
+
+def _project_digest(project: ProjectDigest | None) -> str:
+    return project.digest if project else ""
+
+
+def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:
+    return {name: run.library.card(name, version).digest for name, version in versions.items()}
+
+
+def stage_key(run: RunFolder, stage: Stage) -> Key:
+    """Return the key of what a stage leaves on its way: checkpoints, a learning curve, a fleet's journal.
+
+    Raises:
+        LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
+    """
+    frozen = frozen_versions(run, stage)
+    values: dict[str, object] = {f"version of {name}": found for name, found in _digests(run, frozen).items()}
+    for part in stage.parts:
+        own = _own_values(run, part)
+        own["parent"] = run.library.card(part.skill, part.parent).digest if part.parent else ""
+        values |= {f"{name} of {part.skill}": value for name, value in own.items()}
+    return Key(values)
+
+
+def made_key(run: RunFolder, cards: Sequence[SkillCard]) -> Key:
+    """Return the `stage_key` that the stage had which made some cards, as far as they say it."""
+    values: dict[str, object] = {}
+    for card in cards:
+        known, beside = _card_key(run, card).values, card.training.jointly
+        own = {name: known[name] for name in ("fight", "learning", "budget", "seed", "project")}
+        if card.parent is None or card.parent in run.library.versions(card.skill):
+            own["parent"] = run.library.card(card.skill, card.parent).digest if card.parent else ""
+        values |= {f"version of {one.skill}": one.digest for one in card.upstream if one.skill not in beside}
+        values |= {f"{name} of {card.skill}": value for name, value in own.items()}
+    return Key(values)
+
+
+def curve_folder(run: RunFolder, stage: Stage) -> Path:
+    """Return the folder of the weights of a stage's learning curve."""
+    return run.path / "curves" / stage.name
+
+
+def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
+    """Return whether what is in a folder is of a stage as it would be trained now, for whatever budget.
+
+    Raises:
+        SoulsGraphError: as `stage_key`, or if what says it is damaged.
+    """
+    differing = stage_key(run, stage).differing(read_key(folder / KEY))
+    return all(name.startswith("budget of") for name in differing)
+
+
+def unrecorded(run: RunFolder, card: SkillCard) -> tuple[str, ...]:
+    """Return what of a version's key an earlier version of this package did not record."""
+    return Key(dict.fromkeys(("fight", "learning"))).unknown(_card_key(run, card))
+
+
+def expect_own_fight(run: RunFolder, scenario: str) -> None:
+    """Refuse to go on with a run in its own scenario where that is another fight by now; raises SoulsGraphError."""
+    if scenario == run.plan.scenario:
+        expect_fight(scenario, run.fight, str(run.path))
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
@@ -274,7 +496,7 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
     """
     load_scenario(scenario)
     run.plan.check_fight(scenario)
-    if scenario == run.plan.scenario:
+    if run.fight == scenario_digest(scenario) or scenario == run.plan.scenario:
         raise SoulsGraphError(
             f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
         )
@@ -347,17 +569,30 @@ def adaptation_stages(
 
 
 def _named_apart(run: RunFolder, stage: Stage) -> Stage:
-    """Return the stage with its suffixes: a checkpoint of another budget or version must not be taken for its own."""
-    saved = half_saved(run, stage)
-    return replace(_suffixed(run, stage, saved), jointly=tuple(_suffixed(run, part, saved) for part in stage.jointly))
+    """Return the stage with its suffixes: no checkpoint of another fight, budget or version is taken for its own.
+
+    What an earlier version of this package left unfinished has the name without the fight.
+    """
+    saved, fight = half_saved(run, stage), scenario_digest(stage.scenario)
+    named, plain = (_all_suffixed(run, stage, saved, of) for of in (fight, ""))
+    older = run.checkpoints(plain.checkpoint_name)
+    return plain if older.is_dir() and not run.stage_key(plain.checkpoint_name).exists() else named
 
 
-def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard]) -> Stage:
-    card = saved.get(part.skill)
+def _all_suffixed(run: RunFolder, stage: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
+    jointly = tuple(_suffixed(run, part, saved, fight) for part in stage.jointly)
+    return replace(_suffixed(run, stage, saved, fight), jointly=jointly)
+
+
+def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
+    """Return a stage with its suffix: of a scenario of one's own the fight, and what makes it a further adaptation."""
+    suffix = f"-{short(fight)}" if fight and part.parent is not None and part.scenario.endswith(".toml") else ""
+    card, domains = saved.get(part.skill), _Domains(run)
     # Where the stage saved this skill already, it is named by what it began with.
     before = [one for one in cards_of(run, (part.skill,)) if card is None or one.version < card.version]
-    further = any(one.training.scenario == part.scenario for one in before)
+    same = fight or domains.find(part.scenario)
+    further = any(domains.of(one) == same for one in before)
     usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
-    return (
-        replace(part, suffix=f"-v{before[-1].version + 1}-{part.budget}") if further or part.budget != usual else part
-    )
+    if further or part.budget != usual:
+        suffix += f"-v{before[-1].version + 1}-{part.budget}"
+    return replace(part, suffix=suffix)

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.domains import cards_of, training_call, version_in_play
+from soulsgraph.domains import (
+    cards_of,
+    cards_trained_on,
+    expect_own_fight,
+    expect_unchanged,
+    training_call,
+    version_in_play,
+)
 from soulsgraph.files import describe_origin, write_json
+from soulsgraph.identity import Key
 from soulsgraph.plan import Plan, check_range, scenario_digest
 from soulsgraph.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.run_folder import RunFolder
@@ -116,13 +124,20 @@ def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
 
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
-    """Return whether the run has a version of one of the skills, by default of any, trained on the scenario."""
-    return any(card.training.scenario == scenario for card in cards_of(run, skills))
+    """Return whether the run has a version of one of the skills, by default of any, trained in a scenario's fight."""
+    return any(skills is None or card.skill in skills for card in cards_trained_on(run, scenario))
 
 
 def source_of(run: RunFolder, scenario: str) -> str:
-    """Return the scenario whose versions play in `scenario`: itself if trained on it, else the run's own."""
-    return scenario if was_trained_on(run, scenario) else run.plan.scenario
+    """Return the scenario whose versions play in `scenario`: itself if trained on it, else the run's own.
+
+    Raises:
+        SoulsGraphError: if versions were trained by its name in another fight than it is now.
+    """
+    if was_trained_on(run, scenario):
+        return scenario
+    expect_unchanged(run, scenario)
+    return run.plan.scenario
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
@@ -165,6 +180,9 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     """
     scenario = started_at(load_scenario(setting.scenario), setting.start)
     run.plan.check_fight(setting.scenario)
+    if setting.scenario.endswith(".toml"):
+        # It may have been edited since the run was opened.
+        expect_own_fight(run, setting.scenario)
     skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
     trained = [skill for skill in skills if skill.name not in setting.randomize]
     networks = load_networks(run, setting.trained_on, trained, scenario)
@@ -329,6 +347,20 @@ def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
         own = [row for row in rows if row.part == "a"]
         return tuple(replace(row, scenario=plan.scenario, trained_on=plan.scenario) for row in own)
     return tuple(row for row in rows if all(was_trained_on(run, row.trained_on, (name,)) for name in row.adapted))
+
+
+def table_key(run: RunFolder) -> Key:
+    """Return what determines the rows of a run's table: the fights, and the versions that play in them."""
+    rows = allowed_rows(run)
+    played = {row.trained_on: load_artifacts(run, row.trained_on, run.plan.skill_graph.order) for row in rows}
+    return Key(
+        {
+            "fights": {row.scenario: scenario_digest(row.scenario) for row in rows},
+            "versions": {
+                home: {name: one.card.digest for name, one in artifacts.items()} for home, artifacts in played.items()
+            },
+        }
+    )
 
 
 def evaluate_rows(

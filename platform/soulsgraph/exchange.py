@@ -292,7 +292,9 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
     saved = read_saved_dqn(file, (size, *setup.hyperparameters.hidden_sizes, len(skill.actions)))
     artifact = trained_artifact(setup, saved.weights, known.normalizer(), saved.steps)
     card = artifact.card
-    training = replace(card.training, packages={**card.training.packages, "stable-baselines3": saved.version})
+    # How it learned elsewhere is not known here.
+    packages = {**card.training.packages, "stable-baselines3": saved.version}
+    training = replace(card.training, packages=packages, learning="")
     return replace(artifact, card=replace(card, training=training, observation_clip=known.clip))
 
 

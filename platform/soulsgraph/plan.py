@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from soulsgraph.files import slug
 from soulsgraph_envs.core.config import Between, check_fields
-from soulsgraph_envs.core.data_files import find, read_data
+from soulsgraph_envs.core.data_files import files_of, find, read_data
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.streams import derive_seeds
@@ -172,6 +174,18 @@ class Plan:
         """Return the skill's budget in its own decisions."""
         return max(1, round(budget_of(skill) * self.scale))
 
+    @property
+    def budget_note(self) -> str:
+        """A line that says how much less than the preset's budget it trains for; empty where it is not less."""
+        if self.scale >= 1.0:
+            return ""
+        skills = self.skill_graph.skills
+        planned, whole = sum(map(self.budget, skills)), sum(map(budget_of, skills))
+        return (
+            f"budget: {self.scale:g} of the preset's, {planned:,} of {whole:,} decisions (scale {self.scale:g}); "
+            "win rates of a whole training need scale 1"
+        )
+
     def stage(self, skill: str, scenario: str | None = None, parent: int | None = None) -> Stage:
         """Return the stage that trains `skill`, from scratch or continuing version `parent`.
 
@@ -207,6 +221,34 @@ class Plan:
         for stage in self.stages():
             size = make_skill(stage.skill, self.options).observation.size
             dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
+
+
+def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
+    """Refuse stages in which a skill would take no update at all: their budgets are too small.
+
+    Raises:
+        SoulsGraphError: naming the skill and the smallest budget and scale that train every one of them.
+    """
+    parts = [part for stage in stages for part in stage.parts]
+    least = {part: plan.hyperparameters(part).least_budget for part in parts}
+    short = [part for part in parts if part.budget < least[part]]
+    if not short:
+        return
+    first, needed = short[0], max(least.values())
+    remedy = f"train for {needed:,} decisions or more (`budget`)"
+    planned = [(plan.stage(part.skill, part.scenario, part.parent).budget, part) for part in parts]
+    if all(budget == part.budget for budget, part in planned):
+        whole = {part: ADAPTATION_BUDGET if part.parent is not None else budget_of(part.skill) for part in parts}
+        remedy = f"train with a `scale` of {max(_scale(whole[part], least[part]) for part in parts):g} or more"
+    raise SoulsGraphError(
+        f"stage {first.name}: expected {least[first]:,} decisions or more, from which on preset {plan.preset} learns, "
+        f"found {first.budget:,}; {remedy}."
+    )
+
+
+def _scale(whole: int, least: int) -> float:
+    """Return the smallest scale, in thousandths, by which a whole budget holds the least decisions that teach."""
+    return next(scale / 1000 for scale in range(1, 1000 * (least + 1)) if round(whole * scale / 1000) >= least)
 
 
 def lasting_name(scenario: str) -> str:
@@ -246,13 +288,50 @@ def scenario_digest(name: str) -> str:
     Raises:
         SoulsGraphError: if a file is missing or holds something else.
     """
+    known = _DIGESTS.get(name)
+    if known is not None and _states(known.files) == known.states:
+        return known.digest
     scenario = load_scenario(name)
     fight = read_data("scenario", find("scenario", name))
     for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
         owner.pop(key, None)
-    bosses = [read_data("boss", find("boss", phase.boss)) for phase in scenario.phases()]
-    said = [fight, read_data("player", find("player", scenario.player)), *bosses]
-    return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    parts = [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
+    said = [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
+    digest = sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    _remember(name, digest, [file for kind, part in (("scenario", name), *parts) for file in _files(kind, part)])
+    return digest
+
+
+class _Digested(NamedTuple):
+    """A fight's digest, its files, and how they were when it was made."""
+
+    digest: str
+    files: Sequence[Path]
+    states: Sequence[tuple[int, ...]]
+
+
+_DIGESTS: dict[str, _Digested] = {}
+#: A file that was written since may have been written again without another time.
+_SETTLED_NS = 2 * 10**9
+
+
+def _files(kind: str, name: str) -> list[Path]:
+    return files_of(kind, find(kind, name))
+
+
+def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
+    """Return times, size and number of files; none where one is missing."""
+    try:
+        return [(of.st_mtime_ns, of.st_ctime_ns, of.st_size, of.st_ino) for of in map(os.stat, files)]
+    except OSError:
+        return []
+
+
+def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
+    """Keep a digest for as long as its files stay as they are: it takes ten milliseconds, and is asked for often."""
+    states = _states(files)
+    if states and max(max(state[:2]) for state in states) < time.time_ns() - _SETTLED_NS:
+        _DIGESTS[name] = _Digested(digest, [*files], states)
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

@@ -147,16 +147,23 @@ class PlannedFolder(ABC, Generic[P]):
 class RunFolder(PlannedFolder[Plan]):
     """Paths of a run and its plan.
 
-    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `tensorboard/`,
-    `results/<name>.parquet`.
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `keys/<stage>.json`, `curves/<stage>/`,
+    `tensorboard/`, `results/<name>.parquet`.
     """
 
     kind, plan_file, opening = "run", "plan.json", "RunFolder.open"
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: Plan, fight: str = "") -> None:
         super().__init__(path, plan)
+        self._fight = fight
         self.library = SkillLibrary(path / "library", plan.skill_graph)
         self.tensorboard = path / "tensorboard"
+
+    @property
+    def fight(self) -> str:
+        """A digest of the fight that it was begun in; of the present one where an early version recorded none."""
+        self._fight = self._fight or scenario_digest(self.plan.scenario)
+        return self._fight
 
     def check_memory(self) -> None:
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
@@ -166,8 +173,8 @@ class RunFolder(PlannedFolder[Plan]):
         """Return what `plan.json` holds."""
         plan, now = self.plan, datetime.now(UTC).isoformat()
         graph = _Graph(plan.graph, plan.skill_graph.digest)
-        project, digest = ProjectDigest.of(plan.graph), scenario_digest(plan.scenario)
-        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, project, digest, plan)
+        self._fight = scenario_digest(plan.scenario)
+        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -214,11 +221,15 @@ class RunFolder(PlannedFolder[Plan]):
         if own and read.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
             raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
-        return cls(path, plan)
+        return cls(path, plan, read.scenario_digest if version > 1 else "")
 
     def checkpoints(self, stage: str) -> Path:
         """Return the folder of a stage's checkpoints."""
         return self.path / "checkpoints" / stage
+
+    def stage_key(self, stage: str) -> Path:
+        """Return the file of what determines a stage's checkpoints and journal."""
+        return self.path / "keys" / f"{stage}.json"
 
     def journal(self, stage: str) -> Path:
         """Return the folder of what a fleet played in a stage."""

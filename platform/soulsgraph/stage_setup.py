@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.domains import frozen_versions, jointly_with
+from soulsgraph.domains import frozen_versions, jointly_with, stage_key
 from soulsgraph.files import slug
-from soulsgraph.plan import Stage
+from soulsgraph.identity import how_it_learns, in_words, read_key
+from soulsgraph.plan import Stage, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_clusters.head import ClusterAwayError
 from soulsgraph_clusters.session import Session, place_env_runners
@@ -63,6 +64,8 @@ class StageSetup:
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
+        #: A digest of the fight, empty where it goes on from what did not record it.
+        self.fight = scenario_digest(stage.scenario)
         self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}
         for artifact in self.upstream.values():
             library.check_upstream(artifact.card)
@@ -119,12 +122,18 @@ class StageSetup:
         Where the journal was pruned it goes on from the older of the checkpoints that are kept.
 
         Raises:
-            SoulsGraphError: if the journal or the checkpoint is damaged.
+            SoulsGraphError: if the journal or the checkpoint is damaged, or of another stage of the same name.
         """
         from soulsgraph_clusters.fleet.head.gateway_runner import FLEET
         from soulsgraph_clusters.fleet.head.learning import FleetDQN, JournalRunner
         from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 
+        found = read_key(self.run.stage_key(self.stage.checkpoint_name))
+        if differing := stage_key(self.run, self.stage).differing(found):
+            raise SoulsGraphError(
+                f"{self.run.journal(self.stage.checkpoint_name)}: expected the journal of {self.stage.name} as it is "
+                f"trained now, found one of another {in_words(differing)}; replay it in a copy from before the change."
+            )
         config, fleet = self._config(FleetDQN), Fleet(FleetSettings(journal_mb=_NO_BOUND_MB), self.run.path)
         fleet_stage = self._fleet_stage(fleet)
         config.env_runners(env_runner_cls=JournalRunner).environment(env_config={FLEET: fleet_stage})
@@ -284,6 +293,8 @@ def trained_artifact(
             packages=artifacts.package_versions(),
             jointly=setup.jointly,
             project=setup.project,
+            fight=setup.fight,
+            learning=how_it_learns(setup.run.plan, stage),
         ),
         upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,

@@ -16,8 +16,17 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
-from soulsgraph.domains import finished_versions, half_saved, save_version
-from soulsgraph.plan import Stage
+from soulsgraph.domains import (
+    curve_folder,
+    expect_own_fight,
+    finished_versions,
+    half_saved,
+    save_version,
+    stage_key,
+    unrecorded,
+)
+from soulsgraph.identity import KEY, expect_fight, in_words, read_key, write_key
+from soulsgraph.plan import Stage, check_learns, scenario_digest
 from soulsgraph.progress import Board, Display, Interrupted, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, trained_artifact
@@ -58,7 +67,7 @@ class StageRecords:
         self._training, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         for table in (self._training, self._curve):
             table.forget(setup.stage.name, reached)
-        folder = setup.run.path / "curves" / setup.stage.name
+        folder = curve_folder(setup.run, setup.stage)
         self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         self._evaluator.take_up({int(row["step"] or 0) for row in self._points()}, reached)
         #: When the last iteration ended, and with how many decisions.
@@ -191,15 +200,11 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         Interrupted: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
+    check_learns(place.run.plan, [stage])
+    expect_own_fight(place.run, stage.scenario)
     setup = StageSetup(place.run, stage)
-    latest = next(reversed(_checkpoints(place.run, stage)), None)
     # A checkpoint that cannot be used is refused before anything starts.
-    if latest is not None and not setup.fits(read_training_state(latest)):
-        _logger.warning("%s: skills upstream have other versions than its checkpoints; it begins anew", stage.name)
-        shutil.rmtree(place.run.checkpoints(stage.checkpoint_name))
-        # What a fleet played on top of the other versions is of no use either.
-        shutil.rmtree(place.run.journal(stage.checkpoint_name), ignore_errors=True)
-        latest = None
+    latest = _take_up(setup)
     algorithm = setup.build(place.session, place.gateways)
     try:
         if latest is not None:
@@ -234,6 +239,38 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
         algorithm.stop()
 
 
+def _take_up(setup: StageSetup) -> Path | None:
+    """Return the checkpoint to go on from; what another stage of the same name left is removed.
+
+    Raises:
+        SoulsGraphError: if the latest checkpoint, or what says which stage it is of, is damaged.
+        WriteError: if the run folder cannot be written.
+    """
+    run, stage = setup.run, setup.stage
+    key, file, curve = stage_key(run, stage), run.stage_key(stage.checkpoint_name), curve_folder(run, stage)
+    latest, found = next(reversed(_checkpoints(run, stage)), None), read_key(file)
+    differing = key.differing(found)
+    fits = latest is None or bool(differing) or setup.fits(read_training_state(latest))
+    if differing or not fits:
+        upstream = not fits or all(name.startswith("version of") for name in differing)
+        found_there = "skills upstream have other versions than its checkpoints"
+        why = found_there if upstream else f"its checkpoints are of another {in_words(differing)}"
+        _logger.warning("%s: %s; it begins anew", stage.name, why)
+        # What a fleet played for the other stage is of no use either.
+        for other in (run.journal(stage.checkpoint_name), run.checkpoints(stage.checkpoint_name)):
+            shutil.rmtree(other, ignore_errors=True)
+        latest = None
+    if latest is not None and key.unknown(found):
+        _logger.warning("%s: its checkpoints do not say of which fight they are; taken for this one", stage.name)
+        setup.fight = ""
+    else:
+        write_key(file, key)
+    if key.differing(read_key(curve / KEY)):
+        shutil.rmtree(curve)
+    write_key(curve / KEY, key)
+    return latest
+
+
 def _checkpoints(run: RunFolder, stage: Stage) -> list[Path]:
     """Return a stage's checkpoints to resume from, the newest last."""
     return sorted(run.checkpoints(stage.checkpoint_name).glob("step-*"))
@@ -252,12 +289,21 @@ def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN) -> None:
 
 
 def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:
-    """Train the stages that are not finished yet, one after another."""
+    """Train the stages that are not finished yet, one after another.
+
+    Raises:
+        SoulsGraphError: as `train_stage`; if one would learn nothing, or a fight changes meanwhile.
+    """
     cards: list[SkillCard] = []
+    fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages}
+    check_learns(place.run.plan, [stage for stage in stages if not finished_versions(place.run, stage)])
     for stage in stages:
+        expect_fight(stage.scenario, fights[stage.scenario], f"the training in {place.run.path}")
         finished = finished_versions(place.run, stage)
         for card in finished:
-            console.print(f"{card.skill}: already trained, v{card.version}", highlight=False)
+            missing = in_words(unrecorded(place.run, card))
+            note = f" (its {missing} was not recorded: taken for the same)" if missing else ""
+            console.print(f"{card.skill}: already trained, v{card.version}{note}", highlight=False, soft_wrap=True)
         if not finished:
             began = time.monotonic()
             finished = train_stage(place, stage)

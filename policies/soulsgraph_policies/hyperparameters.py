@@ -167,6 +167,11 @@ class DQNHyperparameters:
             return decisions // self.rollout * self.epochs * (self.rollout // self.batch_size) - updates
         return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
 
+    @property
+    def least_budget(self) -> int:
+        """Decisions after which the first update is due: fewer teach nothing."""
+        return self.rollout or self.learning_starts + self.decisions_per_update
+
     def target_copy(self, before: int, after: int) -> int | None:
         """Return the count of decisions in (before, after] at which the target is copied, None for no copy."""
         if self.target_rate or self.rollout:

@@ -86,7 +86,8 @@ class Training:
     """How a skill was trained: `budget` and `steps` count its decisions, `created` is UTC in ISO 8601.
 
     `jointly` names all skills that learned in the same fights, if it was not alone; `project` whose graph it is of;
-    `cloned` counts the decisions of recorded fights that it was cloned from, if it did not learn by itself.
+    `cloned` counts the decisions of recorded fights that it was cloned from, if it did not learn by itself. `fight` and
+    `learning` are digests of the scenario's data and of all that it learned by, empty where nobody recorded them.
     """
 
     scenario: str
@@ -100,6 +101,12 @@ class Training:
     jointly: Sequence[str] = ()
     project: ProjectDigest | None = None
     cloned: int = 0
+    fight: str = ""
+    learning: str = ""
+
+
+#: Values of a card's training that came later, and that a card has only where they say something.
+_CAME_LATER = {"jointly": (), "project": None, "cloned": 0, "fight": "", "learning": ""}
 
 
 def package_versions() -> dict[str, str]:
@@ -149,8 +156,8 @@ class SkillCard:
 
     def _values(self) -> dict[str, Any]:
         values = asdict(self)
-        # A skill of a shipped graph that learned alone has the card that it always had.
-        for name in ("jointly", "project", "cloned"):
+        # A card that an earlier version wrote has the checksum that it always had.
+        for name in _CAME_LATER:
             if not values["training"][name]:
                 del values["training"][name]
         return values
@@ -252,8 +259,7 @@ def card_from(text: str, where: Where) -> SkillCard:
     sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
     written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
     if isinstance(training := table.get("training"), Mapping):
-        # Only skills that learned in the same fights, are of a project's graph or were cloned have the keys.
-        table["training"] = {"jointly": [], "project": None, "cloned": 0, **training}
+        table["training"] = {**_CAME_LATER, "jointly": [], **training}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(read_table(SkillCard, table, where), results=table["results"])
     size = len(card.observation)

@@ -26,7 +26,7 @@ event.register("numba:compile", Listener())
 """
 _COMPILED = f"""{_LISTENING}
 from soulsgraph.cli import main
-sys.argv = ["soulsgraph", "train", "camera", "--run", sys.argv[1], "--preset", "best", "--scale", "0.005", "--json"]
+sys.argv = ["soulsgraph", "train", "camera", "--run", sys.argv[1], "--preset", "best", "--scale", "0.006", "--json"]
 main()
 print("torch compiles:", "torch._dynamo" in sys.modules)
 """

@@ -69,10 +69,16 @@ def load_data(
 
 
 def base_of(kind: str, path: Path) -> Path | None:
-    """Return the file that a file is based on, if it is based on one.
+    """Return the file that a file is based on, if it is based on one; raises as `files_of`."""
+    chain = files_of(kind, path)
+    return chain[1] if len(chain) > 1 else None
+
+
+def files_of(kind: str, path: Path) -> list[Path]:
+    """Return a file, the one that it is based on, and so on.
 
     Raises:
-        DataError: if it cannot be read, or is based on itself, directly or through others.
+        DataError: if one cannot be read, or is based on itself, directly or through others.
     """
     chain = [path]
     while "based_on" in (values := read_file(Where(chain[-1]))):
@@ -81,7 +87,7 @@ def base_of(kind: str, path: Path) -> Path | None:
         if chain[-1].resolve() in {file.resolve() for file in chain[:-1]}:
             circle = " -> ".join(file.stem for file in chain)
             raise Where(path).at("based_on").error("a file that is not itself based on this one", circle)
-    return chain[1] if len(chain) > 1 else None
+    return chain
 
 
 def read_data(kind: str, path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from soulsgraph.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
+from soulsgraph.domains import curve_folder
 from soulsgraph.evaluate import evaluation_seeds, play_variants
 from soulsgraph.files import api_call, source_commit, write_json
 from soulsgraph.paper.figures import BLUE, GREY, styled
@@ -149,7 +150,7 @@ def first_to_win(run: RunFolder) -> int | None:
     setup = StageSetup(run, stage)
     agent = replace(setup.agent, scenario=load_scenario(run.plan.scenario))
     seeds = evaluation_seeds(CURVE_SEED, FIGHTS)
-    checkpoints = [*checkpoint_files(run.path / "curves" / stage.name).items()]
+    checkpoints = [*checkpoint_files(curve_folder(run, stage)).items()]
     for first in range(0, len(checkpoints), _BATCH):
         some = checkpoints[first : first + _BATCH]
         learned = [weights_by_skill(stage.skill, load_checkpoint(path)) for _, path in some]

@@ -14,9 +14,8 @@ from soulsgraph import domains
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.files import slug
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.plan import lasting_name
+from soulsgraph.plan import check_learns, lasting_name
 from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.transfer import report as reports
@@ -73,9 +72,11 @@ def adapt(
     cards = []
     if chosen or skills != "auto":
         stages = domains.adaptation_stages(run, scenario, chosen, budget, source, jointly)
+        check_learns(run.plan, [stage for stage in stages if not domains.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
             cards = train_stages(place, stages, session.console)
-    session.show([card.to_dict() for card in cards])
+    note = run.plan.budget_note if cards and budget is None else ""
+    session.show([card.to_dict() for card in cards], *([note] if note else []))
 
 
 def transfer(
@@ -109,7 +110,8 @@ def transfer(
         alone = first, [reports.controls_table(first)]
     else:
         measured = {seed: _measured(run, question, output) for seed, run in runs.items()}
-        name, report = f"transfer-{slug(question.scenario)}", next(iter(measured.values()))
+        first_run, report = next(iter(runs.values())), next(iter(measured.values()))
+        name = reports.transfer_name(first_run, question.home, question.scenario)
         tables = {
             name: over_seeds.recommendations_over_seeds(measured),
             f"{name}-win-rates": over_seeds.win_rates_over_seeds(measured),
@@ -149,6 +151,7 @@ def recovery(
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.Target(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: domains.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
+    over_seeds.check_sources(sources)
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
@@ -159,7 +162,9 @@ def recovery(
         for seed, run in runs.items():
             with run.locked():
                 results[seed] = single = recovering.recover(run, target, arms[seed], place, session.console)
-    tables = {recovering.results_name(target): over_seeds.recovery_over_seeds(target, results)}
+    (run, *_), (home, *_), (found, *_) = runs.values(), sources.values(), arms.values()
+    name = recovering.results_name(target, run.plan.scenario, home, found)
+    tables = {name: over_seeds.recovery_over_seeds(target, results)}
     alone = single, [recovering.recovery_table(target, single)]
     _show(session, out, tables, alone if len(runs) == 1 else None)
 

@@ -16,10 +16,10 @@ from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.domains import own_stage, own_stages, predecessors, upstream_versions
+from soulsgraph.domains import finished_versions, own_stage, own_stages, predecessors, upstream_versions
 from soulsgraph.files import write_json
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.plan import Plan, check_range, lasting_name
+from soulsgraph.plan import Plan, check_learns, check_range, lasting_name
 from soulsgraph.progress import stage_progress
 from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph.tables import WinRateTable, write_episodes, write_rows
@@ -113,6 +113,8 @@ def train(
     given = plan if graph is None else {**plan, "graph": graph}
     folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
     stage = own_stage(folder, skill)
+    if not finished_versions(folder, stage):
+        check_learns(folder.plan, [stage])
     if begun:
         # Whether they are there is known before Ray starts.
         upstream_versions(folder, stage)
@@ -123,7 +125,7 @@ def train(
         )
     with options.workplace(folder, session) as place:
         (card,) = train_stages(place, (stage,), session.console)
-    session.show(card.to_dict())
+    session.show(card.to_dict(), *([folder.plan.budget_note] if folder.plan.budget_note else []))
 
 
 def baseline(
@@ -261,6 +263,7 @@ def reproduce(
         check_given(out, folder.plan, study_values(study, folder.plan.seeds), "begin another folder with --out")
     else:
         folder = ReproductionFolder.planned(out, Study(**study_values(study, Study.seeds)))
+        folder.plan.check_learns()
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.work import do_units
     from soulsgraph_clusters.session import check_nodes
@@ -282,6 +285,8 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     from soulsgraph.worker_process import WorkerProcess
 
     stages = own_stages(run)
+    # Before the run is begun, and anything starts.
+    check_learns(run.plan, [stage for stage in stages if not run.begun or not finished_versions(run, stage)])
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):
             worker.start(load_playing)
@@ -329,14 +334,15 @@ def _evaluate_and_show(
     settings, seeds = {row.label: fights for row, fights in played.items()}, evaluating.evaluation_seeds(seed, episodes)
     write_episodes(run.results("episodes"), settings, terms, {"seed": seeds})
     write_rows(run.results("table"), [row.to_dict() for row in rows])
-    write_json(run.path / "results" / "table.json", table.to_dict())
+    write_json(run.path / "results" / "table.json", {**table.to_dict(), "key": dict(evaluating.table_key(run).values)})
     if place is not None:
         place.board.text("win rates", table.to_markdown())
         names = ("scenario", "preset", "seed", "scale", "lanes", "env_runners")
         place.board.hyperparameters(
             {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
         )
-    output.show(table.to_dict(), table.to_rich(), f"results in {run.path / 'results'}")
+    notes = [plan.budget_note] if plan.budget_note else []
+    output.show(table.to_dict(), table.to_rich(), *notes, f"results in {run.path / 'results'}")
 
 
 def _override(text: str) -> tuple[str, Any]:

@@ -21,7 +21,7 @@ from soulsgraph.plan import Plan, lasting_name
 from soulsgraph.progress import silence_advice
 from soulsgraph.run_folder import RunFolder, check_given
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph.zoo import copy_agent, is_agent, open_agent, open_own_run
+from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.opening import check_games
 from soulsgraph_envs.drivers.realtime.link import load_games
@@ -211,7 +211,7 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
     if copy is None:
         open_own_run(path)
     elif (copy / RunFolder.plan_file).exists():
-        if RunFolder.open(copy).plan != open_agent(str(path)).plan:
+        if not is_copy(RunFolder.open(copy), str(path)):
             raise SoulsGraphError(f"--run {copy}: expected a copy of {path}, found another run; name another folder.")
         output.console.print(f"going on with {copy}, a copy of {path}", soft_wrap=True)
     else:

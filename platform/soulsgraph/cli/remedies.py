@@ -73,6 +73,10 @@ def _recovery(run: str, scenario: str, budget: int) -> str:
     return command_line("recovery", run, "--scenario", scenario, "--budget", budget)
 
 
+def _evaluation(run: str, scenario: str, trained_on: str) -> str:
+    return command_line("evaluate", run, "--scenario", scenario, "--trained-on", trained_on)
+
+
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
@@ -108,6 +112,7 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
     "copy_agent": lambda name, path: command_line("zoo", "copy", name, "--run", path),
     "check_library": lambda run: command_line("skills", run),
     "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),
+    "evaluate": _evaluation,
     "recover": _recovery,
     "save_transfer": lambda run, scenario: command_line("transfer", run, "--scenario", scenario),
     "train_stage": _train,

@@ -105,9 +105,9 @@ def compare(
     episodes: int = 400,
     out: Path | None = None,
 ) -> None:
-    """Play agents, unchanged, in the zoo's scenarios and in shifts of the first; show the win rates in percent.
+    """Play agents in the zoo's scenarios and in shifts of the first; show the win rates in percent.
 
-    A star marks the scenario that an agent was trained on.
+    A star marks the scenario that an agent was trained on, a plus one that it adapted to, with the adapted versions.
 
     Args:
         folders: Agents of the zoo or run folders; all agents of the zoo if none is named.

@@ -10,14 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from soulsgraph.domains import cards_of, own_stages
-from soulsgraph.evaluate import EVALUATION_SEED
+from soulsgraph.evaluate import EVALUATION_SEED, table_key
 from soulsgraph.files import write_text
+from soulsgraph.identity import Key
 from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
 from soulsgraph.recordings.header import run_name
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, read_rows
 from soulsgraph.zoo.card import CARD, read_card
-from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.library import SkillCard
@@ -53,6 +54,23 @@ class ReportedRun:
             rows = _checked(read_rows(path), names, path, ("wins", "episodes"))
             return [WinRate(**{name: row[name] for name in names}) for row in rows]
         return [read_card(self.run.path).win_rate] if known else []
+
+    @cached_property
+    def note(self) -> str:
+        """What is to be said of the win rates: that other versions play by now, or in other fights; else nothing."""
+        path = self.run.path / "results" / "table.json"
+        with reading(self.run.path):
+            kept = path.is_file()
+        if not kept or not self.rates:
+            return ""
+        saved = read_file(Where(path, remedy="remove the file"))
+        values = saved.get("key", {}) if isinstance(saved, dict) else {}
+        now, found = table_key(self.run), Key(values if isinstance(values, dict) else {})
+        if now.unknown(found):
+            return "An earlier version of soulsgraph evaluated them, and did not record which versions played."
+        if now.differing(found):
+            return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
+        return ""
 
     @cached_property
     def curves(self) -> list[dict[str, Any]]:
@@ -161,12 +179,16 @@ def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
 
 def _rates(runs: Sequence[ReportedRun]) -> Html:
     parts = [
-        table(_RATES, [row.cells for row in one.rates])
+        tag("div", table(_RATES, [row.cells for row in one.rates]), *_noted(one.note))
         if one.rates
         else tag("p", "This run has not been evaluated yet.", class_="faint")
         for one in runs
     ]
     return section("Win rates", _beside(runs, parts))
+
+
+def _noted(text: str) -> list[Html]:
+    return [tag("p", text, class_="faint")] if text else []
 
 
 def _curves(runs: Sequence[ReportedRun]) -> Html:

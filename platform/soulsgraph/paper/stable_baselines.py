@@ -14,7 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
-from soulsgraph.domains import save_version
+from soulsgraph.domains import curve_folder, save_version
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.plan import Stage
 from soulsgraph.progress import Interrupted
@@ -180,7 +180,7 @@ class _Watch(BaseCallback):
         super().__init__()
         self._setup, self._go_on = setup, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
-        folder = setup.run.path / "curves" / setup.stage.name
+        folder = curve_folder(setup.run, setup.stage)
         self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         # A stage that was stopped begins anew.
         for table in (self._table, self._curve):

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import api_call, describe_origin, write_json
+from soulsgraph.identity import KEY, Key, how_it_learns, in_words, read_key, write_key
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
-from soulsgraph.plan import RENAMED_PRESETS, Plan, scenario_digest
-from soulsgraph.run_folder import PlannedFolder, RunFolder
+from soulsgraph.plan import RENAMED_PRESETS, Plan, check_learns, scenario_digest
+from soulsgraph.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tables import write_rows
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -114,6 +115,17 @@ class Study:
         for plan in self.plans():
             if self.learner == "stable-baselines3":
                 check_stable_baselines(plan.method)
+
+    def check_learns(self) -> None:
+        """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
+        for unit in self.units():
+            plan = self.plan(unit)
+            check_learns(plan, [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.adapted(unit))])
+
+    @staticmethod
+    def adapted(unit: Unit) -> tuple[str, ...]:
+        """Return the skills that a unit adapts."""
+        return ADAPTED if unit.part == "skills" else ()
 
     def units(self) -> tuple[Unit, ...]:
         """Return the units, the longest of each seed first, so that all cores finish at about the same time."""
@@ -244,15 +256,53 @@ class ReproductionFolder(PlannedFolder[Study]):
         return cls(path, begun.plan)
 
     def run(self, unit: Unit) -> RunFolder:
-        """Open the unit's run folder, begun if it is not there."""
-        path = self.path / "seeds" / str(unit.seed) / unit.part
-        return RunFolder.open(path) if (path / "plan.json").exists() else RunFolder.create(path, self.plan.plan(unit))
+        """Open the unit's run folder, begun if it is not there.
+
+        Raises:
+            SoulsGraphError: if another run is in it.
+        """
+        path, plan = self.path / "seeds" / str(unit.seed) / unit.part, self.plan.plan(unit)
+        learner = Key({"learner": self.plan.learner})
+        if not (path / RunFolder.plan_file).exists():
+            run = RunFolder.create(path, plan)
+            write_key(path / KEY, learner)
+            return run
+        run = RunFolder.open(path)
+        if run.plan != plan or learner.differing(read_key(path / KEY)):
+            found = "one by another plan or learner"
+            raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
+        return run
+
+    def key(self, unit: Unit) -> Key:
+        """Return what determines a unit's records: fights, and plan, learner and hyperparameters of what it trains."""
+        if unit == REFERENCES:
+            return Key({"fights": _fights(), "episodes": self.plan.episodes})
+        plan = self.plan.plan(unit)
+        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(unit))]
+        learning = {f"{stage.skill} in {stage.scenario}": how_it_learns(plan, stage) for stage in stages}
+        return Key({"fights": _fights(), "plan": to_table(plan), "learner": self.plan.learner, "learning": learning})
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
-        """Write what `make` returns as a piece of the unit's records, unless it exists."""
+        """Write what `make` returns as a piece of the unit's records, unless it exists; raises as `is_recorded`."""
+        if not self.is_recorded(unit, piece):
+            write_json(self._piece(unit, piece), {"key": dict(self.key(unit).values), **make()})
+
+    def is_recorded(self, unit: Unit, piece: str) -> bool:
+        """Return whether a piece of the unit's records is there.
+
+        Raises:
+            SoulsGraphError: if it is damaged, or was recorded by another plan, learner or fight.
+        """
         file = self._piece(unit, piece)
         if not file.exists():
-            write_json(file, make())
+            return False
+        found = read_file(Where(file, remedy=_AGAIN))
+        kept = found.get("key") if isinstance(found, dict) else None
+        if differing := self.key(unit).differing(Key(kept if isinstance(kept, dict) else {})):
+            raise SoulsGraphError(
+                f"{file}: expected a record of this reproduction, found one of another {in_words(differing)}; {_AGAIN}."
+            )
+        return True
 
     def written(self, unit: Unit) -> dict[str, str]:
         """Return the digest of each record of a unit that is there, by the file's name."""
@@ -261,9 +311,15 @@ class ReproductionFolder(PlannedFolder[Study]):
 
     @property
     def left(self) -> list[Unit]:
-        """The units whose records are not all there."""
+        """The units whose records are not all there; raises as `is_recorded`."""
         units = (*self.plan.units(), REFERENCES)
-        return [unit for unit in units if not all(self._piece(unit, piece).exists() for piece in unit.pieces)]
+        return [unit for unit in units if not all([self.is_recorded(unit, piece) for piece in unit.pieces])]
+
+    @property
+    def unkeyed(self) -> list[Path]:
+        """The files of records that an earlier version wrote, which do not say by what plan."""
+        files = [self._piece(unit, piece) for unit in (*self.plan.units(), REFERENCES) for piece in unit.pieces]
+        return [file for file in files if file.exists() and "key" not in read_file(Where(file, remedy=_AGAIN))]
 
     def assemble(self) -> None:
         """Write the record tables from every piece there is.

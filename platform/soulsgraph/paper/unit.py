@@ -16,7 +16,7 @@ from soulsgraph.domains import adaptation_stages, check_target, finished_version
 from soulsgraph.evaluate import TABLE_1, Row, Setting
 from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
-from soulsgraph.plan import Stage
+from soulsgraph.plan import Stage, check_learns
 from soulsgraph.progress import Board, Interrupted, Supervisor
 from soulsgraph.real_time import OnFinished
 from soulsgraph.run_folder import RunFolder
@@ -105,7 +105,9 @@ def train_by(
     # Imported here: it takes seconds, and only a comparison needs it.
     from soulsgraph.paper.stable_baselines import train_with_stable_baselines
 
-    for stage in (stage for stage in stages if not finished_versions(run, stage)):
+    left = [stage for stage in stages if not finished_versions(run, stage)]
+    check_learns(run.plan, left)
+    for stage in left:
         progress = supervisor.follow(stage.name, stage.budget)
 
         def go_on(steps: int) -> bool:

@@ -221,6 +221,9 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
         SoulsGraphError: naming the units that failed; the others are done.
         ExceptionGroup: of the defects that units met; the others are done.
     """
+    if unkeyed := folder.unkeyed:
+        note = f"{len(unkeyed)} records do not say by what plan: an earlier version wrote them; taken for this one's"
+        console.print(note, highlight=False, soft_wrap=True)
     if not folder.left:
         folder.assemble()
         return

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.files import describe_origin, slug, write_json, write_text
-from soulsgraph.plan import Plan, scenario_digest
+from soulsgraph.plan import Plan, check_learns, scenario_digest
 from soulsgraph.progress import Board, Display
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph.statistics import mean_interval
@@ -143,8 +143,11 @@ class Comparison:
             Interrupted: if a stop was asked for; the next call goes on.
             SoulsGraphError: as `runs`, and if a folder cannot be written.
         """
-        agents = []
-        for run in list(self.runs()):
+        agents, runs = [], list(self.runs())
+        for run in runs:
+            if not run.begun:
+                check_learns(run.plan, run.plan.stages())
+        for run in runs:
             console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
             if not run.begun:
                 run.begin()

@@ -254,6 +254,21 @@ def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
             )
 
 
+def check_sources(sources: Mapping[int, str]) -> None:
+    """Make sure that every seed continues the versions of the same scenario.
+
+    Raises:
+        SoulsGraphError: naming two seeds and their scenarios.
+    """
+    (first, expected), *others = sources.items()
+    for seed, source in others:
+        if source != expected:
+            raise SoulsGraphError(
+                f"recovery: expected every seed to continue the versions of {expected} as seed {first} does, found "
+                f"{source} for seed {seed}; name one of them for all with `home`."
+            )
+
+
 def chain_rates_over_seeds(found: Mapping[int, Retention]) -> SeedsTable:
     """Return the win rate after each domain in each, in percent."""
     results = {seed: retention.rows() for seed, retention in found.items()}

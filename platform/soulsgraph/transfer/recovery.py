@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +13,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.domains import adaptation_stages, branch, check_target
+from soulsgraph.domains import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.files import slug, write_json
-from soulsgraph.plan import Stage, check_range
+from soulsgraph.identity import Key, expect_fight, fight_label, short
+from soulsgraph.paper.study import ADAPTED
+from soulsgraph.plan import Plan, Stage, check_range, scenario_digest
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, mean_interval
@@ -23,7 +27,11 @@ from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import budget_of
+from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.library import SkillCard
 
 Row = Mapping[str, Any]
 #: Labels of the row without any step, and of two arms.
@@ -34,6 +42,7 @@ JOINTLY = "jointly"
 _LEAST_BUDGET = 1_000
 #: Folder of the arm of a recovery that trains every skill anew.
 SCRATCH = "scratch"
+_logger = logging.getLogger("soulsgraph")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +79,9 @@ class Arm:
         return "+".join(self.skills) + (f"-{JOINTLY}" if self.jointly else "") or SCRATCH
 
 
+_FROM_NOTHING = Arm(FROM_SCRATCH, ())
+
+
 def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, before: Episodes) -> Row:
     """Return the result of an arm: skills adapted, steps taken, the episodes played, and those played before any step.
 
@@ -95,7 +107,7 @@ def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
     """Return the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
     order = run.plan.skill_graph.order
     first = (Arm(RECOMMENDED, tuple(recommended)),) if recommended else ()
-    return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), Arm(FROM_SCRATCH, ()))
+    return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), _FROM_NOTHING)
 
 
 def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
@@ -106,32 +118,59 @@ def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
 def recover(run: RunFolder, target: Target, arms: Sequence[Arm], make_place: MakePlace, console: Console) -> list[Row]:
     """Train every arm in a folder of its own below the run's `recovery`, evaluate it, and write the results.
 
-    The run itself stays as it is. What was trained before is not trained again. A row is returned for the agent
-    before any step, and one for each arm.
+    The run itself stays as it is. What was trained before, from the same versions and in the same fight, is not trained
+    again. A row is returned for the agent before any step, and one for each arm.
 
     Raises:
-        SoulsGraphError: for an unknown scenario, or one that the run went through.
+        SoulsGraphError: for an unknown scenario, or one that the run went through; if a budget is too small for an arm
+            to learn anything, or the fight changes meanwhile.
         Interrupted: if a stop was asked for; the same call goes on.
         WriteError: if a folder cannot be written.
     """
-    after = check_target(run, target.scenario, target.home)
+    after, fight = check_target(run, target.scenario, target.home), scenario_digest(target.scenario)
+    _check_learns(run, target, arms)
     before = _evaluated(run, after, target)
-    rows, name = [arm_row(NOTHING, (), 0, before, before)], results_name(target)
+    rows, name = [arm_row(NOTHING, (), 0, before, before)], results_name(target, run.plan.scenario, after, arms)
+    about = {"scenario": target.scenario, "home": after, "fight": fight, "versions": _branched(run, after)}
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
         folder, stages = _begin(run, target, after, arm)
         with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
             cards = train_stages(make_place(folder, board=board), stages, console)
         steps = sum(card.training.steps for card in cards)
+        expect_fight(target.scenario, fight, f"this recovery of {run.path}")
         rows.append(arm_row(arm.label, arm.skills, steps, _evaluated(folder, target.scenario, target), before))
-        write_json(run.path / "results" / f"{name}.json", {"scenario": target.scenario, "rows": rows})
+        write_json(run.path / "results" / f"{name}.json", {**about, "rows": rows})
         write_rows(run.results(name), rows)
     return rows
 
 
-def results_name(target: Target) -> str:
-    """Name the files of the results."""
-    return f"{target.kind}-{slug(target.scenario)}-{target.budget}"
+def results_name(target: Target, own: str, after: str, arms: Sequence[Arm] = ()) -> str:
+    """Name the files of the results: by the fight, the budget, whose versions are continued, and what learns jointly.
+
+    `own` is the scenario of the run, `after` the one whose versions are continued.
+    """
+    skills = next((arm.skills for arm in arms if arm.jointly), ADAPTED)
+    name = f"{target.kind}-{fight_label(target.scenario)}-{target.budget}"
+    name += "" if skills == ADAPTED else f"-{'+'.join(skills)}"
+    return name if after == own else f"{name}-from-{fight_label(after)}"
+
+
+def _check_learns(run: RunFolder, target: Target, arms: Sequence[Arm]) -> None:
+    """Refuse a budget by which a skill of an arm would take no update; raises SoulsGraphError."""
+    for arm in arms:
+        if arm.skills:
+            stages = [run.plan.stage(skill, target.scenario, 1) for skill in arm.skills]
+            wanted = max(run.plan.hyperparameters(stage).least_budget for stage in stages) * len(stages)
+        else:
+            whole, plan = sum(map(budget_of, run.plan.skill_graph.skills)), run.plan
+            parts = {skill: plan.hyperparameters(plan.stage(skill)).least_budget for skill in plan.skill_graph.skills}
+            wanted = max(math.ceil(least * whole / budget_of(skill)) for skill, least in parts.items())
+        if target.budget < wanted:
+            raise SoulsGraphError(
+                f"budget: expected {wanted:,} steps or more, by which every skill of the arm {arm.label!r} learns, "
+                f"found {target.budget:,}; raise it."
+            )
 
 
 def recovery_table(target: Target, rows: Sequence[Row]) -> Table:
@@ -157,22 +196,119 @@ def _evaluated(run: RunFolder, trained_on: str, target: Target) -> Episodes:
     return evaluate(run, Setting(target.scenario, trained_on), target.episodes, target.seed).episodes
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """An arm as it begins: the run, the scenario, the steps in all, whose versions it continues, and what it does."""
+
+    run: RunFolder
+    scenario: str
+    budget: int
+    after: str
+    arm: Arm
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the arm's own run."""
+        if self.arm.skills:
+            return self.run.plan
+        scale = self.budget / sum(map(budget_of, self.run.plan.skill_graph.skills))
+        return replace(self.run.plan, scenario=self.scenario, scale=scale)
+
+    @property
+    def key(self) -> Key:
+        """What the arm begins with: its plan, its fight, and the versions that it continues."""
+        fight = self.run.fight if self.arm.skills else scenario_digest(self.plan.scenario)
+        versions = _branched(self.run, self.after) if self.arm.skills else {}
+        return Key({"plan": to_table(self.plan), "fight": fight, "versions": versions})
+
+    def found_key(self, folder: RunFolder) -> Key:
+        """Return what an arm that is there began with; what it trained in the target's fight came later."""
+        begun = _versions(cards_of(folder), cards_trained_on(folder, self.scenario)) if self.arm.skills else {}
+        return Key({"plan": to_table(folder.plan), "fight": folder.fight, "versions": begun})
+
+    @property
+    def usual(self) -> Path:
+        """The arm's folder, by the fight and what is done in it."""
+        return arm_path(self.run, self.scenario, self.budget, self.arm.folder)
+
+    def existing(self) -> RunFolder | None:
+        """Return the arm's run if it is there: in the usual folder, or aside where another one took its place since."""
+        key, found = self.key, map(_opened, (self.usual, _aside(self.usual, self.key)))
+        return next((one for one in found if one and not key.differing(self.found_key(one))), None)
+
+    def begin(self) -> RunFolder:
+        """Open the arm's run in the usual folder, begun if it is not there; what is there of another is moved aside.
+
+        Raises:
+            WriteError: if a folder cannot be written.
+        """
+        usual, found = self.usual, self.existing()
+        if found is not None and found.path == usual:
+            return found
+        self._make_way()
+        if found is None:
+            return branch(self.run, usual, self.after) if self.arm.skills else RunFolder.create(usual, self.plan)
+        with writing(usual):
+            found.path.rename(usual)
+        return RunFolder.open(usual)
+
+    def _make_way(self) -> None:
+        usual, unlabelled = self.usual, self.run.path / "recovery" / slug(self.scenario) / str(self.budget)
+        older = unlabelled / self.arm.folder
+        if older != usual and _taken(older):
+            _logger.warning("arm %s: %s does not say in which fight it was trained; left aside", self.arm.label, older)
+        if not _taken(usual):
+            return
+        there = _opened(usual)
+        key = Key({"plan": (usual / RunFolder.plan_file).read_text()}) if there is None else self.found_key(there)
+        aside = _aside(usual, key)
+        with writing(aside):
+            usual.rename(aside)
+        _logger.warning("arm %s: what was there began from other versions; it is kept in %s", self.arm.label, aside)
+
+
+def _aside(usual: Path, key: Key) -> Path:
+    """Return the folder of an arm whose usual one another took: named by what it began with."""
+    return usual.with_name(f"{usual.name}-{short(key.digest)}")
+
+
 def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:
     """Return the arm's run, begun from the versions of the chain up to `after` if it is not there, and its stages."""
-    path = arm_path(run, target.scenario, target.budget, arm.folder)
-    if (path / "plan.json").exists():
-        folder = RunFolder.open(path)
-    elif arm.skills:
-        folder = branch(run, path, after)
-    else:
-        scale = target.budget / sum(map(budget_of, run.plan.skill_graph.skills))
-        folder = RunFolder.create(path, replace(run.plan, scenario=target.scenario, scale=scale))
+    begun = _Begun(run, target.scenario, target.budget, after, arm)
+    folder = begun.begin()
     if not arm.skills:
         return folder, folder.plan.stages()
     budget = target.budget // len(arm.skills)
     return folder, adaptation_stages(folder, target.scenario, arm.skills, budget, after, arm.jointly)
 
 
+def scratch_arm(run: RunFolder, scenario: str, budget: int) -> RunFolder | None:
+    """Return the run of the arm that trains every skill anew by the run's plan, if it is there."""
+    return _Begun(run, scenario, budget, run.plan.scenario, _FROM_NOTHING).existing()
+
+
+def _taken(path: Path) -> bool:
+    return (path / RunFolder.plan_file).exists()
+
+
+def _opened(path: Path) -> RunFolder | None:
+    """Open an arm's run; None where there is none, or where it cannot be used, as without its scenario's file."""
+    try:
+        return RunFolder.open(path) if _taken(path) else None
+    except SoulsGraphError as error:
+        _logger.warning("%s: left aside: %s", path, error)
+        return None
+
+
+def _branched(run: RunFolder, after: str) -> dict[str, str]:
+    """Return digests of the versions up to a scenario, by name."""
+    return _versions([card for name in chain_fights(run, after) for card in cards_trained_on(run, name)])
+
+
+def _versions(cards: Sequence[SkillCard], but: Sequence[SkillCard] = ()) -> dict[str, str]:
+    return {f"{card.skill} v{card.version}": card.digest for card in cards if card not in but}
+
+
 def arm_path(run: RunFolder, scenario: str, budget: int, arm: str) -> Path:
-    """Return the folder of a recovery's arm below the run, named by what is done in it."""
-    return run.path / "recovery" / slug(scenario) / str(budget) / arm
+    """Return the usual folder of a recovery's arm below the run, named by the fight and by what is done in it."""
+    return run.path / "recovery" / fight_label(scenario) / str(budget) / arm

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from soulsgraph.domains import expect_present
 from soulsgraph.evaluate import load_artifacts, was_trained_on
-from soulsgraph.files import api_call, slug, write_json
+from soulsgraph.files import api_call, write_json
+from soulsgraph.identity import Key, fight_label, in_words
+from soulsgraph.plan import scenario_digest
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.real_time import OnFinished
 from soulsgraph.run_folder import RunFolder
@@ -87,6 +91,7 @@ def _named(skills: Sequence[str]) -> str:
     return " + ".join(skills) or "none"
 
 
+_logger = logging.getLogger("soulsgraph")
 _THRESHOLDS = ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
 _DOMAINS = ("home", "shifted")
 
@@ -103,6 +108,8 @@ class TransferReport:
     figures: Mapping[str, Mapping[str, Any]]
     evidence: Mapping[str, Evidence]
     win_rates: Sequence[Mapping[str, Any]]
+    #: Digests of both fights.
+    fights: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -119,10 +126,11 @@ class TransferReport:
         return {
             **asdict(self.question),
             "versions": dict(self.versions),
+            "fights": dict(self.fights),
             "recommended": list(self.recommended),
             "skills": {name: self._skill(name) for name in self.verdicts},
             "win_rates": [*self.win_rates],
-            "thresholds": {name.lower(): getattr(rule, name) for name in _THRESHOLDS},
+            "thresholds": _thresholds(),
         }
 
     def to_rich(self) -> list[Table]:
@@ -183,6 +191,10 @@ class TransferReport:
         return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
 
 
+def _thresholds() -> dict[str, float]:
+    return {name.lower(): getattr(rule, name) for name in _THRESHOLDS}
+
+
 def cells_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
     """Return a plain table for the terminal of rows that hold their cells by heading."""
     return text_table(title, [*rows[0]], [[*row.values()] for row in rows])
@@ -205,7 +217,8 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     Raises:
         SoulsGraphError: as `transfer`.
     """
-    versions = versions_of(run, question.home)
+    expect_present(run, [question.home])
+    versions, fights = versions_of(run, question.home), _fights(question.home, question.scenario)
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
         raise SoulsGraphError(
             f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
@@ -219,7 +232,18 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
         figures={skill: figures_of(skill, home, shifted) for skill in order},
         evidence={skill: evidence_of(skill, home, shifted) for skill in order},
         win_rates=[*home.win_rates("home"), *shifted.win_rates("shifted")],
+        fights=fights,
     )
+
+
+def _fights(home: str, scenario: str) -> dict[str, str]:
+    return {"home": scenario_digest(home), "scenario": scenario_digest(scenario)}
+
+
+def transfer_name(run: RunFolder, home: str, scenario: str) -> str:
+    """Name the files of a transfer, by its fight, and by its home where that is not the run's own."""
+    name = f"transfer-{fight_label(scenario)}"
+    return name if home == run.plan.scenario else f"{name}-from-{fight_label(home)}"
 
 
 def versions_of(run: RunFolder, home: str) -> dict[str, str]:
@@ -231,13 +255,14 @@ def versions_of(run: RunFolder, home: str) -> dict[str, str]:
 def save_transfer(run: RunFolder, report: TransferReport) -> Path:
     """Write a report into the run's results and return its JSON file.
 
-    `transfer-<scenario>.json` holds all of it; beside it Parquet files with one row a skill, a win
+    `transfer-<scenario>.json` (`transfer_name`) holds all of it; beside it Parquet files with one row a skill, a win
     rate, an input column and an animation.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    name, found = f"transfer-{slug(report.question.scenario)}", report.to_dict()
+    asked, found = report.question, report.to_dict()
+    name = transfer_name(run, asked.home, asked.scenario)
     skills = found["skills"].items()
     write_rows(run.results(name), [_skill_row(values) for _, values in skills])
     write_rows(run.results(f"{name}-win-rates"), report.win_rates)
@@ -251,20 +276,24 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
 
 
 def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str, ...] | None:
-    """Return the recommendation of a saved transfer of the versions now in play, None without one.
+    """Return the recommendation of a saved transfer of the versions now in play between these fights, None without one.
 
     Raises:
         SoulsGraphError: if the file is unreadable.
     """
-    path = run.path / "results" / f"transfer-{slug(scenario)}.json"
+    path = run.path / "results" / f"{transfer_name(run, home, scenario)}.json"
     if not path.exists():
         return None
     where = Where(path, remedy=f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}")
     values = read_file(where)
-    asked = (home, scenario, versions_of(run, home))
-    if not isinstance(values, dict) or asked != tuple(values.get(key) for key in ("home", "scenario", "versions")):
+    found = Key(values if isinstance(values, dict) else {})
+    key = Key({"versions": versions_of(run, home), "fights": _fights(home, scenario), "thresholds": _thresholds()})
+    if key.differing(found):
         return None
-    recommended, order = values.get("recommended"), run.plan.skill_graph.order
+    if missing := in_words(key.unknown(found)):
+        _logger.warning("%s: an earlier version did not record its %s; it is measured anew", path, missing)
+        return None
+    recommended, order = found.values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
     return tuple(recommended)

@@ -18,14 +18,25 @@ from rich.table import Table
 
 from soulsgraph import evaluate as evaluating
 from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.domains import branch, cards_by_stage, domain_cards, domain_chain, stage_of
+from soulsgraph.domains import (
+    branch,
+    cards_by_stage,
+    chain_fights,
+    curve_folder,
+    domain_cards,
+    domain_chain,
+    expect_present,
+    made_key,
+    stage_of,
+)
 from soulsgraph.evaluate import EVALUATION_SEED, Setting
 from soulsgraph.files import api_call, write_json
+from soulsgraph.identity import KEY, read_key
 from soulsgraph.progress import Display, stage_progress
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import write_rows
 from soulsgraph.transfer.measures import win_row
-from soulsgraph.transfer.recovery import SCRATCH, arm_path
+from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -146,6 +157,7 @@ def measure_retention(
     """
     evaluating.check_evaluation(seed, episodes)
     domains = domain_chain(run)
+    expect_present(run, domains)
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
@@ -171,7 +183,9 @@ def measure_retention(
             kept.append(Kept(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
     retention = Retention(domains, wins, np.array(random), episodes, tuple(kept), training)
-    write_json(run.path / "results" / "retention.json", retention.to_dict())
+    write_json(
+        run.path / "results" / "retention.json", {**retention.to_dict(), "fights": chain_fights(run, domains[-1])}
+    )
     write_rows(run.results("retention"), retention.rows())
     return retention
 
@@ -231,11 +245,12 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
 def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, Weights]]:
     """Return every skill's weights by step: at the checkpoints of the stage that made the cards, and after it.
 
-    There are no checkpoints where skills that learned beside them have been trained again since.
+    There are no checkpoints where skills that learned beside them, or the stage, have been trained again since.
     """
     stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
-    complete = len(cards) >= len(cards[-1].training.jointly)
-    files = checkpoint_files(run.path / "curves" / stage.name) if complete else {}
+    complete, folder = len(cards) >= len(cards[-1].training.jointly), curve_folder(run, stage)
+    own = complete and not made_key(run, cards).differing(read_key(folder / KEY))
+    files = checkpoint_files(folder) if own else {}
     points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
     return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
 
@@ -286,8 +301,7 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
         SoulsGraphError: if a checkpoint or an artifact is damaged.
     """
     budget = sum(card.training.budget for card in domain_cards(run, domain))
-    path = arm_path(run, domain, budget, SCRATCH)
-    scratch = RunFolder.open(path) if (path / "plan.json").exists() else None
+    scratch = scratch_arm(run, domain, budget)
     trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
     alone = success_curve(scratch, domain, seed) if scratch and trained else None
     remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)

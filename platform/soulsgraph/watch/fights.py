@@ -11,7 +11,14 @@ from typing import Any, cast
 import numpy as np
 
 from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.domains import finished_versions, frozen_versions, own_stages, version_in_play
+from soulsgraph.domains import (
+    curve_folder,
+    finished_versions,
+    frozen_versions,
+    is_of_stage,
+    own_stages,
+    version_in_play,
+)
 from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, source_of
 from soulsgraph.plan import Stage
 from soulsgraph.run_folder import RunFolder
@@ -82,7 +89,7 @@ class Source:
         complete = all(self.run.library.versions(name) for name in self.run.plan.skill_graph.order)
         stage = self.stage
         # Clones fight as they are until one of them learns on.
-        learning = stage is not None and stage.cloned and _newest(self.run.path / "curves" / stage.name) is not None
+        learning = stage is not None and stage.cloned and _newest(self.run, stage) is not None
         return self._trained() if stage is None or (complete and not learning) else self._training(stage)
 
     def _trained(self) -> Watched:
@@ -115,7 +122,7 @@ class Source:
             skill = next(skill for skill in skills if skill.name == name)
             networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
         parent = None if stage.parent is None else run.library.load(stage.skill, stage.parent)
-        if newest := _newest(run.path / "curves" / stage.name):
+        if newest := _newest(run, stage):
             step, path = newest
             weights = weights_by_skill(stage.skill, load_checkpoint(path))[stage.skill]
             # A version that is continued goes on with the observations that it has.
@@ -145,9 +152,10 @@ def _check_version(run: RunFolder, skill: str, version: int) -> None:
         raise LibraryError(f"{run.path.name}: version of {skill}", expected, f"v{version}", "choose a version it has")
 
 
-def _newest(folder: Path) -> tuple[int, Path] | None:
+def _newest(run: RunFolder, stage: Stage) -> tuple[int, Path] | None:
     """Return the step and file of a stage's newest checkpoint; a training process may be writing the next one."""
-    return max(checkpoint_files(folder).items(), default=None)
+    folder = curve_folder(run, stage)
+    return max(checkpoint_files(folder).items(), default=None) if is_of_stage(run, stage, folder) else None
 
 
 @dataclass(frozen=True)

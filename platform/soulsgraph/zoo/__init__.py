@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.domains import branch
+from soulsgraph.domains import branch, cards_of
 from soulsgraph.files import api_call
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
@@ -85,6 +85,13 @@ def open_own_run(path: Path) -> RunFolder:
         remedy = f"copy it first: {api_call('copy_agent', name=path, path='DIR')}"
         raise RunFolderError(path, "a run folder to write into", "an agent of the zoo, which stays as it is", remedy)
     return RunFolder.open(path)
+
+
+def is_copy(run: RunFolder, name: str) -> bool:
+    """Return whether a run began as a copy of an agent as it is now: by its plan, and with its very versions."""
+    agent, versions = open_agent(name), {(card.skill, card.version): card.digest for card in cards_of(run)}
+    same = all(versions.get((card.skill, card.version)) == card.digest for card in cards_of(agent))
+    return same and run.plan == agent.plan and run.fight == agent.fight
 
 
 def copy_agent(name: str, path: Path) -> RunFolder:

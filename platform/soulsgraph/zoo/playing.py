@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from soulsgraph.evaluate import EVALUATION_SEED, Setting, evaluate
+from soulsgraph.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
 from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.paper.figures import INK, save_figure, styled
 from soulsgraph.recordings.header import run_name
@@ -120,28 +120,32 @@ _LIGHT_FROM = 60.0
 
 @dataclass(frozen=True)
 class Standing:
-    """What an agent reaches in each scenario; `trained_on` is its own."""
+    """What an agent reaches in each scenario; `trained_on` is its own, `adapted_to` are those that it adapted to."""
 
     name: str
     trained_on: str
     rates: Mapping[str, WinRate]
+    adapted_to: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The agent's row of the table: its name, then win rates in percent, that of its own scenario marked."""
-        marks = {self.trained_on: "*"}
+        """The agent's row of the table: its name, then win rates in percent, those of scenarios it learned marked."""
+        marks = {self.trained_on: "*", **dict.fromkeys(self.adapted_to, "+")}
         return (self.name, *(f"{100 * rate.rate:.1f}{marks.get(where, '')}" for where, rate in self.rates.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; rates and interval ends are ratios."""
         rates = {scenario: rate.to_dict() for scenario, rate in self.rates.items()}
-        return {"agent": self.name, "trained_on": self.trained_on, "rates": rates}
+        adapted = {"adapted_to": list(self.adapted_to)} if self.adapted_to else {}
+        return {"agent": self.name, "trained_on": self.trained_on, **adapted, "rates": rates}
 
 
 def compare_agents(
     agents: Sequence[Path], episodes: int, on_played: Callable[[int], None] = lambda count: None
 ) -> list[Standing]:
     """Play every agent greedily in every scenario, all on the same evaluation episodes.
+
+    Where an agent adapted to a scenario, the adapted versions play there, as `evaluate` plays them.
 
     Agents are names of the zoo's, or run folders. `on_played` is called with the number of those that have played.
 
@@ -151,9 +155,10 @@ def compare_agents(
     """
     runs, found = [open_run(path) for path in agents], []
     for number, run in enumerate(runs, 1):
-        home = run.plan.scenario
-        rates = {where: evaluate(run, Setting(where, home), episodes).win_rate for where in SCENARIOS}
-        found.append(Standing(run_name(run.path), home, rates))
+        home, sources = run.plan.scenario, {where: source_of(run, where) for where in SCENARIOS}
+        rates = {where: evaluate(run, Setting(where, by), episodes).win_rate for where, by in sources.items()}
+        adapted = tuple(where for where, by in sources.items() if by == where != home)
+        found.append(Standing(run_name(run.path), home, rates, adapted))
         on_played(number)
     return found
 
@@ -173,7 +178,7 @@ def save_standings(folder: Path, found: Sequence[Standing], episodes: int) -> No
 
 Win rates in percent of {episodes} greedy fights, the evaluation episodes of seed {EVALUATION_SEED:,}, in each of
 {scenarios}.
-Every agent plays with the skills of its own scenario, whose rate has a star; nothing is adapted.
+{_how(found)}
 `comparison.json` has the wins and Wilson's 95 % intervals. Commit `{origin["commit"] or "unknown"}`.
 
 {markdown_table(COMPARISON_HEADINGS, [one.cells for one in found])}
@@ -183,9 +188,18 @@ Every agent plays with the skills of its own scenario, whose rate has a star; no
     write_text(folder / "comparison.md", text)
 
 
+def _how(found: Sequence[Standing]) -> str:
+    if not any(one.adapted_to for one in found):
+        return "Every agent plays with the skills of its own scenario, whose rate has a star; nothing is adapted."
+    return (
+        "A star marks an agent's own scenario, a plus one that it adapted to, where the adapted versions play; "
+        "elsewhere it plays with the skills of its own."
+    )
+
+
 @styled
 def draw_standings(found: Sequence[Standing]) -> Figure:
-    """Draw the win rates as a map of colours, a row an agent, each rate as a number; own scenarios are framed."""
+    """Draw the win rates as a map of colours, a row an agent; scenarios that it learned are framed."""
     figure = Figure(figsize=(9.5, 1.8 + 0.32 * len(found)))
     axes = figure.subplots()
     axes.xaxis.tick_top()
@@ -195,7 +209,7 @@ def draw_standings(found: Sequence[Standing]) -> Figure:
         for column, (scenario, value) in enumerate(zip(one.rates, percent[row], strict=True)):
             ink = "white" if value < _LIGHT_FROM else INK
             axes.text(column, row, f"{value:.0f}", ha="center", va="center", color=ink)
-            if scenario == one.trained_on:
+            if scenario in (one.trained_on, *one.adapted_to):
                 corner = (column - 0.47, row - 0.44)
                 axes.add_patch(Rectangle(corner, 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.6))
     axes.set_xticks(range(len(SCENARIOS)), list(SCENARIOS.values()))

@@ -49,7 +49,7 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
 
 
 def test_a_killed_curriculum_is_told_to_resume(supervise):
-    supervised = supervise("--", "curriculum", "--scale", "0.005", "--episodes", "1")
+    supervised = supervise("--", "curriculum", "--scale", "0.006", "--episodes", "1")
     until(lambda: supervised.training and (supervised.run / "plan.json").is_file(), "a run that is begun")
     supervised.kill_training()
     # Without --resume a folder that is begun would be refused.

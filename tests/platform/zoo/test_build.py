@@ -20,10 +20,10 @@ _NAME = "vordt-best-1"
 
 @pytest.fixture
 def workshop(tmp_path):
-    """A place where agents are trained with two thousandths of their budget."""
+    """A place where agents are trained with six thousandths of their budget."""
     runs, agents = tmp_path / "runs", tmp_path / "agents"
     with WorkerProcess() as worker:
-        yield Workshop(runs, agents, Session(local=True), worker, Console(quiet=True), "silent", 8, scale=0.002)
+        yield Workshop(runs, agents, Session(local=True), worker, Console(quiet=True), "silent", 8, scale=0.006)
 
 
 @pytest.mark.slow
