@@ -10,7 +10,6 @@ difference is paired by seed, with Student's t interval.
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.statistics import Spread, paired_difference
 from soulsgraph.tables import markdown_table, with_interval
 from soulsgraph_clusters.testing import free_port
+from soulsgraph_envs.core.machine import usable_processors
 
 START = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 LANES = 8
@@ -102,7 +102,7 @@ def main() -> None:
     options = {number: ["--preset", "best", "--seed", str(number), "--scale", str(asked.scale)] for number in numbers}
     seeds = {number: Seed(asked.work / str(number), options[number]) for number in numbers}
     # A seed is processes in turn: threads only wait for them.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_processors()) as pool:
         list(pool.map(lambda seed: seed.train(asked.speed), seeds.values()))
     found = {number: (seed.rates("async") or {}, seed.rates("sync") or {}) for number, seed in seeds.items()}
     rows = {

@@ -8,7 +8,6 @@ intervals, their difference has Welch's.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from scipy.stats import ttest_ind
 from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.statistics import Interval, mean_interval
 from soulsgraph.tables import markdown_table, with_interval
+from soulsgraph_envs.core.machine import usable_processors
 
 ONE_FILE = Path(__file__).with_name("one_file.py")
 #: The rows of the paper's Table 1a, by their names in the curriculum's table and in one_file.py's.
@@ -94,7 +94,7 @@ def main() -> None:
         return rates
 
     # A seed is two processes in turn: threads only wait for them.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_processors()) as pool:
         trained = list(pool.map(train, seeds))
     rows = {row: compared([mine[row] for mine, _ in trained], [theirs[row] for _, theirs in trained]) for row in ROWS}
     settings = {"seeds": seeds, "scale": asked.scale, "episodes": asked.episodes}

@@ -35,8 +35,10 @@ settings.load_profile("patient")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2 * processors, _MOST_WORKERS)
+    # Imported here: what this file imports above is not checked.
+    from soulsgraph_envs.core.machine import usable_processors
+
+    return min(2 * usable_processors(), _MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -72,7 +72,7 @@ def check_cluster(address: str, source: str = "`address`") -> None:
     """
     if address != "auto":
         _probe(address, source)
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=HEALTH_CHECK_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -27,7 +28,9 @@ import psutil
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from soulsgraph_envs.core.errors import UnavailableError
+from soulsgraph_clusters.head import describe_end
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.core.temporary import temporary_folder
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
@@ -51,32 +54,61 @@ _ENVIRONMENT = {
 AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 _SYSTEM = {"enable_metrics_collection": False, "enable_worker_prestart": False, "prestart_worker_first_driver": False}
 _BECOME_SUBREAPER = 36
+#: What Ray says where it only waited too long, and a line of its servers' logs that is an error.
+_WAITED = re.compile(r"timed? ?out|took too long|within .* seconds", re.IGNORECASE)
+_LOGGED_ERROR = re.compile(r"^\[[^]]*\b[CEF] \d+ \d+[^]]*\] (?:\([^)]*\) )?\S+:\d+: +(.+)$", re.MULTILINE)
+_LONGEST_LINE, _SELF_WITHIN_S = 300, 5.0
 
 
-class SessionError(UnavailableError):
-    """Ray could not be started on this machine."""
+class SessionError(SoulsGraphError):
+    """Ray could not be started on this machine, for a reason that stays until somebody removes it."""
+
+    def __init__(self, found: str, remedy: str = "correct that, or join a Ray that runs by its address") -> None:
+        super().__init__(f"Ray on this machine: expected it to start, found {found}; {remedy}.")
+
+
+class FailedSessionError(SessionError, UnavailableError):
+    """Ray failed as it started on this machine, which it may not do the next time."""
+
+
+class SlowSessionError(FailedSessionError):
+    """Ray did not start in time on this machine, which may be busy."""
 
     def __init__(self, found: str) -> None:
+        busy = f"its load is {os.getloadavg()[0]:.1f}, its processors for this process are {usable_processors()}"
         super().__init__(
-            f"Ray on this machine: expected it to start within {START_TIMEOUT_S:g} s, found {found}; "
-            f"try again when the machine is less busy (its load is {os.getloadavg()[0]:.1f} on {os.cpu_count()} "
-            "processors), or join a Ray that runs by its address."
+            f"after {START_TIMEOUT_S:g} s that {found}",
+            f"try again when the machine is less busy ({busy}), or join a Ray that runs by its address",
         )
+
+
+def failed_session(error: Exception) -> SessionError:
+    """Return why a Ray that was started can't be used, from what Ray raised."""
+    if isinstance(error, UnicodeError):
+        return SessionError(
+            f"a working folder or a variable whose text is not UTF-8 ({os.getcwd()!a})",
+            "begin in a folder with another name",
+        )
+    line = str(error).partition("\n")[0].strip(" .") or repr(error)
+    return SlowSessionError(f"it said: {line}") if _WAITED.search(line) else FailedSessionError(line)
 
 
 @contextmanager
 def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None = None) -> Iterator[str]:
     """Start Ray and yield its address, host:port; it and its files are removed at the end, or when this process dies.
 
-    It offers `num_cpus` processors, by default this machine's, and the resources.
+    It offers `num_cpus` processors, by default those that this process may use, and the resources.
 
     Raises:
-        SessionError: if it does not start in time; nothing of it is left then.
+        SessionError: if it does not start, and SlowSessionError if not in time; nothing of it is left then.
     """
+    _check_loopback()
+    num_cpus = usable_processors() if num_cpus is None else num_cpus
     with temporary_folder("soulsgraph-ray-", FOLDER) as folder:
         with (folder / "errors").open("wb") as errors:
             owned = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(folder), json.dumps([num_cpus, dict(resources or {})])],
+                # -P: what lies in the present folder is none of our modules, nor Ray's.
+                [sys.executable, "-P", "-m", __name__, str(folder), json.dumps([num_cpus, dict(resources or {})])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -86,20 +118,56 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
             )
         with owned:
             try:
-                yield _address(owned, folder / "errors")
+                yield _address(owned, folder)
             finally:
                 _end(owned)
 
 
-def _address(owned: subprocess.Popen[bytes], errors: Path) -> str:
+def _check_loopback() -> None:
+    """Refuse a machine that does not reach itself: Ray's processes would look for each other in vain.
+
+    Raises:
+        SessionError: naming the loopback.
+    """
+    try:
+        with socket.create_server((_LOOPBACK, 0)) as server:
+            socket.create_connection(server.getsockname(), _SELF_WITHIN_S).close()
+    except OSError as error:
+        raise SessionError(
+            f"that this machine does not reach itself at {_LOOPBACK} ({error.strerror or error})",
+            "bring the loopback up (ip link set lo up), or join a Ray that runs by its address",
+        ) from error
+
+
+def _address(owned: subprocess.Popen[bytes], folder: Path) -> str:
     assert owned.stdout is not None
-    if not select.select([owned.stdout], [], [], START_TIMEOUT_S)[0]:
-        raise SessionError("that it was still starting")
-    address = owned.stdout.readline().decode().strip()
-    if not address:
-        lines = errors.read_text(encoding="utf-8", errors="replace").split("\n")
-        raise SessionError(next((line.strip(" .") for line in reversed(lines) if line.strip()), "that it ended"))
-    return address
+    ready = bool(select.select([owned.stdout], [], [], START_TIMEOUT_S)[0])
+    address = owned.stdout.readline().decode().strip() if ready else ""
+    if address:
+        return address
+    logged = _logged(folder / "ray")
+    if not ready:
+        raise SlowSessionError(f"it was still starting{logged}")
+    lines = (folder / "errors").read_text(encoding="utf-8", errors="replace").split("\n")
+    found = next((line.strip(" .") for line in reversed(lines) if line.strip()), "")
+    if not found:
+        with suppress(subprocess.TimeoutExpired):
+            owned.wait(_END_TIMEOUT_S)
+        raise FailedSessionError(f"that it {describe_end(owned.poll() or 0)}{logged}")
+    if _WAITED.search(found):
+        raise SlowSessionError(f"it said: {found}{logged}")
+    raise FailedSessionError(f"{found}{logged}")
+
+
+def _logged(folder: Path) -> str:
+    """Return the last error in the logs of Ray's servers as a phrase; empty if there is none."""
+    for name in ("gcs_server", "raylet"):
+        for file in folder.glob(f"session_2*/logs/{name}.*"):
+            with suppress(OSError):
+                text = file.read_text(encoding="utf-8", errors="replace")
+                if found := _LOGGED_ERROR.findall(text):
+                    return f" (Ray's {name}: {found[-1].strip(' .')[:_LONGEST_LINE]})"
+    return ""
 
 
 def _end(owned: subprocess.Popen[bytes]) -> None:
@@ -129,6 +197,8 @@ def _start(folder: str, num_cpus: int | None, resources: dict[str, float]) -> st
         node_ip_address=_LOOPBACK,
         num_cpus=num_cpus,
         resources=resources,
+        # Ray itself sees the limit of a container, but of no other cgroup.
+        memory=max(usable_memory().available - OBJECT_STORE_BYTES, OBJECT_STORE_BYTES),
         object_store_memory=OBJECT_STORE_BYTES,
         temp_dir=folder,
         include_dashboard=False,

@@ -28,8 +28,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters import packages
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
-from soulsgraph_clusters.local_ray import SessionError, local_ray
+from soulsgraph_clusters.local_ray import failed_session, local_ray
 from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.projects import carried_by_value
 
@@ -40,6 +41,7 @@ LOCAL = "local"
 
 _MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _MODES = ("token", "disabled")
+_UV = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
 _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
@@ -80,6 +82,7 @@ def connect(
     if ray.is_initialized():
         yield Session(local=False)
         return
+    open_streams()
     check_session(address)
     chosen = chosen_address(address)
     if chosen == LOCAL and not needed:
@@ -93,16 +96,18 @@ def connect(
         AuthenticationTokenLoader.instance().reset_cache()
         stack.callback(ray.shutdown)
         # `ray.init` would replace the loopback address of a private session by another one of this machine.
-        clusters = ray_constants.ENABLE_RAY_CLUSTER
+        clusters, uv = ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
         ray_constants.ENABLE_RAY_CLUSTER = clusters and not local
+        # Under `uv run` it would upload the working folder, runs included, and build another environment of it.
+        ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = uv and _UV in os.environ
         try:
             ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:
             if not local:
                 raise
-            raise SessionError(str(error).partition("\n")[0].strip(" .") or repr(error)) from error
+            raise failed_session(error) from error
         finally:
-            ray_constants.ENABLE_RAY_CLUSTER = clusters
+            ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = clusters, uv
         with carried_by_value(cloudpickle):
             yield Session(local)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,12 +18,15 @@ from typing import Any
 import psutil
 import pytest
 import ray
+from ray._private import ray_constants
 
 from soulsgraph.cli.commands import baseline, curriculum, reproduce, train
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows
 from soulsgraph_clusters import local_ray as module
 from soulsgraph_clusters.local_ray import SessionError, local_ray
+from soulsgraph_clusters.session import connect
+from soulsgraph_envs.core.errors import UnavailableError
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 _SESSION = """
@@ -172,7 +177,7 @@ def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
         "reproduce": lambda: reproduce({}, out=tmp_path / "run"),
     }
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(SessionError, match=r"found that it was still starting; try again when"):
+    with pytest.raises(SessionError, match=r"found after 0 s that it was still starting.*; try again when"):
         begin[command]()
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not list(folder.iterdir())
@@ -199,6 +204,64 @@ def test_what_keeps_ray_from_starting_is_said(folder: Path, monkeypatch: pytest.
     with pytest.raises(SessionError, match="AF_UNIX"), local_ray(1):
         pass
     assert not list(deep.iterdir())
+
+
+def test_an_error_in_rays_own_logs_is_quoted(tmp_path: Path) -> None:
+    logs = tmp_path / "session_2026-11-26" / "logs"
+    logs.mkdir(parents=True)
+    assert module._logged(tmp_path) == ""
+    (logs / "raylet.out").write_text(
+        "[2026-11-26 18:32:24,802 I 16003 16003] (raylet) main.cc:200: Setting cluster ID to: 1\n"
+        "[2026-11-26 18:32:25,802 C 16003 16003] (raylet) main.cc:312:  Check failed: no such port.\n"
+        "*** StackTrace Information ***\n"
+    )
+    assert module._logged(tmp_path) == " (Ray's raylet: Check failed: no such port)"
+
+
+def test_a_machine_without_a_loopback_is_named_before_anything_starts(folder, monkeypatch):
+    def unreachable(*_):
+        raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    found = r"does not reach itself at 127.0.0.1 \(Network is unreachable\); bring the loopback up"
+    with pytest.raises(SessionError, match=found) as refused, local_ray(1):
+        pass
+    assert not isinstance(refused.value, UnavailableError), "to wait for it is of no use"
+    assert not list(folder.iterdir())
+
+
+def test_what_ray_says_to_this_process_is_the_cause_and_no_hook_of_uv_uploads_the_folder(monkeypatch):
+    hooked = []
+
+    def init(*_, **__):
+        hooked.append(ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV)
+        raise failures.pop()
+
+    failures = [UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), RuntimeError("no such thing.\n")]
+    monkeypatch.delenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", raising=False)
+    monkeypatch.setattr("soulsgraph_clusters.session.local_ray", lambda *_: nullcontext("127.0.0.1:1"))
+    monkeypatch.setattr("ray.init", init)
+    for found in ("expected it to start, found no such thing; correct that", "whose text is not UTF-8"):
+        with pytest.raises(SessionError, match=found), connect("local"):
+            pass
+    assert hooked == [False, False]
+    assert ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
+
+
+@pytest.mark.slow
+def test_it_starts_in_any_folder_without_streams_and_behind_proxies(tmp_path):
+    folder = tmp_path / "Jürgen 渡辺"
+    folder.mkdir()
+    (folder / "queue.py").write_text("raise SystemExit('a module of the folder')\n")
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"), "http://127.0.0.1:9")
+    code = (
+        "import torch, ray, sys; from soulsgraph_clusters.session import connect\n"
+        "with connect('local', num_cpus=1): open(sys.argv[1], 'w').write(ray.get(ray.remote(lambda: 'ran').remote()))"
+    )
+    words = (sys.executable, "-P", "-c", code, str(tmp_path / "answer"))
+    shell = ("sh", "-c", 'exec <&- >&- 2>&-; exec "$@"', "sh", *words)
+    assert subprocess.run(shell, cwd=folder, env=os.environ | proxies, timeout=PATIENCE_S).returncode == 0
+    assert (tmp_path / "answer").read_text() == "ran"
 
 
 @pytest.mark.slow

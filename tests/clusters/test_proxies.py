@@ -1,8 +1,6 @@
 """No client of ours uses a proxy of the environment unless asked, and one that is asked for is named."""
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -109,14 +107,3 @@ def test_one_that_is_asked_for_is_used_beyond_this_machine_and_named_without_its
     monkeypatch.setattr("soulsgraph_clusters.fleet.pc.host.channel_credentials", lambda ca: None)
     with pytest.raises(FleetError, match=f"^192.0.2.1:7443 by the proxy {dead}: expected a head"):
         ask(HostOptions("192.0.2.1:7443", token, games, ca))
-
-
-@pytest.mark.slow
-def test_ray_starts_on_this_machine(tmp_path):
-    """Its processes reach each other by gRPC as well."""
-    code = (
-        "import torch, ray; from soulsgraph_clusters.session import connect\n"
-        "with connect('local', num_cpus=1): print(ray.get(ray.remote(lambda: 'ran').remote()))"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
