@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -309,10 +310,13 @@ def import_stable_baselines(run: RunFolder, skill: str, file: Path, statistics: 
     stage = run.plan.stage(skill)
     if not run.begun:
         _expect_no_upstream(run, skill, run.plan.skill_graph.upstream(skill))
-    artifact = imported_artifact(run, stage, file, statistics)
-    if not run.begun:
-        run.begin()
-    with run.locked():
+    with ExitStack() as stack:
+        if run.begun:
+            stack.enter_context(run.locked())
+        artifact = imported_artifact(run, stage, file, statistics)
+        if not run.begun:
+            # A file that cannot be imported begins no run.
+            stack.enter_context(run.locked())
         return save_version(run, stage, artifact)
 
 

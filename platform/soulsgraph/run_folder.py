@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +16,14 @@ from soulsgraph.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_policies.atomic import check_writable, writing
+from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_policies.atomic import check_writable, is_unfinished, make_folder, settle, settle_all, writing
 from soulsgraph_policies.library import SkillLibrary
 from soulsgraph_policies.projects import ProjectDigest
 
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 5, (1, 2, 3, 4, 5)
-_LOCK = ".lock"
+#: The file that whoever writes a folder locks.
+LOCK = ".lock"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 
@@ -58,7 +59,7 @@ P = TypeVar("P")
 
 
 class PlannedFolder(ABC, Generic[P]):
-    """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `begin`.
+    """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `locked`.
 
     A subclass names its `kind`, the file that holds the plan, and the method that opens it.
     """
@@ -69,17 +70,19 @@ class PlannedFolder(ABC, Generic[P]):
 
     def __init__(self, path: Path, plan: P) -> None:
         self.path, self.plan = path, plan
+        #: Whether its plan is written, by this process or before.
+        self.begun = True
 
     @classmethod
     def create(cls, path: Path, plan: P) -> Self:
-        """Begin a folder; raises as `planned` and `begin` do."""
+        """Begin a folder; raises as `planned` and `locked` do."""
         folder = cls.planned(path, plan)
         folder.begin()
         return folder
 
     @classmethod
     def planned(cls, path: Path, plan: P) -> Self:
-        """Return a folder to `begin`, which is empty or does not exist yet; nothing is written before.
+        """Return a folder that `locked` begins, which is empty or does not exist yet; nothing is written before.
 
         Raises:
             RunFolderError: if something is in the folder already.
@@ -88,25 +91,16 @@ class PlannedFolder(ABC, Generic[P]):
             DataError: if the plan needs more memory than this machine may spare.
         """
         folder = cls(path, plan)
-        folder._require_empty()
+        folder.begun = False
+        folder.require_empty()
         check_writable(path)
         folder.check_memory()
         return folder
 
-    @property
-    def begun(self) -> bool:
-        """Whether the plan is in the folder."""
-        return (self.path / self.plan_file).is_file()
-
     def begin(self) -> None:
-        """Write the plan.
-
-        Raises:
-            RunFolderError: if something came into the folder since it was planned.
-            WriteError: if it cannot be written.
-        """
-        self._require_empty()
-        write_json(self.path / self.plan_file, to_table(self.description()))
+        """Write the plan; raises as `locked`."""
+        with self.locked():
+            pass
 
     @abstractmethod
     def check_memory(self) -> None:
@@ -118,29 +112,49 @@ class PlannedFolder(ABC, Generic[P]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other process from writing this folder; the lock dies with its process.
+        """Keep every other process from writing this folder; the lock dies with its process. A planned one is begun.
 
-        Under supervision a process that outlived its own supervisor is ended first.
+        What killed writers left there is removed. Under supervision a process that outlived its own supervisor is ended
+        first.
 
         Raises:
-            RunFolderError: if another process holds it.
+            RunFolderError: if another process holds it, or something came into a planned one since then.
+            LockError: if its file system has no locks.
             WriteError: if the folder cannot be written.
         """
         with writing(self.path):
-            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            with writing(self.path):
-                _take(handle, self.path)
+            if not self.begun:
+                make_folder(self.path)
+            lock = _take(self.path)
+        with lock:
+            settle_all(self.path)
+            if not self.begun:
+                self.require_empty()
+                write_json(self.path / self.plan_file, to_table(self.description()))
+                self.begun = True
             yield
-        finally:
-            os.close(handle)
 
-    def _require_empty(self) -> None:
+    def make_room(self) -> None:
+        """Remove an empty folder's lock and what killed writers left there: a whole folder can be renamed to it then.
+
+        Raises:
+            RunFolderError: if something else is in the folder, or another process holds its lock.
+            WriteError: if it cannot be written.
+        """
+        if self.path.exists():
+            with writing(self.path), _take(self.path) as lock:
+                settle_all(self.path)
+                self.require_empty()
+                # Whoever makes another from now on is in the way of the rename.
+                lock.remove()
+
+    def require_empty(self) -> None:
+        """Refuse a folder in which something is, but for a lock and what killed writers left; raises RunFolderError."""
         path = self.path
         with reading(path):
-            if path.exists() and any(file.name != _LOCK for file in path.iterdir()):
-                go_on = f"go on with `{self.opening}`"
-                found, first = (f"a {self.kind}", go_on) if self.begun else ("other files", "remove them")
+            if path.exists() and any(file.name != LOCK and not is_unfinished(file) for file in path.iterdir()):
+                go_on, there = f"go on with `{self.opening}`", (path / self.plan_file).is_file()
+                found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
                 raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
 
 
@@ -187,6 +201,8 @@ class RunFolder(PlannedFolder[Plan]):
             SoulsGraphError: if its plan does not hold.
         """
         file = path / cls.plan_file
+        if not path.exists():
+            settle(path.parent)
         with reading(path):
             begun, there = file.is_file(), path.exists()
         if not begun:
@@ -264,21 +280,19 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
             )
 
 
-def _take(handle: int, folder: Path) -> None:
-    while not _taken(handle):
-        owner = os.pread(handle, 40, 0).decode()
-        # The second look: it may have ended by itself meanwhile.
-        if end_orphan(folder / _LOCK, owner) or _taken(handle):
-            continue
-        found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
-        raise RunFolderError(folder, "no other process writing here", found, remedy)
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, lock_owner().encode(), 0)
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _take(folder: Path) -> FileLock:
+    path = folder / LOCK
+    while True:
+        # The second look: whoever held it may have ended by itself meanwhile.
+        for _ in range(2):
+            with suppress(HeldError):
+                lock = FileLock(path)
+                os.ftruncate(lock.handle, 0)
+                os.pwrite(lock.handle, lock_owner().encode(), 0)
+                return lock
+            owner = path.read_text(errors="replace")[:40] if path.exists() else ""
+            if end_orphan(path, owner):
+                break
+        else:
+            found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
+            raise RunFolderError(folder, "no other process writing here", found, remedy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from soulsgraph.worker_process import WorkerProcess
 from soulsgraph_clusters.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_policies.atomic import remove_folder, whole_folder
 from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.training_state import read_training_state
 
@@ -258,7 +257,7 @@ def _take_up(setup: StageSetup) -> Path | None:
         _logger.warning("%s: %s; it begins anew", stage.name, why)
         # What a fleet played for the other stage is of no use either.
         for other in (run.journal(stage.checkpoint_name), run.checkpoints(stage.checkpoint_name)):
-            shutil.rmtree(other, ignore_errors=True)
+            remove_folder(other)
         latest = None
     if latest is not None and key.unknown(found):
         _logger.warning("%s: its checkpoints do not say of which fight they are; taken for this one", stage.name)
@@ -266,7 +265,7 @@ def _take_up(setup: StageSetup) -> Path | None:
     else:
         write_key(file, key)
     if key.differing(read_key(curve / KEY)):
-        shutil.rmtree(curve)
+        remove_folder(curve)
     write_key(curve / KEY, key)
     return latest
 
@@ -285,7 +284,7 @@ def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN) -> None:
         # RLlib takes a relative path for the address of a remote store.
         algorithm.save_checkpoint(str(temporary.absolute()))
     for path in _checkpoints(run, stage)[:-_KEPT]:
-        shutil.rmtree(path)
+        remove_folder(path)
 
 
 def train_stages(place: Workplace, stages: tuple[Stage, ...], console: Console) -> list[SkillCard]:

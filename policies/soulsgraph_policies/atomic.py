@@ -1,15 +1,24 @@
-"""Write files and folders whole or not at all: a temporary neighbour first, then a rename."""
+"""Write files and folders whole or not at all, and on the disk: a temporary neighbour first, then a rename.
+
+A temporary neighbour is a hidden folder that its writer locks. One whose writer was killed is removed, or what its
+writer had begun to replace is replaced, by the next writer beside it (`settle`).
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 
 _WRITE_REMEDIES = {
     errno.ENOSPC: "free some disk space and try again",
@@ -20,6 +29,18 @@ _WRITE_REMEDIES = {
     errno.EPERM: "choose another folder, or allow writing to it",
     errno.ENOTDIR: "choose a path that leads through folders only",
 }
+_UNFINISHED = ".unfinished-"
+#: In a temporary folder: its writer's lock; that it replaces what is beside it; what was there before.
+_OWNER, _REPLACES, _BEFORE = ".owner", ".replaces", ".before"
+#: What versions up to 0.2 left, which locked nothing.
+_EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
+#: Of a file system on which a folder is not opened, or not synced.
+_NOT_SYNCED = {errno.EINVAL, errno.EIO, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EACCES}
+_NOT_SYNCED |= {errno.EPERM, errno.EISDIR}
+#: The file that `locked` locks; it goes with the lock.
+_TURN = ".turn"
+#: Of renameat2: paths from the working folder on; what it is to do.
+_HERE, _NO_REPLACE, _EXCHANGE = -100, 1, 2
 
 
 class WriteError(SoulsGraphError):
@@ -54,53 +75,195 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, replace: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write; at the end it becomes `path`, on any error it is removed.
 
     Raises:
-        WriteError: if the disk is full, the folder read-only, or the path cannot be made.
+        WriteError: if the disk is full, the folder read-only, or the path cannot be made; also if something is there by
+            then and is not to be replaced.
     """
     with _beside(path) as temporary:
         yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        sync_file(temporary)
+        if not replace and not _renamed(temporary, path, _NO_REPLACE) and path.exists():
+            raise _never_overwritten()
+        if temporary.exists():
+            temporary.replace(path)
+        sync_folder(path.parent)
 
 
 @contextmanager
 def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill; at the end it becomes `path`.
 
-    `path` must not exist before, unless it is to be replaced: then it stays whole until the new one is.
+    `path` must be missing or empty, unless it is to be replaced: it is exchanged for the new one. Where the file
+    system cannot exchange two folders, `path` is missing between two renames, and a writer that is killed there leaves
+    the second one to `settle`.
 
     Raises:
-        WriteError: if `path` exists by then, or cannot be written.
+        WriteError: if something is at `path` by then, or it cannot be written.
     """
-    with _beside(path) as temporary, _beside(path) as replaced:
+    with _beside(path) as temporary:
         temporary.mkdir()
         yield temporary
         for file in temporary.rglob("*"):
-            _sync(file)
-        if path.exists():
-            if not replace:
-                raise FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
-            path.rename(replaced)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if replaced.exists():
-                replaced.rename(path)
+            sync_folder(file) if file.is_dir() else sync_file(file)
+        sync_folder(temporary)
+        if not (replace and path.exists()):
+            _rename_to_empty(temporary, path)
+        elif not _renamed(temporary, path, _EXCHANGE):
+            _replace_in_two(temporary, path)
+        sync_folder(path.parent)
+
+
+def _rename_to_empty(folder: Path, path: Path) -> None:
+    try:
+        folder.rename(path)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) or not path.exists():
             raise
-        _sync(path.parent)
+        raise _never_overwritten() from error
+
+
+def _never_overwritten() -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "something of that name, which is never overwritten")
+
+
+def _renamed(one: Path, other: Path, how: int) -> bool:
+    """Exchange two paths, or rename the one where the other is missing; return whether that was done in one step."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    return not rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), how)
+
+
+def _replace_in_two(folder: Path, path: Path) -> None:
+    """Replace a folder by two renames, and note before what `settle` is to finish."""
+    before, note = folder.with_name(_BEFORE), folder.with_name(_REPLACES)
+    note.touch()
+    for each in (folder.parent, path.parent):
+        sync_folder(each)
+    path.rename(before)
+    try:
+        folder.rename(path)
+    except OSError:
+        before.rename(path)
+        raise
 
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield a path of the same name in a temporary folder beside it, which is removed at the end."""
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.", ignore_cleanup_errors=True) as folder:
-            yield Path(folder) / path.name
+        make_folder(path.parent)
+        settle(path.parent)
+        with _unfinished(path.parent) as folder:
+            yield folder / path.name
+
+
+@contextmanager
+def _unfinished(parent: Path) -> Iterator[Path]:
+    owner = None
+    while owner is None:
+        folder = Path(tempfile.mkdtemp(dir=parent, prefix=_UNFINISHED))
+        # Another writer, that takes it for one that was left, has removed it before it was locked.
+        with suppress(FileNotFoundError, HeldError):
+            owner = _own(folder)
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+        owner.close()
+        if os.name == "nt":  # There a file that is open cannot be removed.
+            _remove(folder)
+
+
+def _own(folder: Path) -> FileLock:
+    try:
+        return FileLock(folder / _OWNER)
+    except LockError:
+        # Without locks nobody else removes it either.
+        owner = FileLock.__new__(FileLock)
+        owner.path, owner.handle = folder / _OWNER, -1
+        return owner
+
+
+def _remove(folder: Path) -> None:
+    """Remove a temporary folder, its lock last: without one it is nobody's."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name == _OWNER:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        (folder / _OWNER).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def is_unfinished(path: Path) -> bool:
+    """Return whether a path is what a writer uses for a while, or left when it was killed."""
+    return path.name.startswith(_UNFINISHED) or _is_earlier(path)
+
+
+def _is_earlier(path: Path) -> bool:
+    found = _EARLIER.fullmatch(path.name)
+    return found is not None and path.is_dir() and {file.name for file in path.iterdir()} <= {found[1]}
+
+
+def settle(folder: Path) -> None:
+    """Remove what killed writers left in a folder, or finish what they had begun to replace; living ones are left."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(_UNFINISHED):
+                with suppress(OSError):
+                    _settle_one(folder / name)
+
+
+def _settle_one(left: Path) -> None:
+    if not (names := os.listdir(left)):
+        # A writer that is about to lock it makes another.
+        left.rmdir()
+        return
+    if _OWNER not in names and not (left / _OWNER).exists():
+        # A writer makes the lock before all else and removes it last: what lies there without one is nobody's.
+        _remove(left)
+        return
+    # Held by its writer, or on a file system without locks, it stays.
+    with suppress(HeldError, LockError), FileLock(left / _OWNER, make=False):
+        if (left / _REPLACES).exists():
+            for new in left.iterdir():
+                if new.name not in (_OWNER, _REPLACES, _BEFORE) and not (target := left.parent / new.name).exists():
+                    new.rename(target)
+                    sync_folder(target.parent)
+        _remove(left)
+
+
+def settle_all(folder: Path) -> None:
+    """`settle` a folder and all below it, for whoever alone writes there."""
+    for name, _, _ in os.walk(folder):
+        if not Path(name).name.startswith(_UNFINISHED):
+            settle(Path(name))
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _is_earlier(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder in one step: whoever is killed meanwhile leaves all of it or, to `settle`, what nobody sees.
+
+    Raises:
+        WriteError: if it cannot be removed; a missing one is removed already.
+    """
+    if path.exists():
+        with _beside(path) as temporary:
+            path.rename(temporary)
+            sync_folder(path.parent)
 
 
 def check_writable(folder: Path) -> None:
@@ -110,16 +273,55 @@ def check_writable(folder: Path) -> None:
         WriteError: if they cannot.
     """
     with writing(folder):
-        TemporaryFile(dir=next(place for place in (folder, *folder.parents) if place.exists())).close()
+        parent = next(place for place in (folder, *folder.parents) if place.exists())
+        with _unfinished(parent):
+            pass
 
 
-def _sync(path: Path) -> None:
-    windows = os.name == "nt"
-    if windows and path.is_dir():
-        return  # There a folder cannot be opened, and a rename is journaled.
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait for every other process that changes files of a folder after it read them, and keep them away meanwhile.
+
+    Raises:
+        LockError: if its file system has no locks.
+        WriteError: if the folder cannot be written.
+    """
+    with writing(folder):
+        make_folder(folder)
+        lock = FileLock(folder / _TURN, wait=True, mode=0o600)
+    try:
+        yield
+    finally:
+        lock.remove()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those that it lies in, with their names on the disk; raises OSError."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's content is on the disk; raises OSError."""
     # Windows flushes only what is open for writing.
-    handle = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where its file system can do that; raises OSError.
+
+    Those of networks and of users' programs often cannot (SMB, FUSE, WSL), and their files are there all the same.
+    """
+    if os.name == "nt":
+        return  # There a folder cannot be opened, and a rename is journaled.
+    try:
+        sync_file(path)
+    except OSError as error:
+        if error.errno not in _NOT_SYNCED:
+            raise

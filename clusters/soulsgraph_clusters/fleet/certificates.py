@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from soulsgraph_clusters.fleet.security import check_authority, key_pem, locked, read_pair, write_file
+from soulsgraph_clusters.fleet.security import check_authority, key_pem, read_pair, write_file
 from soulsgraph_clusters.fleet.settings import FleetError
 from soulsgraph_envs.core.access import PRIVATE
 from soulsgraph_envs.core.errors import shown
+from soulsgraph_policies.atomic import locked
 
 #: Labels of a host's name, joined by dots.
 _HOST = re.compile(r"(?:(?!-)[A-Za-z0-9_-]{1,63}(?<!-)\.)*(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")

@@ -6,8 +6,7 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -28,7 +27,7 @@ from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings, check_
 from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, read_private, read_token
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_policies.atomic import whole_file, writing
+from soulsgraph_policies.atomic import locked, whole_file
 
 _VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -192,22 +191,6 @@ def write_file(path: Path, content: bytes, mode: int) -> None:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from changing a folder's secrets meanwhile: none may bring back what another revoked."""
-    # Windows, on which only PCs run, has no such module.
-    import fcntl
-
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def key_pem(key: Any) -> bytes:

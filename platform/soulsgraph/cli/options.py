@@ -321,12 +321,11 @@ def ray_session(
 
     silence_advice()
     with ExitStack() as stack:
-        if folder.begun:
+        if begun := folder.begun:
             stack.enter_context(folder.locked())
         stack.enter_context(sole)
         joined = stack.enter_context(connect(options.address, needed=needed))
         precompile(options.console)
-        if not folder.begun:
-            folder.begin()
+        if not begun:
             stack.enter_context(folder.locked())
         yield joined

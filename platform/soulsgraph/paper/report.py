@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,7 +238,7 @@ def write_report(
     tables = sections.report_tables(reproductions, ablated) | ({"agreement": agreement} if agreement else {})
     extra = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
-    with _renewed(out / TABLES) as folder:
+    with whole_folder(out / TABLES, replace=True) as folder:
         for name, rows in tables.items():
             write_rows(folder / f"{name}.parquet", rows)
     described = {
@@ -290,7 +288,11 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
         slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
         drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
     titles = {}
-    with _renewed(out / FIGURES) as folder, _renewed(out / BOARD) as events, Board(events, SKILL_NAMES) as board:
+    with (
+        whole_folder(out / FIGURES, replace=True) as folder,
+        whole_folder(out / BOARD, replace=True) as events,
+        Board(events, SKILL_NAMES) as board,
+    ):
         for name, (title, figure) in drawn.items():
             if figure:
                 file = folder / f"{name}.png"
@@ -298,14 +300,6 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
                 board.image(name, imread(file)[..., :3])
                 titles[file.name] = title
     return titles
-
-
-@contextmanager
-def _renewed(path: Path) -> Iterator[Path]:
-    with whole_folder(path) as temporary:
-        yield temporary
-        # What cannot be removed makes writing the new folder fail with an error.
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _finite(value: Any) -> Any:

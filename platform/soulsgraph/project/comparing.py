@@ -149,8 +149,6 @@ class Comparison:
                 check_learns(run.plan, run.plan.stages())
         for run in runs:
             console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
-            if not run.begun:
-                run.begin()
             with run.locked(), Board(run.tensorboard, run.plan.skill_graph.order) as board:
                 with _counted(run, worker):
                     train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)

@@ -206,8 +206,6 @@ def clone_fights(
     shown = read_shown(run, fights)
     for name in chosen:
         check_cloning(name, len(shown[name].transitions), run.plan.hyperparameters(run.plan.stage(name)))
-    if not run.begun:
-        run.begin()
     with run.locked():
         return [_cloned(run, shown[name], on_update) for name in chosen]
 

@@ -39,7 +39,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, readi
 from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.simulator.scene import Area, Change, Doing, Scene, banner_of, progress_of
-from soulsgraph_policies.atomic import whole_file
+from soulsgraph_policies.atomic import WriteError, whole_file
 
 T = TypeVar("T")
 
@@ -70,8 +70,14 @@ def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
     path = free_path(folder, header.fight)
     text = json.dumps(to_table(header), allow_nan=False)
     metadata = {HEADER_KEY: text.encode(), DIGEST_KEY: _digest(text)}
-    with whole_file(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd", write_page_checksum=True)
+    try:
+        with whole_file(path, replace=False) as temporary:
+            written = table.replace_schema_metadata(metadata)
+            pq.write_table(written, temporary, compression="zstd", write_page_checksum=True)
+    except WriteError:
+        # Another process was there first.
+        free_path(folder, header.fight)
+        raise
     return path
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -12,7 +13,7 @@ import numpy as np
 from soulsgraph.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.files import slug
 from soulsgraph.real_time import PlayedGame, play_in_games
-from soulsgraph.recordings.files import is_written
+from soulsgraph.recordings.files import RecordingError, is_written
 from soulsgraph.recordings.header import (
     SIMULATOR,
     Header,
@@ -30,6 +31,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import Delayed, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.game import Game, LaneIndices
+from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
@@ -39,6 +41,7 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
 from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.atomic import make_folder, writing
 from soulsgraph_policies.projects import ProjectDigest
 
 #: The player whose scripts know the boss's hit windows in advance.
@@ -127,13 +130,15 @@ def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten |
     Fights that are there already are not played; return how many those are.
 
     Raises:
-        RecordingError: if a file of that name holds another fight; nothing is played then.
+        RecordingError: if a file of that name holds another fight, or another process records the same; nothing is
+            played then.
         WriteError: if the place cannot be written.
     """
-    left = _not_written(fighter, seeds, folder, "simulator")
-    recorder = FightRecorder(fighter, folder, on_written, "simulator", SIMULATOR)
-    if len(left):
-        recorder.rollout(make_game()).play(left)
+    with _alone(fighter, folder):
+        left = _not_written(fighter, seeds, folder, "simulator")
+        recorder = FightRecorder(fighter, folder, on_written, "simulator", SIMULATOR)
+        if len(left):
+            recorder.rollout(make_game()).play(left)
     return len(seeds) - len(left)
 
 
@@ -152,9 +157,6 @@ def record_in_games(
         RecordingError: as `record`.
         GameError: if a game cannot be reached or reset, and the other games stop.
     """
-    left = _not_written(fighter, seeds, folder, "game")
-    if not len(left):
-        return ()
     lock = Lock()
 
     def written(path: Path) -> None:
@@ -165,7 +167,30 @@ def record_in_games(
     def rollout(game: Game, settings: GameSettings) -> Rollout:
         return FightRecorder(fighter, folder, written, "game", settings.driver).rollout(game)
 
-    return play_in_games(fighter.agent, left, games, rollout=rollout)[1]
+    with _alone(fighter, folder):
+        left = _not_written(fighter, seeds, folder, "game")
+        return play_in_games(fighter.agent, left, games, rollout=rollout)[1] if len(left) else ()
+
+
+@contextmanager
+def _alone(fighter: Fighter, folder: Path) -> Iterator[None]:
+    """Keep other processes from playing the fighter's fights for the same folder meanwhile; raises RecordingError."""
+    series = fighter.fight(0).rpartition("-")[0]
+    try:
+        with writing(folder):
+            make_folder(folder)
+            lock = FileLock(folder / f".{series}.lock")
+    except HeldError as error:
+        remedy = "wait for its end, or choose another folder"
+        raise RecordingError(folder, f"no other process that records {series}", "one", remedy) from error
+    except LockError:
+        # Its file system has no locks: fights that are played twice are written once.
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.remove()
 
 
 def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> Seeds:

@@ -15,7 +15,7 @@ from soulsgraph.files import api_call
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.atomic import WriteError
 
 #: Where the agents lie, a folder each.
 AGENTS = Path(__file__).with_name("agents")
@@ -99,12 +99,15 @@ def copy_agent(name: str, path: Path) -> RunFolder:
 
     Raises:
         UnknownNameError: if there is no agent of that name.
-        RunFolderError: if something is in the folder already.
+        RunFolderError: if something is in the folder already, or comes into it meanwhile.
         WriteError: if it cannot be written.
     """
     agent = open_agent(name)
-    RunFolder.planned(path, agent.plan)
-    if path.is_dir():
-        with writing(path):
-            path.rmdir()
-    return branch(agent, path, agent.plan.scenario)
+    copy = RunFolder.planned(path, agent.plan)
+    copy.make_room()
+    try:
+        return branch(agent, path, agent.plan.scenario)
+    except WriteError:
+        # Another command was there first.
+        copy.require_empty()
+        raise

@@ -7,9 +7,7 @@ lets play no longer.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -17,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from soulsgraph_clusters.fleet.security import locked
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError, check_name, split_address
 from soulsgraph_envs.core.config import Where, load, to_table
-from soulsgraph_policies.atomic import whole_file, writing
+from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_policies.atomic import locked, whole_file, writing
 
 _LOCK = "head.lock"
 #: What a head that was killed listened on is free after so long at most.
@@ -36,22 +34,19 @@ def sole_head(fleet: Fleet) -> Iterator[None]:
         FleetError: if another head uses the file, or its addresses cannot be listened on.
         WriteError: if the file's folder cannot be written.
     """
-    with writing(fleet.folder / _LOCK):
-        handle = os.open(fleet.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FleetError(
-                f"{fleet.folder}: expected no other head that uses this fleet's file, found one that trains or "
-                "evaluates; wait for its end, or use a file with another `listen` in another folder."
-            ) from error
+        with writing(fleet.folder / _LOCK):
+            lock = FileLock(fleet.folder / _LOCK, mode=0o600)
+    except HeldError as error:
+        raise FleetError(
+            f"{fleet.folder}: expected no other head that uses this fleet's file, found one that trains or "
+            "evaluates; wait for its end, or use a file with another `listen` in another folder."
+        ) from error
+    with lock:
         for name, address in (("listen", fleet.settings.listen), ("metrics", fleet.settings.metrics)):
             if address:
                 _await_free(name, *split_address(address, name))
         yield
-    finally:
-        os.close(handle)
 
 
 def _await_free(name: str, host: str, port: int) -> None:

@@ -7,7 +7,6 @@ written, and so never acknowledged, is cut off when the journal is opened.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import struct
@@ -23,7 +22,8 @@ from pathlib import Path
 from soulsgraph_clusters.fleet.fleet_pb2 import Before, Record
 from soulsgraph_clusters.fleet.head.seen import Key, Seen, key_of
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
-from soulsgraph_policies.atomic import writing
+from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_policies.atomic import make_folder, sync_file, sync_folder, writing
 
 #: A segment is closed once it is larger.
 SEGMENT_BYTES = 64 * 2**20
@@ -92,7 +92,7 @@ class Journal:
         self.attempt = ""
         self.batch_shares = dict(batch_shares or {})
         self._access = threading.Lock()
-        self._lock = -1 if reading else _locked(folder)
+        self._lock = None if reading else _locked(folder)
         self._file: FileIO | None = None
         try:
             self._segments = self._open_segments()
@@ -222,9 +222,8 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock is not None:
+            self._lock.close()
 
     def _count(self, record: Record) -> None:
         self.seen.add(key_of(record))
@@ -291,8 +290,8 @@ class Journal:
         with writing(path):
             try:
                 path.write_bytes(first)
-                _sync(path)
-                _sync(self.folder)
+                sync_file(path)
+                sync_folder(self.folder)
             except OSError:
                 path.unlink(missing_ok=True)
                 raise
@@ -350,25 +349,10 @@ def _group_after(data: bytes, damaged: int) -> bool:
     return False
 
 
-def _locked(folder: Path) -> int:
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+def _locked(folder: Path) -> FileLock:
     try:
-        # A network disk may have no locks: that is no other process.
         with writing(folder):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
-        os.close(handle)
-        if isinstance(error.__cause__, BlockingIOError):
-            raise JournalError(folder, "no other process that writes it", "one", "end that process first") from error
-        raise
-    return handle
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            make_folder(folder)
+            return FileLock(folder / _LOCK)
+    except HeldError as error:
+        raise JournalError(folder, "no other process that writes it", "one", "end that process first") from error

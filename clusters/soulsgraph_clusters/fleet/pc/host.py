@@ -380,11 +380,11 @@ def main() -> None:
     if game > len(games):
         raise FleetError(f"{options.games}: expected game {game}, found {len(games)}; start this PC's games anew.")
     settings = games[game - 1]
-    spool = Spool(options.spool / f"game-{game}", options.spool_mb * 2**20)
 
     def report(line: str) -> None:
         print(line, flush=True)
 
+    spool = Spool(options.spool / f"game-{game}", options.spool_mb * 2**20, report)
     try:
         load_projects([Path(folder) for folder in order.projects], report)
         head, file = options.connection(), pause_file(options.spool)

@@ -5,7 +5,6 @@ Chunks are bounded, so that play never stops for them.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import shutil
@@ -13,16 +12,28 @@ import struct
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.settings import FleetError
-from soulsgraph_policies.atomic import WriteError, check_writable, whole_file, writing
+from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
+from soulsgraph_policies.atomic import (
+    WriteError,
+    check_writable,
+    locked,
+    make_folder,
+    sync_file,
+    sync_folder,
+    whole_file,
+    writing,
+)
 
 MOST_BYTES = 256 * 2**20
+#: Chunks are synced together, so often at most: each by itself would cost a disk more than the play.
+SYNC_EVERY_S = 1.0
 #: Why a chunk was dropped.
 FULL, DISK_FULL, DAMAGED = "spool full", "disk full", "damaged"
 #: What the end of a stage or a pause leaves of a chunk that was begun.
@@ -30,9 +41,9 @@ UNFINISHED = "unfinished"
 _CHECKSUM = struct.Struct("<I")
 _SUFFIX, _NEW, _LOCK = ".chunk", ".new", "lock"
 _MACHINE = re.compile(r"[0-9a-f]{16}")
-#: Which start of the game's process, its boot, and the sequence in it: files in the order in which they were made,
-#: whatever the clock said.
-_NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})")
+#: Which start of the game's process, its boot, the sequence in it, and how many decisions: files in the order in which
+#: they were made, whatever the clock said.
+_NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})(?:-(\d+))?")
 
 #: A chunk by the boot and the sequence in it.
 Key = tuple[str, int]
@@ -40,37 +51,50 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Kept:
-    """A chunk that is kept; `decisions` is None for one of an earlier boot, which is read if need be."""
+    """A chunk that is kept, as its file is named."""
 
     path: Path
     size: int
-    decisions: int | None = None
+    decisions: int
 
 
 def machine_id(folder: Path) -> str:
     """Return the id of a PC by the folder of its spools; it is drawn where none is kept there."""
     file = folder / "machine"
+    if known := _read_machine(file):
+        return known
+    drawn = secrets.token_hex(8)
+    # A full disk stops no game; a folder that is no good at all is the spool's error.
+    with suppress(WriteError, LockError), locked(folder):
+        # Another process may have drawn one meanwhile.
+        if known := _read_machine(file):
+            return known
+        with whole_file(file) as temporary:
+            temporary.write_text(drawn)
+    return drawn
+
+
+def _read_machine(file: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
         if _MACHINE.fullmatch(known := file.read_text()):
             return known
-    drawn = secrets.token_hex(8)
-    # A full disk stops no game; a folder that is no good at all is the spool's error.
-    with suppress(WriteError), whole_file(file) as temporary:
-        temporary.write_text(drawn)
-    return drawn
+    return ""
 
 
 class Spool:
     """Keep chunks in a folder of one game, a file each, the oldest dropped first; used by several threads.
 
     Chunks of earlier boots that are still there wait like those of this one. The sequences of a boot count from 1.
+    What was put is on the disk (`sync`) about `SYNC_EVERY_S` later, by a thread that lets no tick wait. Files of
+    earlier boots that a power cut left empty or torn are dropped, counted and reported when the folder is opened.
 
     Raises:
         FleetError: if another process uses the folder.
+        LockError: if its file system has no locks.
         WriteError: if it cannot be written.
     """
 
-    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES, report: Callable[[str], None] | None = None) -> None:
         self._folder, self._most_bytes = folder, most_bytes
         self.boot = secrets.token_hex(8)
         #: Decisions of chunks that were dropped, by reason.
@@ -78,24 +102,55 @@ class Spool:
         self._sequence = 0
         self._access = threading.Lock()
         with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         self._lock = _lock(folder)
         for unfinished in folder.glob(f"*{_NEW}"):
             unfinished.unlink()
         there = [(found, path) for path in folder.glob(f"*{_SUFFIX}") if (found := _NAME.fullmatch(path.stem))]
-        files = sorted((int(found[1]), found[2], int(found[3]), path) for found, path in there)
+        files = sorted((int(found[1]), found[2], int(found[3]), found[4], path) for found, path in there)
         self._start = 1 + max((start for start, *_ in files), default=0)
         #: Every chunk, oldest first.
-        self._kept = {(boot, number): _Kept(path, path.stat().st_size) for _, boot, number, path in files}
-        self.bytes = sum(one.size for one in self._kept.values())
+        self._kept: dict[Key, _Kept] = {}
+        self.bytes = 0
+        self._open([((boot, number), decisions, path) for _, boot, number, decisions, path in files], report)
+        self._unsynced: list[Key] = []
+        self._put, self._closing = threading.Event(), threading.Event()
+        self._syncing = threading.Thread(target=self._keep_syncing, name="spool", daemon=True)
+        self._syncing.start()
+
+    def _open(self, files: Sequence[tuple[Key, str | None, Path]], report: Callable[[str], None] | None) -> None:
+        """Take up the chunks of earlier boots, and report those that are damaged."""
+        damaged = 0
+        for key, named, path in files:
+            try:
+                chunk, size = _chunk(path), path.stat().st_size
+            except OSError:
+                # Another program has it open, or the disk fails: it may be readable the next time.
+                chunk, size = Chunk(), 0
+            if chunk is None:
+                damaged += 1
+                # Up to version 0.2 the name did not say how many they were.
+                self.lost[DAMAGED] += int(named or 1)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                continue
+            decisions = int(named) if named else sum(chunk.decisions.values())
+            self._kept[key] = _Kept(path, size, decisions)
+            self.bytes += size
+        if damaged and report is not None:
+            report(
+                f"{self._folder}: expected whole chunks of earlier starts, found {damaged} empty or torn, as a power "
+                f"cut leaves them; they are dropped and {self.lost[DAMAGED]} decisions counted as {DAMAGED}, "
+                f"{len(self._kept)} chunks wait"
+            )
 
     def put(self, chunk: Chunk) -> Key | None:
         """Number a chunk and keep it, dropping the oldest where there is no room; None if the disk is full."""
         self._sequence += 1
         chunk.boot, chunk.sequence = self.boot, self._sequence
         key, body = (chunk.boot, chunk.sequence), chunk.SerializeToString()
-        path = self._folder / f"{self._start:08d}-{self.boot}-{self._sequence:012d}{_SUFFIX}"
         decisions = sum(chunk.decisions.values())
+        path = self._folder / f"{self._start:08d}-{self.boot}-{self._sequence:012d}-{decisions}{_SUFFIX}"
         temporary = path.with_suffix(_NEW)
         try:
             temporary.write_bytes(_CHECKSUM.pack(zlib.crc32(body)) + body)
@@ -109,11 +164,36 @@ class Spool:
         with self._access:
             self._kept[key] = _Kept(path, len(body) + _CHECKSUM.size, decisions)
             self.bytes += self._kept[key].size
+            self._unsynced.append(key)
             while self.bytes > self._most_bytes and len(self._kept) > 1:
                 oldest = next(iter(self._kept))
-                self.lost[FULL] += self._decisions(oldest)
+                self.lost[FULL] += self._kept[oldest].decisions
                 self._drop(oldest)
+        self._put.set()
         return key
+
+    def sync(self) -> None:
+        """Wait until every chunk that was put before is on the disk, as far as the disk can."""
+        with self._access:
+            unsynced, self._unsynced = self._unsynced, []
+        for key in unsynced:
+            if (kept := self._kept.get(key)) is not None:
+                with suppress(OSError):
+                    sync_file(kept.path)
+                if key not in self._kept:
+                    # Windows removes no file that is open.
+                    with suppress(OSError):
+                        kept.path.unlink(missing_ok=True)
+        if unsynced:
+            with suppress(OSError):
+                sync_folder(self._folder)
+
+    def _keep_syncing(self) -> None:
+        while not self._closing.is_set():
+            self._put.wait()
+            self._put.clear()
+            self.sync()
+            self._closing.wait(SYNC_EVERY_S)
 
     def pending(self) -> list[Key]:
         """Return every chunk that is not acknowledged, oldest first."""
@@ -133,7 +213,7 @@ class Spool:
             with self._access:
                 # Acknowledged meanwhile, it is not lost.
                 if key in self._kept:
-                    self.lost[DAMAGED] += kept.decisions or 0
+                    self.lost[DAMAGED] += kept.decisions
                     self._drop(key)
         return chunk
 
@@ -144,18 +224,12 @@ class Spool:
                 self._drop((boot, sequence))
 
     def close(self) -> None:
-        """Release the folder; chunks stay."""
+        """Sync the chunks, which stay, and release the folder."""
+        self._closing.set()
+        self._put.set()
+        self._syncing.join()
+        self.sync()
         self._lock.close()
-
-    def _decisions(self, key: Key) -> int:
-        """Return the decisions of a chunk that is kept; of an unreadable one of an earlier boot nobody knows them."""
-        kept = self._kept[key]
-        if kept.decisions is not None:
-            return kept.decisions
-        with suppress(OSError):
-            chunk = _chunk(kept.path)
-            return 0 if chunk is None else sum(chunk.decisions.values())
-        return 0
 
     def _drop(self, key: Key) -> None:
         """Remove a chunk, if it is kept."""
@@ -202,33 +276,15 @@ def _chunk(path: Path) -> Chunk | None:
     return None
 
 
-class _lock:  # noqa: N801 - a function in all but its need to be closed
-    """Hold a folder's lock until it is closed or this process ends."""
-
-    def __init__(self, folder: Path) -> None:
+def _lock(folder: Path) -> FileLock:
+    try:
         with writing(folder):
-            self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if os.name == "nt":
-                import msvcrt
-
-                msvcrt.locking(self._handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-            else:
-                import fcntl
-
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._handle)
-            raise FleetError(
-                f"{folder}: expected no other process that plays this game, found one; end it, or name another "
-                "folder for what is not yet sent."
-            ) from error
-
-    def close(self) -> None:
-        """Release the lock."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+            return FileLock(folder / _LOCK, mode=0o600)
+    except HeldError as error:
+        raise FleetError(
+            f"{folder}: expected no other process that plays this game, found one; end it, or name another "
+            "folder for what is not yet sent."
+        ) from error
 
 
 #: When the games stop.
