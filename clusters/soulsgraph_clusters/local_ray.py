@@ -36,8 +36,8 @@ from soulsgraph_envs.core.temporary import temporary_folder
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
 START_TIMEOUT_S = 120.0
 OBJECT_STORE_BYTES = 128 * 2**20
-#: Not TMPDIR: the path of a socket must stay below 107 bytes.
-FOLDER = Path("/tmp") if os.path.isdir("/tmp") else None
+#: The path of a socket must stay below 107 bytes, so not TMPDIR unless this one cannot be written.
+FOLDER = Path("/tmp") if os.access("/tmp", os.W_OK | os.X_OK) else None
 
 _LOOPBACK = "127.0.0.1"
 #: Above those of Ray's workers, below those that Linux assigns to whoever asks for any.

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.terminal import go_on_unread, hangups
-from soulsgraph_policies.atomic import writing
+from soulsgraph_policies.atomic import check_text, writing
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -200,6 +200,7 @@ class Board:
     A resumed stage writes the steps since its checkpoint again, with the same values.
 
     Raises:
+        EncodingError: if the folder's path is no text.
         WriteError: if the folder cannot be written.
     """
 
@@ -208,6 +209,7 @@ class Board:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self._folder = folder
+        check_text(folder)
         with writing(folder):
             self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
             self._writer.add_custom_scalars(_layout(skills))

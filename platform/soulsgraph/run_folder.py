@@ -17,7 +17,15 @@ from soulsgraph.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.locks import FileLock, HeldError
-from soulsgraph_policies.atomic import check_writable, is_unfinished, make_folder, settle, settle_all, writing
+from soulsgraph_policies.atomic import (
+    check_text,
+    check_writable,
+    is_unfinished,
+    make_folder,
+    settle,
+    settle_all,
+    writing,
+)
 from soulsgraph_policies.library import SkillLibrary
 from soulsgraph_policies.projects import ProjectDigest
 
@@ -88,11 +96,13 @@ class PlannedFolder(ABC, Generic[P]):
             RunFolderError: if something is in the folder already.
             ReadError: if it cannot be read.
             WriteError: if it cannot be written.
+            EncodingError: if its path is no text.
             DataError: if the plan needs more memory than this machine may spare.
         """
         folder = cls(path, plan)
         folder.begun = False
         folder.require_empty()
+        check_text(path)
         check_writable(path)
         folder.check_memory()
         return folder

@@ -132,8 +132,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
     names = dict.fromkeys(name for row in rows for name in row)
     table = pa.table({name: [row.get(name) for row in rows] for name in names})
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary)
+    # A file that is open: of a path Arrow takes text alone.
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        pq.write_table(table, file)
 
 
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:

@@ -55,6 +55,25 @@ class FullDiskError(WriteError, UnavailableError):
     """No space is left to write something now, which may be over by itself."""
 
 
+class EncodingError(SoulsGraphError):
+    """A path has bytes that are no text, which Arrow, TensorBoard and Ray take for none."""
+
+    def __init__(self, path: object) -> None:
+        encoding = sys.getfilesystemencoding().upper()
+        remedy = (
+            "rename it, or name another place" if encoding == "UTF-8" else "set PYTHONUTF8=1, or name another place"
+        )
+        super().__init__(f"{path}: expected a path whose names are text ({encoding}), found other bytes; {remedy}.")
+
+
+def check_text(path: Path) -> None:
+    """Refuse a path that only Python itself can name; raises EncodingError."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise EncodingError(path) from error
+
+
 class AccessError(SoulsGraphError):
     """The operating system refused access, and it is not known whether for reading or writing."""
 

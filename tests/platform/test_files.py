@@ -12,6 +12,7 @@ import pytest
 
 from soulsgraph.files import write_json, write_text
 from soulsgraph.plan import Plan
+from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import read_rows, write_rows
 from soulsgraph_clusters.fleet.head.folder import set_drained, sole_head
@@ -25,7 +26,15 @@ from soulsgraph_envs.core.locks import LockError
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies import atomic
-from soulsgraph_policies.atomic import WriteError, check_writable, remove_folder, settle, whole_file, whole_folder
+from soulsgraph_policies.atomic import (
+    EncodingError,
+    WriteError,
+    check_writable,
+    remove_folder,
+    settle,
+    whole_file,
+    whole_folder,
+)
 
 _BEYOND_THE_LIMIT = """
 import resource, sys
@@ -318,3 +327,17 @@ def test_a_file_system_without_locks_is_named_and_neither_a_process_nor_a_full_d
         assert folder.exists()
     assert not folder.exists()
     assert not [*tmp_path.glob(".unfinished-*")]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system whose names are bytes")
+def test_a_path_that_is_no_text_is_written_or_refused_before_anything_starts(tmp_path):
+    place = tmp_path / os.fsdecode(b"b\xffd")
+    write_rows(place / "a.parquet", [{"x": 1}])
+    assert read_rows(place / "a.parquet") == [{"x": 1}]
+    with pytest.raises(EncodingError, match=r"expected a path whose names are text \(UTF-8\), found other bytes"):
+        RunFolder.create(place / "run", Plan(scale=0.01))
+    assert [path.name for path in place.iterdir()] == ["a.parquet"]
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    run.path.rename(place / "run")
+    with pytest.raises(EncodingError), Board(RunFolder.open(place / "run").tensorboard, ["camera"]):
+        pass

@@ -25,7 +25,7 @@ from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.terminal import keep_streams
-from soulsgraph_policies.atomic import AccessError, WriteError
+from soulsgraph_policies.atomic import AccessError, EncodingError, WriteError
 
 if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
@@ -79,6 +79,11 @@ def main() -> None:
             raise
         refusal = AccessError if error.errno == errno.EACCES else WriteError
         _leave(f"error: {refusal(error.filename or 'a file', error)}", _BAD_INPUT)
+    except UnicodeEncodeError as error:
+        if not any("\udc80" <= letter <= "\udcff" for letter in error.object):
+            raise
+        # A library that takes text alone has got a path of other bytes, in one of many places.
+        _leave(f"error: {EncodingError(error.object)}", _BAD_INPUT)
     except SystemExit as leaving:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:

@@ -122,8 +122,8 @@ def export_rllib(folder: Path, skill: str, path: Path) -> int:
             "truncateds": _joined(episodes, "truncated"),
         }
     )
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        pq.write_table(table, file, compression="zstd")
     return len(table)
 
 

@@ -71,9 +71,9 @@ def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
     text = json.dumps(to_table(header), allow_nan=False)
     metadata = {HEADER_KEY: text.encode(), DIGEST_KEY: _digest(text)}
     try:
-        with whole_file(path, replace=False) as temporary:
+        with whole_file(path, replace=False) as temporary, temporary.open("wb") as file:
             written = table.replace_schema_metadata(metadata)
-            pq.write_table(written, temporary, compression="zstd", write_page_checksum=True)
+            pq.write_table(written, file, compression="zstd", write_page_checksum=True)
     except WriteError:
         # Another process was there first.
         free_path(folder, header.fight)
