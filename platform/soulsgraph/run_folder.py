@@ -211,9 +211,9 @@ class RunFolder(PlannedFolder[Plan]):
             SoulsGraphError: if its plan does not hold.
         """
         file = path / cls.plan_file
-        if not path.exists():
-            settle(path.parent)
         with reading(path):
+            if not path.exists():
+                settle(path.parent)
             begun, there = file.is_file(), path.exists()
         if not begun:
             found = "no plan.json in it" if there else "no such folder"
