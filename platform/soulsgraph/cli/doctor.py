@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from importlib import import_module
@@ -13,8 +14,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.distribution import is_host
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.user import home_folder
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
 
@@ -41,7 +44,7 @@ def doctor(
     from soulsgraph_envs.drivers.doctor.examination import examine
 
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
-    checks = examine(wanted)
+    checks = examine(wanted) + check_user()
     if not is_host():  # A game PC does not train.
         checks += check_training()
     if fleet is not None:
@@ -60,6 +63,18 @@ def _check_fleet(file: Path) -> list[Check]:
     from soulsgraph.cli.fleet_checks import check_fleet
 
     return check_fleet(file)
+
+
+def check_user() -> list[Check]:
+    """Check that this user has places for what lasts: a home, and compiled code."""
+    checks, home, code = Checks("This user"), home_folder(), cache_folder()
+    writable = home is not None and os.access(home, os.W_OK)
+    lacks = "none" if home is None else f"{home}, which can't be written"
+    remedy = "set HOME to a folder that this user can write, or name folders by options, as `host --spool`"
+    checks.expect("home", writable, str(home) if writable else lacks, remedy)
+    found, _, remedy = cache_remark().rpartition("; ")
+    checks.expect("compiled code", not found, f"in {code}" if not found else found.partition(": ")[2], remedy)
+    return checks.made
 
 
 def check_training() -> list[Check]:

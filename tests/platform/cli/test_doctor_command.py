@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli.doctor import check_training, show
+from soulsgraph.cli.doctor import check_training, check_user, show
 from soulsgraph_envs.drivers.doctor.machine import Check
 from soulsgraph_envs.testing import PATIENCE_S
 
@@ -73,3 +73,15 @@ def test_a_games_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
     done = doctor("--games", str(tmp_path / "none.toml"))
     assert done.returncode == 2
     assert "none.toml" in done.stderr
+
+
+def test_a_user_without_a_place_for_what_lasts_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert [check.status for check in check_user()] == ["ok", "ok"]
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.setattr("soulsgraph_envs.core.compiling.cache_folder", lambda: None)
+    home, code = check_user()
+    assert (home.status, home.found) == ("warn", "none")
+    assert "set HOME" in home.remedy
+    assert (code.status, code.remedy.partition(" to ")[0]) == ("warn", "set NUMBA_CACHE_DIR")
+    assert "every process compiles it anew" in code.found
