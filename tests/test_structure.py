@@ -95,6 +95,13 @@ def test_one_module_reads_configuration():
     assert parsing - {"process.py", "local_ray.py", "programs.py", "training_state.py"} == {"config.py"}
 
 
+def test_one_function_splits_addresses():
+    split = re.compile(r"""rpartition\(["']:["']\)|strip\(["']\[\]["']\)|removeprefix\(["']\["']\)""")
+    files = (file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py"))
+    found = {file.name for file in files if split.search(file.read_text(encoding="utf-8"))}
+    assert found == {"access.py"}
+
+
 def _imported_names(file):
     """Return what a file imports anywhere by dotted names: modules, and what is taken from them."""
     names = set()

@@ -17,7 +17,7 @@ from soulsgraph_clusters.fleet.security import Tokens, write_file, write_token_f
 from soulsgraph_clusters.fleet.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.local_ray import free_port
 from soulsgraph_clusters.session import Session, find_places
-from soulsgraph_envs.core.access import PRIVATE, is_loopback
+from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_policies.projects import loaded_projects
@@ -79,7 +79,7 @@ def _play_on_game_pcs(games: Sequence[GameSettings], session: Session, folder: P
         certificate, key, ca = made.certificate.name, made.key.name, made.ca.read_bytes()
     names = [f"game-pc-{number}" for number in range(1, len(games) + 1)]
     pcs = dict.fromkeys(names, PC())
-    settings = FleetSettings(f"{host}:{free_port(host)}", certificate=certificate, key=key, pcs=pcs)
+    settings = FleetSettings(join_address(host, free_port(host)), certificate=certificate, key=key, pcs=pcs)
     tokens = Tokens(folder / settings.tokens)
     # A game PC that comes back, or another, takes the place of one that was lost.
     actor = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=1, resources=resources)(GameHost)

@@ -21,6 +21,7 @@ from typing import IO
 
 import psutil
 
+from soulsgraph_envs.core.access import join_address, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 
 PROBE_TIMEOUT_S = 5.0
@@ -51,11 +52,12 @@ class ClusterAwayError(ClusterError, UnavailableError):
 
 def listens(address: str) -> bool:
     """Return whether something listens at an address, host:port; True as well where that cannot be asked."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
+    try:
+        place = split_address(address)
+    except ValueError:
         return True
     try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
+        socket.create_connection(place, PROBE_TIMEOUT_S).close()
     # A host that cannot be encoded is a UnicodeError.
     except (OSError, OverflowError, UnicodeError):
         return False
@@ -85,11 +87,14 @@ def check_cluster(address: str, source: str = "`address`") -> None:
 
 
 def _probe(address: str, source: str) -> None:
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ClusterError(f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct {source}.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
+        place = split_address(address, least_port=1)
+    except ValueError as error:
+        raise ClusterError(
+            f"Ray address: expected host:port, 'auto' or 'local', found {address!r}; correct {source}."
+        ) from error
+    try:
+        socket.create_connection(place, PROBE_TIMEOUT_S).close()
     # A host that cannot be encoded is a UnicodeError.
     except (OSError, UnicodeError) as error:
         raise ClusterAwayError(
@@ -282,4 +287,4 @@ def _parsed(command: str) -> tuple[list[str], str]:
         raise SoulsGraphError(
             f"`head_command`: expected `--port` with a number from 1 to 65535, found {options.port!r}; correct it."
         )
-    return words if options.block else [*words, "--block"], f"{options.node_ip_address}:{options.port}"
+    return words if options.block else [*words, "--block"], join_address(options.node_ip_address, int(options.port))

@@ -29,6 +29,7 @@ from ray._private.node import Node
 from ray._private.parameter import RayParams
 
 from soulsgraph_clusters.head import describe_end
+from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.core.temporary import temporary_folder
@@ -220,7 +221,7 @@ def free_port(host: str = _LOOPBACK) -> int:
         OSError: if there is none.
     """
     for port in random.sample(_PORTS, len(_PORTS)):
-        with socket.socket() as probe, suppress(OSError):
+        with socket.socket(family_of(host)) as probe, suppress(OSError):
             probe.bind((host, port))
             return port
     raise OSError(f"no free port from {_PORTS[0]} to {_PORTS[-1]}")

@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from soulsgraph_clusters import packages
 from soulsgraph_clusters.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.local_ray import failed_session, local_ray
-from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.projects import carried_by_value
@@ -257,7 +257,7 @@ def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[s
     lost = {str(node["NodeManagerAddress"]) for node in ray.nodes() if not node["Alive"]} - nodes
     places = {}
     for address in addresses:
-        known = _addresses_of(address.rpartition(":")[0])
+        known = _addresses_of(split_address(address)[0])
         if not (found := sorted(known & nodes) or sorted(known & lost)):
             offering = f" that offers {GAME_PC}" if game_pc else ""
             raise ClusterAwayError(
@@ -275,7 +275,7 @@ def _addresses_of(host: str) -> set[str]:
     if is_loopback(host):
         return {host, ray.util.get_node_ip_address()}
     with suppress(OSError):
-        return {str(found[4][0]) for found in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)}
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     return set()
 
 

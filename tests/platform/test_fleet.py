@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -39,6 +40,15 @@ def test_a_pc_plays_and_its_journal_leads_to_the_skill_that_was_saved(fleet):
     require_replay(fleet)
     status = read_status(fleet.run / "journal")
     assert status.decisions["attic/journaled"] >= 3000
+    # The last line counts what came while the stage ended.
+    surplus, refused = status.decisions["attic/journaled"] - 3000, sum(status.decisions.values())
+    refused -= status.decisions["attic/journaled"]
+    account = training.logs().rpartition("of the decisions received ")[2].splitlines()[0]
+    assert account.startswith(f"3,000 learned, {surplus:,} surplus")
+    assert sum(int(one.replace(",", "")) for one in re.findall(r"([\d,]+) refused", account)) == refused
+    came = sum(sum(record.chunk.decisions.values()) for record in fleet.records())
+    assert came == sum(status.decisions.values())
+    assert {(game.state, game.connected) for game in status.games} == {("stage over", False)}
     host.kill()
 
 

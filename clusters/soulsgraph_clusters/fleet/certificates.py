@@ -53,7 +53,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = HEAD_DAYS)
         WriteError: if a file cannot be written.
     """
     # The head itself reads its metrics by the loopback.
-    names = [_general_name(host) for host in dict.fromkeys((*hosts, "localhost", "127.0.0.1", "::1"))]
+    names = [*dict.fromkeys(_general_name(host) for host in (*hosts, "localhost", "127.0.0.1", "::1"))]
     if not hosts:
         raise FleetError("certificates: expected the names or addresses by which PCs reach the head, found none.")
     if not 1 <= days <= _CA_DAYS:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings, check_name, split_address
-from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, read_private, read_token
+from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, plain_host, read_private, read_token
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.atomic import locked, whole_file
@@ -221,8 +221,8 @@ def read_identity(settings: FleetSettings, folder: Path, addresses: Iterable[str
     remedy = "make the head's certificate and key anew"
     chain, key = read_pair(folder / settings.certificate, folder / settings.key, remedy)
     known = certified_hosts(chain[0])
-    for host in (split_address(address)[0].strip("[]") for address in addresses):
-        if host not in known:
+    for host in (split_address(address)[0] for address in addresses):
+        if plain_host(host) not in known:
             raise FleetError(
                 f"{folder / settings.certificate}: expected a certificate that holds for {host}, where a gateway "
                 f"listens, found one of {', '.join(known) or 'no host'}; {remedy}, for every address of the file."

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import soulsgraph_envs
+from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, load
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -28,6 +31,8 @@ WAITING, PLAYING, BROKEN, CANNOT_PLAY, PAUSED = "waiting for a task", "playing",
 DRAINED, REFUSED, LAST_FIGHT = "drained", "refused", "playing its last fight"
 #: States of what is not connected, beside `REFUSED`: a game that was, and a PC that never was in the stage.
 LOST, NOT_SEEN = "lost", "not seen"
+#: The state of a game that was connected when its stage was over, in the last status of that.
+ENDED = "stage over"
 OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
 #: Those that a person brought about and ends: they are waited for, however long.
 PUT_ASIDE = (PAUSED, DRAINED)
@@ -57,15 +62,18 @@ def check_name(name: str) -> str:
 
 
 def split_address(address: str, name: str = "metrics") -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT, a value of the fleet's file.
+    """Return the host and the port of HOST:PORT, a value of the fleet's file; an IPv6 host without its brackets.
 
     Raises:
         FleetError: if it is none.
     """
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
-        raise FleetError(f"fleet: expected `{name}` as HOST:PORT, found {address!r}; correct the fleet's file.")
-    return host, int(port)
+    try:
+        return access.split_address(address)
+    except ValueError as error:
+        raise FleetError(
+            f"fleet: expected `{name}` as HOST:PORT, found {address!r}; correct the fleet's file, with brackets around "
+            "an IPv6 address, as [::1]:7443."
+        ) from error
 
 
 #: Shares of 0.1 that are to be 1 together may miss it by this.
@@ -114,6 +122,8 @@ class FleetSettings:
     most_stale_ticks: Annotated[int, Between(1, 10**6)] = 1200
     #: The largest that a stage's journal may be; less is no use for the head's groups of chunks.
     journal_mb: Annotated[float, Between(256.0, 1e6)] = 1000.0
+    #: Whether hosts of earlier versions may play, which do not report by what code they do.
+    older_hosts: bool = False
     #: A stage fails after this time without a game that could play.
     alone_for_s: Annotated[float, Between(1.0, 1e6)] = 300.0
     pcs: Mapping[str, PC] = field(default_factory=dict)
@@ -200,14 +210,53 @@ def load_fleet(path: Path, gateways: int = 1) -> Fleet:
     return Fleet(load(FleetSettings, Where(path)), path.absolute().parent, gateways)
 
 
+#: The Python files that decide a transition, below the folder of each package. Of the world all but what only shows or
+#: serves it to others; of the mind and of the fleet what a game's process plays by.
+_DECIDING: Mapping[str, Sequence[str]] = {
+    "soulsgraph_envs": ("*.py", "combat/**/*.py", "core/**/*.py", "drivers/**/*.py", "simulator/**/*.py"),
+    "soulsgraph_policies": (
+        *("graph.py", "hyperparameters.py", "inference.py", "products.py", "projects.py", "real_time.py"),
+        *("sampler.py", "tensors.py"),
+    ),
+    "soulsgraph_clusters": ("fleet/arrays.py", "fleet/task.py", "fleet/pc/game_client.py", "fleet/pc/spool.py"),
+}
+#: The name of their digest; hosts of earlier versions report none.
+CODE = "code"
+
+
 @cache
 def digests() -> dict[str, str]:
-    """Return hashes of what play depends on beside the code's version: the shipped data, and the skills' code."""
+    """Return hashes of what play depends on: the shipped data, the skills' code, and all code that decides with it."""
     package = Path(soulsgraph_envs.__file__).parent
     return {
         "data": _digest(package / "data", "*.toml"),
         "skills": _digest(package / "skills", "*.py"),
+        CODE: _meaning(deciding_files()),
     }
+
+
+def deciding_files() -> dict[str, Path]:
+    """Return the Python files that decide a transition, by package and path."""
+    folders = {name: Path(str(import_module(name).__file__)).parent for name in _DECIDING}
+    files = [(name, file) for name in _DECIDING for pattern in _DECIDING[name] for file in folders[name].glob(pattern)]
+    return {f"{name}/{file.relative_to(folders[name]).as_posix()}": file for name, file in files}
+
+
+def _meaning(files: Mapping[str, Path]) -> str:
+    """Return a SHA-256 of what Python files do: comments, layout and docstrings do not count."""
+    digest = hashlib.sha256()
+    for name, file in sorted(files.items()):
+        tree = ast.parse(file.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                # A string alone is a docstring, of a field too.
+                node.body = [each for each in node.body if not _is_text(each)]
+        digest.update(f"{name}\n{ast.dump(tree)}\n".encode())
+    return digest.hexdigest()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _digest(folder: Path, pattern: str) -> str:

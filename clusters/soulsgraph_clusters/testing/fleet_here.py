@@ -22,6 +22,7 @@ from soulsgraph_clusters.fleet.pc.stream import Head
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_envs.core.access import join_address
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names_at
 
@@ -75,7 +76,10 @@ def played_for(fleet: Fleet, lanes: Sequence[int], speed: float = 50.0, pc: str 
 
 
 class GatewayHere:
-    """A gateway on the loopback, in this process, and games that play for it, stage after stage; nothing learns."""
+    """A gateway on the loopback, in this process, and games that play for it, stage after stage; nothing learns.
+
+    `host` is an address of the loopback. Its CA is `ca.pem` of the folder where the settings name a certificate.
+    """
 
     def __init__(
         self,
@@ -84,14 +88,15 @@ class GatewayHere:
         settings: FleetSettings | None = None,
         stage: str = "stage",
         journal: Callable[[Path, str], Journal] = Journal,
+        host: str = "127.0.0.1",
     ) -> None:
         self.folder, self._open_journal = folder, journal
-        self.fleet = Fleet(replace(settings or FleetSettings(), listen="127.0.0.1:0"), folder)
+        self.fleet = Fleet(replace(settings or FleetSettings(), listen=join_address(host, 0)), folder)
         self.tokens = Tokens(folder / self.fleet.settings.tokens)
         self._take_up(task, stage)
         self.gateway = Gateway(self.fleet, self.intake)
         #: What PCs dial.
-        self.address = f"127.0.0.1:{self.gateway.port}"
+        self.address = join_address(host, self.gateway.port)
         self.status = StatusWriter(self.intake, self.gateway.sessions)
         self._games = ExitStack()
 

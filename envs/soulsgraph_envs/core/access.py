@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import socket
 import stat
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -62,10 +63,48 @@ def read_private(path: Path, what: str, remedy: str, kind: type[SoulsGraphError]
     return text
 
 
+def split_address(address: str, least_port: int = 0) -> tuple[str, int]:
+    """Return the host and the port of HOST:PORT; of an IPv6 address, `[::1]:7443`, the host is without its brackets.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    host, separator, port = address.strip().rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not separator or not bare or not (port.isascii() and port.isdecimal()) or not least_port <= int(port) < 65536:
+        raise ValueError(f"no HOST:PORT, or a port that is not from {least_port} to 65535")
+    if host != bare and host != f"[{bare}]":
+        raise ValueError("half of the brackets around a host")
+    if host != bare or ":" in bare:
+        # Without brackets an address may end in what looks like a port.
+        IPv6Address(bare)
+    return bare, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return HOST:PORT as `split_address` reads it, an IPv6 address in brackets."""
+    bare = host.removeprefix("[").removesuffix("]")
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """Return by which protocol a host's socket is, an IPv6 address without its brackets."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def plain_host(host: str) -> str:
+    """Return an address in its one shortest form, an IPv4 address that came by IPv6 as itself; names as they are."""
+    try:
+        address = ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return host
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host, an IPv6 address in brackets or not, is this machine and reached from nowhere else."""
     try:
-        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+        return ip_address(plain_host(host)).is_loopback
     except ValueError:
         return host == "localhost"
 

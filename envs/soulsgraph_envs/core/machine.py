@@ -195,3 +195,21 @@ def uptime_s() -> float:
     """Return the seconds since the machine was started, by a clock that nobody sets; comparable within a `boot_id`."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def raise_open_files() -> int:
+    """Raise the limit of this process's open files to what the system allows it, and return that; 0 on Windows.
+
+    Each connection is an open file, and a shell's limit of 1,024 is one for programs that use `select`.
+    """
+    if sys.platform == "win32":
+        return 0
+    # Windows has no such module.
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A system may allow less than it says; then the limit stays.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return soft

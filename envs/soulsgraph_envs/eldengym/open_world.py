@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from soulsgraph_envs.core.access import split_address
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
@@ -193,9 +194,8 @@ def _warn(told: str) -> None:
 
 
 def _answers(host: str) -> bool:
-    name, _, port = host.rpartition(":")
     try:
-        with socket.create_connection((name.strip("[]"), int(port)), timeout=_ANSWER_S):
+        with socket.create_connection(split_address(host), timeout=_ANSWER_S):
             return True
     except (OSError, ValueError):
         return False

@@ -162,7 +162,13 @@ def replay(
     folder = open_run(run)
     stage = own_stage(folder, skill)
     finished = finished_versions(folder, stage)
-    setup, saved = StageSetup(folder, stage), folder.library.load(skill, finished[0].version if finished else 1)
+    version = finished[0].version if finished else 1
+    if version not in folder.library.versions(skill):
+        raise SoulsGraphError(
+            f"{skill}: expected a stage that is finished, whose skill a replay is compared with, found none in {run}; "
+            "go on with the run first."
+        )
+    setup, saved = StageSetup(folder, stage), folder.library.load(skill, version)
     algorithm = setup.replay()
     began = algorithm.decisions
     try:
@@ -235,6 +241,7 @@ def _line(game: GameStatus) -> str:
     unsent = game.lost.get(UNFINISHED, 0)
     ended = f" ({unsent:,} as a stage or a pause ended, not sent)" if unsent else ""
     said = [f"{game.name}: {driver}", f"{game.finished:,} decisions finished{ended}", f"lost: {_lost(game)}"]
+    said += [f"soulsgraph {game.version or 'unknown'} at {game.address}"] if game.address else []
     return "; ".join([*said, game.note] if game.note else said)
 
 

@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, bind
 from soulsgraph_clusters.fleet.security import Tokens, certified_hosts, read_identity, read_pair, read_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, load_fleet, split_address
-from soulsgraph_envs.core.access import read_private
+from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 
@@ -127,12 +127,11 @@ def _check_port(host: str, port: int) -> None:
     Raises:
         SoulsGraphError: if that fails.
     """
-    bare = host.removeprefix("[").removesuffix("]")
     try:
-        with socket.create_server((bare, port), family=socket.AF_INET6 if ":" in bare else socket.AF_INET):
+        with socket.create_server((host, port), family=family_of(host)):
             pass
     except OSError as error:
         raise SoulsGraphError(
-            f"metrics: expected to listen at {host}:{port}, found: {error.strerror or error}; end the other program, "
-            "which may be a run of this fleet, or correct `metrics`."
+            f"metrics: expected to listen at {join_address(host, port)}, found: {error.strerror or error}; end the "
+            "other program, which may be a run of this fleet, or correct `metrics`."
         ) from error

@@ -98,6 +98,7 @@ _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "seeds": "--seeds or --first-seed",
 }
 _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
+    "host": {name: _option(name) for name in ("ca", "check", "head")},
     "recovery": {"after": "--home"},
     "reproduce": {"path": "--out"},
     "serve-siphon": {name: _option(name) for name in ("certificate", "key", "speed", "token_file")},

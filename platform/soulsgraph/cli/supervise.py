@@ -20,6 +20,7 @@ from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
 from soulsgraph.progress import interruptible
 from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE
 from soulsgraph_clusters.head import RayHead, listens
+from soulsgraph_envs.core.access import join_address, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.terminal import UNREAD
 
@@ -133,7 +134,7 @@ def _waits() -> Iterator[float]:
 
 def _check_joins(address: str, head: RayHead) -> None:
     """Refuse a head that the command would not use."""
-    if address != "auto" and address.rpartition(":")[2] != head.address.rpartition(":")[2]:
+    if address != "auto" and _port(address) != _port(head.address):
         raise SoulsGraphError(
             f"--head-command: expected a command that joins the head at {head.address}, found {address!r} as its "
             f"address; add to the command: --address {head.address}."
@@ -164,7 +165,15 @@ def _dashboard(job: str) -> str:
     except (ValueError, KeyError):
         # What was given is not repeated: it may hold a password.
         raise SoulsGraphError("--job: expected http://HOST:PORT of a cluster's dashboard, found another.") from None
-    return f"{parts.hostname}:{port}"
+    return join_address(parts.hostname, port)
+
+
+def _port(address: str) -> int:
+    """Return the port of an address, 0 where it is none."""
+    try:
+        return split_address(address)[1]
+    except ValueError:
+        return 0
 
 
 def _address(words: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,15 @@ def test_a_mount_point_with_a_space_is_read_and_nonsense_limits_nothing(tmp_path
     odd = {"proc/self/cgroup": "x\n::\n0:", "proc/self/mountinfo": "y - z\n1 2 - cgroup2 c rw", "proc/meminfo": "none"}
     assert usable_memory(_tree(tmp_path / "odd", odd)).limit > 0
     assert usable_processors(tmp_path / "odd") == _affine()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_the_limit_of_open_files_is_raised_to_what_the_system_allows():
+    code = (
+        "import resource; from soulsgraph_envs.core.machine import raise_open_files\n"
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))\n"
+        "assert raise_open_files() == hard\n"
+        "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

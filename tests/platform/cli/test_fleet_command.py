@@ -132,7 +132,7 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     game = {"name": "attic/1", "driver": "memory", "lanes": 1, "state": "playing", "note": "", "stale_ticks": 12.0}
     game |= {"ticks_per_s": 15.0, "ideal_ticks_per_s": 30.0, "silent_s": 0.2, "waiting_chunks": 1, "finished": 500}
     game |= {"lateness_p99_ms": 4.25, "lost": {"doubtful": 30, "unfinished": 70}, "lost_episodes": {"it is gone": 2}}
-    game |= {"reset_share": {"reload": 0.25, "aim": 0.1, "place": 0.05}}
+    game |= {"version": "0.2.0", "address": "fe80::7", "reset_share": {"reload": 0.25, "aim": 0.1, "place": 0.05}}
     gone = game | {"name": "attic/2", "state": "lost", "note": "silent for 5 s", "silent_s": 1234.0, "connected": False}
     absent = dict.fromkeys(
         ("stale_ticks", "ticks_per_s", "ideal_ticks_per_s", "lanes", "waiting_chunks", "finished"), 0
@@ -148,6 +148,7 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     assert "40% (reload 25%, aim 10%)" in shown
     assert "500 decisions finished (70 as a stage or a pause ended, not sent); lost: 30 doubtful, 2 epi" in shown
     assert "2 episodes: it is gone" in shown
+    assert "soulsgraph 0.2.0 at fe80::7" in shown
     assert "4.2 ms" in shown
     assert "no head trains here now" in shown
     assert "camera: 2 games" in shown
@@ -203,3 +204,12 @@ def test_a_pc_that_is_unknown_is_not_drained_and_the_known_ones_are_named_withou
         )
     fleet(monkeypatch, capsys, "drain", "attic", "--fleet", file)
     assert read_drained(file.parent) == {"attic"}
+
+
+def test_a_replay_of_a_stage_that_is_not_finished_says_so(tmp_path, refuse):
+    run = RunFolder.planned(tmp_path / "run", Plan())
+    run.begin()
+    line = refuse("fleet", "replay", run.path, "camera")
+    assert "camera: expected a stage that is finished" in line
+    assert "go on with the run first" in line
+    assert "damage" not in line

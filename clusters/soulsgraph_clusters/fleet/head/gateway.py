@@ -34,7 +34,7 @@ from soulsgraph_clusters.fleet.head.serving import (
 )
 from soulsgraph_clusters.fleet.head.sessions import Notes, Session, Sessions
 from soulsgraph_clusters.fleet.security import Identity, Tokens, credentials_of, read_identity, sent_token
-from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S, Fleet, FleetError
+from soulsgraph_clusters.fleet.settings import CODE, SILENT_AFTER_S, Fleet, FleetError, digests
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.inference import Weights
 
@@ -59,6 +59,7 @@ class Gateway:
 
     def __init__(self, fleet: Fleet, intake: Takes, identity: Identity | None = None) -> None:
         self._settings, self._intake = fleet.settings, intake
+        digests()  # Which takes a moment, in which no game is to wait.
         self._folder, self._drained = fleet.folder, frozenset[str]()
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._credentials = credentials_of(identity or read_identity(fleet.settings, fleet.folder))
@@ -215,15 +216,15 @@ class Gateway:
 
     async def _play(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Answer one stream: say who may play, then read chunks and send tasks, weights and acknowledgements."""
-        token = sent_token(context.invocation_metadata())
+        token, address = sent_token(context.invocation_metadata()), host_of(context.peer())
         name = self._name_of(token)
         if not name:
-            self._note_refusal(host_of(context.peer()), UNKNOWN_TOKEN)
+            self._note_refusal(address, UNKNOWN_TOKEN)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
         try:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
-            session = Session(parse_message(first).hello, self._loop.time(), token=token)
-            check_hello(session.hello, name, self._settings)
+            session = Session(parse_message(first).hello, self._loop.time(), token=token, address=address)
+            check_hello(session.hello, name, self._settings, address)
             session.hello.pc = name
             if session.hello.only_asks:
                 self._require_projects(session)
@@ -241,11 +242,12 @@ class Gateway:
             with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=not self._over))))
             return
-        self.sessions.accept(name, host_of(context.peer()))
+        self.sessions.accept(name, address)
         if replaced is not None:
             replaced.close()
         else:
-            self.notes.add(f"{session.name} joined, playing by {session.hello.driver}")
+            older = "" if CODE in session.hello.digests else ", by code that it does not report"
+            self.notes.add(f"{session.name} joined, playing by {session.hello.driver}{older}")
         self._look_at_drained()
         self._order(session)
         try:

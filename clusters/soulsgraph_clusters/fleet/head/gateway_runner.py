@@ -214,7 +214,7 @@ class GatewayRunner(ChunkRunner):
                 status.keep()
             end_gateway("the stage is over")
             if status:
-                status.update(self._version, always=True)
+                status.end(self._version)
         if hasattr(self, "_intake"):
             self._intake.close()
         elif hasattr(self, "_journal"):

@@ -25,7 +25,7 @@ from soulsgraph_clusters.fleet.head.gateway import PUBLISH_EVERY_S, STOP_WITHIN_
 from soulsgraph_clusters.fleet.head.gateway_process import GatewayGroup
 from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
 from soulsgraph_clusters.fleet.head.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.head.status import FleetStatus
+from soulsgraph_clusters.fleet.head.status import FleetStatus, decisions_of
 from soulsgraph_clusters.fleet.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.algorithm import SkillDQN
@@ -96,7 +96,7 @@ class FleetDQN(SkillDQN):
             received += self._round(taken)
             more = self.decisions < self._iteration_end and not self.checkpoint_due
             taken = self._next_round() if more else []
-        if self.finished and self._journaled:
+        if self.finished and self._journaled and self._is_replay:
             self._log_account()
         self._wait_for_games(received + fetched > 0)
         self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
@@ -188,6 +188,14 @@ class FleetDQN(SkillDQN):
         if self._stage.fleet.relays:
             self._end_relays()
         super().cleanup()
+        if self.finished and self._journaled and not self._is_replay:
+            # What came while the stage ended is in the last status.
+            self._journaled = decisions_of(self._stage.journal, self.attempt) or self._journaled
+            self._log_account()
+
+    @property
+    def _is_replay(self) -> bool:
+        return self.config.env_runner_cls is JournalRunner
 
     def _end_relays(self) -> None:
         """Wait, not for long, until every further gateway has passed on what it received."""

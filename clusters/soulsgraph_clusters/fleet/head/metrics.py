@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.head.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.pc.spool import DAMAGED, DISK_FULL, FULL, UNFINISHED
 from soulsgraph_clusters.fleet.security import Tokens
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, FleetError, split_address
-from soulsgraph_envs.core.access import bearer
+from soulsgraph_envs.core.access import bearer, family_of
 
 #: Readers at once; each has a thread. A reader's connection is closed after so long, whatever it does.
 MOST_READERS, READER_S = 8, 10.0
@@ -78,6 +78,7 @@ class FleetCollector(Collector):
         yield _absent(status)
         games = [game for game in status.games if game.is_game]
         labels = [tuple(game.name.split("/", 1)) for game in games]
+        yield _info(games)
         for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, meaning, value in table:
                 family = kind(f"{_PREFIX}_{name}", meaning, labels=_GAME)
@@ -90,6 +91,15 @@ class FleetCollector(Collector):
                 for named, count in values(game).items():
                     counter.add_metric((*own, named), count)
             yield counter
+
+
+def _info(games: Iterable[GameStatus]) -> Metric:
+    """Return by what each game plays, and where."""
+    family = InfoMetricFamily(f"{_PREFIX}_game", "Version, address and driver of each game.", labels=_GAME)
+    for game in games:
+        labels = {"version": game.version, "address": game.address, "driver": game.driver}
+        family.add_metric(game.name.split("/", 1), labels)
+    return family
 
 
 def _absent(status: FleetStatus) -> Metric:
@@ -185,8 +195,8 @@ class Exporter:
             application = _with_token(application, Tokens(fleet.folder / settings.tokens))
         host, port = split_address(settings.metrics)
         try:
-            kind = _Server6 if ":" in host else _Server
-            self._server = make_server(host.strip("[]"), port, application, kind, _Handler)
+            kind = _Server6 if family_of(host) == socket.AF_INET6 else _Server
+            self._server = make_server(host, port, application, kind, _Handler)
         except OSError as error:
             raise FleetError(
                 f"fleet: expected to serve metrics at {settings.metrics}, found: {error.strerror or error}; end the "

@@ -22,6 +22,7 @@ from soulsgraph_clusters.fleet.head.serving import (
     bind,
     check_hello,
     handler_of,
+    host_of,
     parse_message,
 )
 from soulsgraph_clusters.fleet.messages import plain
@@ -112,7 +113,7 @@ class RollCall:
         problem, hello = "", wire.Hello()
         try:
             hello = parse_message(first).hello
-            check_hello(hello, name, self._settings)
+            check_hello(hello, name, self._settings, host_of(context.peer()))
         except FleetError as refusal:
             problem = str(refusal)
         game, version, driver = (plain(text) for text in (hello.game, hello.version, hello.driver))

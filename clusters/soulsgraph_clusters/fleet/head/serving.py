@@ -12,6 +12,7 @@ import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.messages import BOUNDS, LONGEST_NAME, MOST_DECISIONS, MOST_MODULES, parse, plain, problem
 from soulsgraph_clusters.fleet.settings import (
+    CODE,
     METHOD,
     METRICS_READER,
     MOST_MESSAGE_BYTES,
@@ -21,7 +22,10 @@ from soulsgraph_clusters.fleet.settings import (
     FleetSettings,
     digests,
 )
+from soulsgraph_envs.core.access import plain_host, split_address
+from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import shown
+from soulsgraph_envs.core.machine import raise_open_files
 
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
 #: Characters of the name of a game or a driver.
@@ -39,6 +43,11 @@ SERVER_OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000),
+    # A whole fleet may dial in one moment, as when its head is back: gRPC would drop calls at random from 1,000 waiting
+    # ones on, and those that waited for half a minute.
+    ("grpc.server.max_pending_requests", 16_384),
+    ("grpc.server.max_pending_requests_hard_limit", 32_768),
+    ("grpc.server_max_unrequested_time_in_server", 300),
 ]
 
 
@@ -51,9 +60,12 @@ def handler_of(play: Any) -> Any:
 def bind(server: Any, listen: str, credentials: Any | None) -> int:
     """Let a server listen at HOST:PORT, by TLS where there are credentials, and return its port.
 
+    The process may have as many connections from then on as the system allows.
+
     Raises:
         FleetError: if it cannot listen there.
     """
+    raise_open_files()
     try:
         port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except RuntimeError:
@@ -88,8 +100,8 @@ def to_bytes(message: wire.ToGame) -> bytes:
     return data
 
 
-def check_hello(hello: wire.Hello, name: str, settings: FleetSettings) -> None:
-    """Refuse a game that may not play; `name` is the one its token was issued for.
+def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: str = "") -> None:
+    """Refuse a game that may not play; `name` is the one its token was issued for, `address` its machine's.
 
     Raises:
         FleetError: naming what differs.
@@ -116,13 +128,23 @@ def check_hello(hello: wire.Hello, name: str, settings: FleetSettings) -> None:
         raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
     if found := problem(hello):
         raise FleetError(f"{name}: expected {found}; {_REMEDY}.")
+    if found := other_code(hello, settings):
+        raise FleetError(f"{name}{address and f' ({address})'}: {found}.")
+
+
+def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
+    """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
     for what, digest in digests().items():
-        if hello.digests[what] != digest:
-            found = plain(hello.digests[what][:12]) or "none"
-            raise FleetError(
-                f"{name}: expected the head's {what} ({digest[:12]}), found {found} of soulsgraph "
-                f"{plain(hello.version)}; install the head's version on the PC."
-            )
+        there = hello.digests.get(what, "")
+        if there == digest or (what == CODE and not there and settings.older_hosts):
+            continue
+        remedy = "install the head's version on the PC"
+        if what == CODE and not there:
+            remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
+        found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
+        head = next(iter(installed().values()), "unknown")
+        return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
+    return ""
 
 
 def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
@@ -153,4 +175,7 @@ def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
 
 def host_of(peer: str) -> str:
     """Return the host of a stream's other end, which gRPC names with its kind and a port, as `ipv4:10.0.0.7:40122`."""
-    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
+    try:
+        return plain_host(split_address(unquote(peer.partition(":")[2]))[0])
+    except ValueError:
+        return peer

@@ -48,6 +48,8 @@ class Session:
     admitted: object | None = None
     #: What it proved its name by.
     token: str = field(default="", repr=False)
+    #: Its machine's address, as the gateway sees it.
+    address: str = ""
 
     def __post_init__(self) -> None:
         self._outbox: list[bytes] = []

@@ -6,8 +6,8 @@ import json
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from soulsgraph_clusters.fleet.head.intake import Intake, Offers
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
 from soulsgraph_clusters.fleet.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.settings import (
+    ENDED,
     LAST_FIGHT,
     LOST,
     LOST_EPISODES,
@@ -43,13 +44,18 @@ _MOST_VALUE = 1e15
 _Value = Annotated[float, Between(-_MOST_VALUE, _MOST_VALUE)]
 _Count = Annotated[int, Between(0, MOST_COUNT)]
 _UNREADABLE = "what it last said cannot be read"
+#: After so long without another try a PC counts as refused no longer.
+REFUSED_FOR_S = 30.0
 #: Limits of the counts by name that a PC sends: names, and characters of a name.
 _MOST_NAMES, _LONGEST_NAME = 32, 80
 
 
 @dataclass(frozen=True)
 class GameStatus:
-    """One game that was seen in the stage; counts are since its process began, `finished` and `lost` in decisions.
+    """One game that was seen in the stage; `finished` and `lost` are in decisions, of all its processes seen there.
+
+    Other counts are since its present process began. `finished` and `lost` can be summed up beside what the journal has
+    counted: neither another process of the game nor another gateway begins them anew.
 
     One that is not connected is as it was last seen, and plays nothing. A PC without any game, and one that is refused,
     has a row of its own, named by the PC alone.
@@ -81,6 +87,13 @@ class GameStatus:
     #: CPU time of its process.
     cpu_s: _Value = 0.0
     connected: bool = True
+    #: The version of soulsgraph that it plays by, and its machine's address.
+    version: str = ""
+    address: str = ""
+    #: Its process, and what of `finished` and `lost` is of those before it.
+    boot: str = ""
+    earlier_finished: _Count = 0
+    earlier_lost: Mapping[str, _Count] = field(default_factory=dict)
 
     @property
     def is_game(self) -> bool:
@@ -163,13 +176,22 @@ class StatusWriter:
         self._elsewhere = elsewhere
         self._next_s, self._began_s = 0.0, time.monotonic()
         self._kept: tuple[GameStatus, ...] | None = None
+        self._sums = _Sums()
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
         self._earlier = _earlier(intake)
+        for row, _ in self._earlier.values():
+            self._sums.know(row)
 
     def keep(self) -> None:
         """Show the games as they are now from here on: the stage is over, and they are sent away."""
         if self._kept is None:
             self._kept = self._rows(time.monotonic())
+
+    def end(self, version: int) -> None:
+        """Write the status for the last time: no game plays or is refused in a stage that is over."""
+        self.keep()
+        self._kept = tuple(row for one in self._kept or () if (row := _ended(one, self._intake.named_pcs)))
+        self.update(version, always=True)
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
         """Write the status if it is time to, or `always`, and return it; `version` is that of the newest weights."""
@@ -195,21 +217,24 @@ class StatusWriter:
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
         open_now = {session.name for session in self._sessions.live}
-        earlier, there = self._earlier, {row.name: row for row in self._elsewhere()}
+        earlier, there = self._earlier, {row.name: self._sums.of(row) for row in self._elsewhere()}
         # What another gateway does not report any more is shown as it was.
         self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
         before = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         own: dict[str, GameStatus] = {}
         for session, latest in self._described.latest():
-            row = latest if latest.name in open_now else _lost(latest, session.reason, latest.silent_s)
+            summed = self._sums.of(latest)
+            row = summed if latest.name in open_now else _lost(summed, session.reason, latest.silent_s)
             # Of two gateways that lost a game, the one that heard it last says how it was.
             own[row.name] = min((row, before.get(row.name, row)), key=lambda one: (not one.connected, one.silent_s))
         rows = own | {name: row for name, row in before.items() if name not in own} | there
         seen = {name.partition("/")[0] for name in rows}
-        refused = dict(self._sessions.refusals)
+        known = dict(self._sessions.refusals)
+        # Who is refused tries again every other second; who does not any more is not refused, but gone.
+        refused = {pc: one for pc, one in known.items() if now - one[1] < REFUSED_FOR_S}
         absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
         never = [pc for pc in self._intake.named_pcs if pc not in seen and pc not in refused]
-        absent += [_absent(pc, NOT_SEEN, now - self._began_s) for pc in never]
+        absent += [_absent(pc, NOT_SEEN, now - self._began_s, _was_refused(known.get(pc))) for pc in never]
         return (*rows.values(), *absent)
 
 
@@ -268,6 +293,9 @@ class Describer:
             reset_share={name: _rate(spent - reset_before.get(name, 0.0), seconds) for name, spent in reset_s.items()},
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
+            version=plain(hello.version),
+            address=session.address,
+            boot=hello.boot,
         )
 
 
@@ -283,6 +311,45 @@ def _table(status: FleetStatus) -> dict[str, Any]:
 def _lost(row: GameStatus, reason: str, silent_s: float) -> GameStatus:
     """Return a game that is not connected any more: what it counted is kept, and it plays nothing."""
     return replace(row, state=LOST, note=reason, ticks_per_s=0.0, reset_share={}, silent_s=silent_s, connected=False)
+
+
+class _Sums:
+    """What games finished and lost in all their processes, of which each counts from 0."""
+
+    def __init__(self) -> None:
+        #: By name: the present process, what it said the latest time, and the sums of those before it.
+        self._known: dict[str, tuple[str, GameStatus, int, Counter[str]]] = {}
+
+    def know(self, row: GameStatus) -> None:
+        """Go on from a row that an earlier gateway wrote."""
+        own = Counter(dict(row.lost)) - Counter(dict(row.earlier_lost))
+        said = replace(row, finished=max(row.finished - row.earlier_finished, 0), lost=dict(own))
+        self._known[row.name] = row.boot, said, row.earlier_finished, Counter(dict(row.earlier_lost))
+
+    def of(self, row: GameStatus) -> GameStatus:
+        """Return a game's row, as its present process counts, with the sums of all."""
+        boot, said, finished, lost = self._known.get(row.name, (row.boot, row, 0, Counter[str]()))
+        if boot != row.boot:
+            finished, lost = finished + said.finished, lost + Counter(dict(said.lost))
+        self._known[row.name] = row.boot, row, finished, lost
+        if not finished and not lost:
+            return row
+        total: dict[str, Any] = {"finished": row.finished + finished, "lost": dict(lost + Counter(dict(row.lost)))}
+        return replace(row, **total, earlier_finished=finished, earlier_lost=dict(lost))
+
+
+def _ended(row: GameStatus, named: Collection[str]) -> GameStatus | None:
+    """Return a row as it is when the stage is over: what was connected plays nothing; None for a stranger."""
+    if row.is_game:
+        ended: dict[str, Any] = {"state": ENDED, "note": "", "ticks_per_s": 0.0, "reset_share": {}, "connected": False}
+        return replace(row, **ended) if row.connected else row
+    if row.state != REFUSED:
+        return row
+    return replace(row, state=NOT_SEEN, note=_was_refused((row.note, 0.0))) if row.name in named else None
+
+
+def _was_refused(refusal: tuple[str, float] | None) -> str:
+    return "" if refusal is None else f"it was refused, and does not try any more: {refusal[0]}"
 
 
 def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
@@ -344,6 +411,14 @@ def read_status(journals: Path) -> FleetStatus | None:
             if found.boot == newest.boot and found.uptime_s > newest.uptime_s:
                 newest = found
     return newest
+
+
+def decisions_of(journal: Path, attempt: str) -> Mapping[str, int]:
+    """Return what the last status beside a journal says that it holds; nothing where there is none of the attempt."""
+    with suppress(SoulsGraphError, OSError):
+        found = _load(journal / STATUS_FILE)
+        return found.decisions if found.attempt == attempt else {}
+    return {}
 
 
 def _load(file: Path) -> FleetStatus:

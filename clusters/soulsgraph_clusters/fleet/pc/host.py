@@ -22,13 +22,14 @@ import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.messages import parse as parse_message
 from soulsgraph_clusters.fleet.pc.spool import machine_id
-from soulsgraph_clusters.fleet.pc.stream import PLAY, Head, describe
+from soulsgraph_clusters.fleet.pc.stream import CHECK, NOBODY, PLAY, Head, describe, step_that_fails
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, digests
-from soulsgraph_envs.core.access import by_proxy, is_loopback
+from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_table
 from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import raise_open_files
 from soulsgraph_envs.core.user import user_folder
 from soulsgraph_envs.drivers.opening import check_games
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
@@ -91,9 +92,13 @@ class HostOptions:
         check_spool(self.spool)
         read_value(Annotated[int, _SPOOL_MB], self.spool_mb, Where(None, "spool_mb", "correct the value"))
         for address in self.addresses:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-                raise FleetError(f"head: expected HOST:PORT, found {address!r}; correct it.")
+            try:
+                host, _ = split_address(address, least_port=1)
+            except ValueError as error:
+                raise FleetError(
+                    f"head: expected HOST:PORT, found {address!r}; correct it, with brackets around an IPv6 "
+                    "address, as [fd00::5]:7443."
+                ) from error
             if self.ca is None and not is_loopback(host):
                 raise FleetError(
                     f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
@@ -108,7 +113,7 @@ class HostOptions:
     def connection(self) -> Head:
         """Return the head with this PC's token and the CA; raises FleetError where a file cannot be used."""
         read_token_file(self.token_file)
-        return Head(self.head, self.token_file, channel_credentials(self.ca))
+        return Head(self.head, self.token_file, channel_credentials(self.ca), self.ca)
 
 
 @dataclass(frozen=True)
@@ -162,10 +167,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
         first = next(asked, None)
     except grpc.RpcError as error:
-        raise FleetError(
-            f"{address}{by_proxy(address)}: expected a head that takes this PC, found: {describe(error)}; "
-            f"{_remedy(error)}."
-        ) from error
+        raise FleetError(_refusal(replace(head, address=address), error)) from error
     finally:
         channel.close()
     if first is None:
@@ -177,13 +179,16 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
     return stage
 
 
-def _remedy(error: Any) -> str:
-    details = error.details() or ""
+def _refusal(head: Head, error: Any) -> str:
+    """Return why the head at its one address did not answer, expected, found and remedy."""
+    found, remedy = describe(error), "a head listens while a stage is trained; check its address and port, too"
     if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-        return "put the token that the head issued into the token's file"
-    if any(word in details for word in ("andshake", "erification", "SSL")):
-        return "copy the head's ca.pem here, and let the head's certificate name this address"
-    return "a head listens while a stage is trained; check its address and port, too"
+        remedy = "put the token that the head issued into the token's file"
+    where, unreached = f"{head.address}{by_proxy(head.address)}", error.code() == grpc.StatusCode.UNAVAILABLE
+    # gRPC says the same of a wrong CA, a wrong name and an old certificate.
+    if unreached and (why := step_that_fails(head.address, head.ca)) != NOBODY:
+        return f"{where}: expected a head that takes this PC, found: {why.removesuffix(CHECK)}."
+    return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 
 
 def installed_version() -> str:
@@ -336,6 +341,7 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
         SoulsGraphError: as `checked_games`; nothing is started then.
     """
     games = checked_games(options)
+    raise_open_files()
     printing = threading.Lock()
 
     def reporter(number: int) -> Callable[[str], None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -19,7 +21,7 @@ from soulsgraph_clusters.fleet.messages import parse
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
-from soulsgraph_envs.core.access import by_proxy, channel_options
+from soulsgraph_envs.core.access import USE_PROXY, by_proxy, channel_options, split_address
 
 PLAY = f"/{SERVICE}/{METHOD}"
 #: Called to learn whether a server answers: that it has no such method is an answer, too.
@@ -55,6 +57,8 @@ class Head:
     address: str
     token_file: Path
     credentials: Any = None
+    #: The file of the CA in the credentials, for who looks why no head answers.
+    ca: Path | None = None
 
     @property
     def token(self) -> str:
@@ -72,6 +76,72 @@ class Head:
         if self.credentials is None:
             return grpc.insecure_channel(address, _OPTIONS + channel_options(address))
         return grpc.secure_channel(address, self.credentials, _OPTIONS + channel_options(address))
+
+
+#: How long one step of the way to a head may take while somebody looks why it does not answer.
+_STEP_WITHIN_S = 5.0
+#: What is wrong where nothing listens.
+NOBODY = "nobody"
+#: How a line ends to which an examination of this PC adds something.
+CHECK = "; `check` examines the way"
+
+
+def why_silent(head: Head) -> str:
+    """Return in one line why none of a head's addresses answers, as far as this machine can see."""
+    found = {address: step_that_fails(address, head.ca) for address in head.addresses}
+    silent = [address for address, why in found.items() if why == NOBODY]
+    lines = [f"no head answers at {' or '.join(silent)}; it listens while a stage is trained"] if silent else []
+    lines += [f"no head answers at {address}: {why}" for address, why in found.items() if why != NOBODY]
+    return "; ".join(lines)
+
+
+def step_that_fails(address: str, ca: Path | None) -> str:
+    """Return what is wrong on the way to an address: a proxy, its name, the network or its certificate."""
+    host, port = split_address(address)
+    if proxy := by_proxy(address):
+        return f"it is asked{proxy}, which does not lead there; correct the proxy, or unset {USE_PROXY}{CHECK}"
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        found = getattr(error, "strerror", None) or error
+        return f"its name is not known on this PC ({found}); correct `head`, or the name server{CHECK}"
+    try:
+        with socket.create_connection((host, port), _STEP_WITHIN_S) as connection:
+            return _certificate_problem(connection, host, ca) or f"it answers, and takes no stream{CHECK}"
+    except ConnectionRefusedError:
+        return NOBODY
+    except OSError as error:
+        found = "no answer" if isinstance(error, TimeoutError) else error.strerror or error
+        return f"{found}: the address may be another, or a firewall closed{CHECK}"
+
+
+def _certificate_problem(connection: socket.socket, host: str, ca: Path | None) -> str:
+    """Return why a server's certificate does not prove that it is the head; empty if it does, or none is asked for."""
+    if ca is None:
+        return ""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        context.set_alpn_protocols(["h2"])
+        context.wrap_socket(connection, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        return _UNPROVEN.get(error.verify_code, f"its certificate does not hold: {error.verify_message}{CHECK}")
+    except (ssl.SSLError, ConnectionError):
+        return f"what listens there does not speak TLS; name the head's port, or give the head a certificate{CHECK}"
+    return ""
+
+
+_OTHER_CA = f"its certificate is of another CA than `ca`; copy the head's ca.pem here{CHECK}"
+_OTHER_NAME = (
+    "its certificate is not made out to this address; name the head as its certificate does, or make that for this "
+    f"address too{CHECK}"
+)
+#: What OpenSSL's codes mean for people: dates, the chain's end, names and addresses.
+_UNPROVEN = {
+    **dict.fromkeys((18, 19, 20, 21, 7), _OTHER_CA),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
+    9: f"its certificate is not valid yet; correct this PC's clock or the head's{CHECK}",
+    10: f"its certificate expired; make it anew on the head, or correct this PC's clock{CHECK}",
+}
 
 
 def describe(error: Any) -> str:
@@ -168,14 +238,22 @@ class Stream:
         except FleetError as error:
             return str(error)
         except grpc.FutureTimeoutError:
-            proof = "" if self._head.credentials is None else " by a certificate of this address and the fleet's CA"
-            asked = " or ".join(f"{address}{by_proxy(address)}" for address in self._head.addresses)
-            return f"no head answers at {asked}{proof}; it listens while a stage is trained"
+            return self._why_silent()
         except grpc.RpcError as error:
             return "" if self._left else describe(error)
         finally:
             for each in channels:
                 each.close()
+
+    def _why_silent(self) -> str:
+        # A name server may take long, and nobody waits for it who wants to end.
+        found: list[str] = []
+        looking = threading.Thread(target=lambda: found.append(why_silent(self._head)), daemon=True)
+        looking.start()
+        until_s = time.monotonic() + 2 * _STEP_WITHIN_S * len(self._head.addresses)
+        while looking.is_alive() and not self._stopping.is_set() and time.monotonic() < until_s:
+            looking.join(_LOOK_EVERY_S)
+        return found[0] if found else f"no head answers at {' or '.join(self._head.addresses)}"
 
     def _first_to_answer(self, channels: Sequence[Any]) -> Any:
         """Wait for the first channel on which a server answers and return it; a later one waits for those before it.

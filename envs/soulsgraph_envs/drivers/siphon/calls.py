@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import (
     PRIVATE,
     TOKEN_KEY,
@@ -259,12 +260,12 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         GameError: if it is not of that form.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    try:
+        return access.split_address(address)
+    except ValueError as error:
         raise GameError(
             f"Siphon: expected an address as HOST:PORT, found {address!r}; Siphon's own is localhost:50051."
-        )
-    return host.strip("[]"), int(port)
+        ) from error
 
 
 def read_or_create_token(path: Path) -> str:

@@ -6,11 +6,11 @@ import struct
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
 import psutil
 
+from soulsgraph_envs.core.access import plain_host, split_address
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.drivers.keyboard.device import MOUSE_BUTTONS, KeyDevice
@@ -305,11 +305,8 @@ def connected_clients(port: int) -> frozenset[str]:
 
 def client_name(peer: str) -> str:
     """Return the (address, port) of a peer in gRPC's form, such as "ipv4:127.0.0.1:40122" or "ipv6:%5B::1%5D:40122"."""
-    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return _spell(host.strip("[]"), int(port))
+    return _spell(*split_address(unquote(peer).partition(":")[2]))
 
 
 def _spell(host: str, port: int) -> str:
-    address = ip_address(host.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return f"{mapped or address} {port}"
+    return f"{plain_host(host.partition('%')[0])} {port}"

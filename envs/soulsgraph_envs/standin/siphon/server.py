@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from typing import Any, NamedTuple
 
-from soulsgraph_envs.core.access import TOKEN_KEY, bearer
+from soulsgraph_envs.core.access import TOKEN_KEY, bearer, join_address, split_address
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.drivers.keyboard.guarded_device import open_key_device
 from soulsgraph_envs.drivers.realtime.link import GameSettings
@@ -88,7 +88,7 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         )
         calls.service.add_SiphonServiceServicer_to_server(self, self._server)
         self.port = self._listen(serving)
-        self.address = f"{serving.address.rpartition(':')[0]}:{self.port}"
+        self.address = join_address(split_address(serving.address)[0], self.port)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Serve until `close` is called or the time is over; return whether it still serves."""

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from soulsgraph_envs.core.access import is_loopback
+from soulsgraph_envs.core.access import family_of, is_loopback
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.drivers.realtime.link import GameSettings
 
@@ -53,7 +53,7 @@ class Serving:
             )
         self.certificate_pair()
         try:
-            socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+            socket.create_server((host, port), family=family_of(host)).close()
         # A host that cannot be encoded is a UnicodeError.
         except (OSError, UnicodeError) as error:
             raise self.unusable_address(error) from error

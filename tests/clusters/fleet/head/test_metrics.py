@@ -29,7 +29,7 @@ from soulsgraph_policies.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
-LABELS = "pc", "game", "phase", "reason", "verdict", "state"
+LABELS = "pc", "game", "phase", "reason", "verdict", "state", "version", "address", "driver"
 EMPTY = FleetStatus("camera", "a1", 0.0, 1, 0)
 
 
@@ -60,7 +60,8 @@ def secured(tmp_path):
 
 def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
     with GatewayHere(tmp_path, TASK) as here:
-        session = Session(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
+        hello = Hello(pc="attic", game="1", boot="00", lanes=1, version="0.2.0", driver="memory")
+        session = Session(hello, time.monotonic(), address="10.0.0.7")
         figures = {"speed": 3.0, "lateness_p99_ms": 4.0, "reset_s/aim": 2.5, "lost_episodes/the game is gone": 2.0}
         session.health = Health(ticks=70, waiting_chunks=5, lost_decisions={"spool full": 11}, metrics=figures)
         here.gateway.sessions.begin(session)
@@ -70,6 +71,7 @@ def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
         exporter.close()
     game = ("attic", "1")
     assert found["soulsgraph_fleet_games",] == 1
+    assert found["soulsgraph_fleet_game_info", *game, "0.2.0", "10.0.0.7", "memory"] == 1
     assert found["soulsgraph_fleet_ticks_total", *game] == 70
     assert found["soulsgraph_fleet_ideal_ticks_per_second", *game] == 30
     assert found["soulsgraph_fleet_lateness_p99_seconds", *game] == pytest.approx(0.004)

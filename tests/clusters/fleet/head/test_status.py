@@ -9,7 +9,15 @@ import pytest
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.head.sessions import Session, Sessions
-from soulsgraph_clusters.fleet.head.status import STATUS_FILE, FleetStatus, GameStatus, StatusWriter, read_status
+from soulsgraph_clusters.fleet.head.status import (
+    REFUSED_FOR_S,
+    STATUS_FILE,
+    FleetStatus,
+    GameStatus,
+    StatusWriter,
+    decisions_of,
+    read_status,
+)
 from soulsgraph_clusters.fleet.settings import LOST, PC, FleetSettings
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
@@ -261,3 +269,67 @@ def test_games_of_all_gateways_stand_as_they_were_when_the_stage_is_over(here):
     # The gateway that stops asks for it once more.
     status.keep()
     assert {one.name: one.state for one in status.describe(1).games} == {"attic/1": "playing", "cellar/1": "playing"}
+
+
+def _counted(here, boot, finished, **lost):
+    """Let another process of attic's game say what it finished and lost, and return its row."""
+    for session in here.gateway.sessions.live:
+        session.close()
+        here.gateway.sessions.end(session)
+    session = Session(Hello(pc="attic", game="1", boot=boot, lanes=1), time.monotonic())
+    _says(session, 1.0, finished_decisions=finished, lost_decisions=lost)
+    here.gateway.sessions.begin(session)
+    return _row(here, "attic/1")
+
+
+def test_neither_another_process_nor_another_gateway_begins_what_was_finished_anew(here):
+    def counts(row):
+        return row.finished, dict(row.lost)
+
+    assert counts(_counted(here, "a1", 700, doubtful=5)) == (700, {"doubtful": 5})
+    assert counts(_counted(here, "b2", 0)) == (700, {"doubtful": 5})
+    row = _counted(here, "b2", 40, doubtful=1, damaged=2)
+    assert counts(row) == (740, {"doubtful": 6, "damaged": 2})
+    assert (row.boot, row.earlier_finished) == ("b2", 700)
+    here.status.update(1, always=True)
+    here.status = StatusWriter(here.intake, here.gateway.sessions)
+    assert counts(_row(here, "attic/1")) == (740, {"doubtful": 6, "damaged": 2})
+    assert counts(_counted(here, "b2", 50, doubtful=1, damaged=2)) == (750, {"doubtful": 6, "damaged": 2})
+    assert counts(_counted(here, "c3", 9)) == (759, {"doubtful": 6, "damaged": 2})
+    there = [GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, boot="d4")]
+    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status.describe(1)
+    there[:] = [replace(there[0], boot="e5", finished=3)]
+    assert {one.name: one.finished for one in status.describe(1).games}["cellar/1"] == 703
+
+
+def test_nothing_plays_or_is_refused_in_the_last_status_of_a_stage_that_is_over(tmp_path):
+    with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC(), "cellar": PC()})) as here:
+        _joined(here, 1.0, state="playing", finished_decisions=7, waiting_chunks=2)
+        for who in ("cellar", "10.0.0.7"):
+            here.gateway.sessions.refusals[who] = "an old version", time.monotonic()
+        here.status.end(3)
+        games = {game.name: game for game in read_status(here.journal.folder.parent).games}
+        assert games.keys() == {"attic/1", "cellar"}
+        last = games["attic/1"]
+        assert (last.state, last.connected, last.ticks_per_s) == ("stage over", False, 0.0)
+        assert (last.finished, last.waiting_chunks) == (7, 2)
+        assert games["cellar"].state == "not seen"
+        assert games["cellar"].note == "it was refused, and does not try any more: an old version"
+
+
+def test_who_was_refused_and_does_not_try_any_more_is_refused_no_longer(tmp_path):
+    with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC()})) as here:
+        long_ago_s = time.monotonic() - REFUSED_FOR_S - 1.0
+        here.gateway.sessions.refusals |= {"attic": ("an old version", long_ago_s), "10.0.0.7": ("none", long_ago_s)}
+        (row,) = here.status.describe(1).games
+        assert (row.name, row.state) == ("attic", "not seen")
+        assert row.note == "it was refused, and does not try any more: an old version"
+
+
+def test_what_a_stages_last_status_says_of_its_decisions_is_read_for_its_last_line(here):
+    here.journal.decisions["attic/journaled"] = 12
+    assert decisions_of(here.journal.folder, here.journal.attempt) == {}
+    here.status.end(1)
+    assert decisions_of(here.journal.folder, here.journal.attempt) == {"attic/journaled": 12}
+    assert decisions_of(here.journal.folder, "another") == {}

@@ -1,21 +1,42 @@
 """A PC's games as processes: started again whatever ends them, and refused in one line where they cannot be."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import grpc
 import pytest
 
+from soulsgraph_clusters.fleet.certificates import make_certificates
+from soulsgraph_clusters.fleet.head.folder import sole_head
+from soulsgraph_clusters.fleet.head.metrics import Exporter
 from soulsgraph_clusters.fleet.pc import host
 from soulsgraph_clusters.fleet.pc.host import GameProcess, HostOptions, ask
 from soulsgraph_clusters.fleet.pc.spool import Spool
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.settings import METHOD, SERVICE, FleetError
+from soulsgraph_clusters.fleet.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
+
+TASK = StageTask(
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, replay_capacity=1000)}, 10.0
+)
+
+
+def has_ipv6():
+    """Return whether this machine can listen at ::1."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def _order(folder, game=1):
@@ -126,3 +147,31 @@ def test_any_character_that_a_game_prints_arrives(tmp_path, monkeypatch):
     assert len(lines) == 1
     assert str(folder / "games.toml") in lines[0]
     assert lines[0].endswith("; it is tried again every 30 s")
+
+
+_IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on its loopback")
+
+
+@_IPV6
+@pytest.mark.slow
+def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp_path):
+    made = make_certificates(tmp_path, ["::1"])
+    settings = FleetSettings(certificate=made.certificate.name, key=made.key.name, metrics="[::1]:0")
+    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\nspeed = 50.0\n')
+    with sole_head(Fleet(replace(settings, listen="[::1]:0"), tmp_path)):
+        pass  # What `train --fleet` asks first.
+    with GatewayHere(tmp_path, TASK, settings, host="::1") as here:
+        here.publish()
+        files = here.token_file(), tmp_path / "games.toml", tmp_path / "ca.pem"
+        options = HostOptions(here.address, *files, spool=tmp_path / "spool")
+        assert options.addresses == (f"[::1]:{here.gateway.port}",)
+        assert ask(options) == "stage"
+        with host.playing(options, lambda line: None):
+            until(lambda: len(here.records()) > 1, "chunks by IPv6")
+            (game,) = here.status.describe(1).games
+        exporter = Exporter(here.fleet, lambda: here.status.describe(1))
+        try:
+            socket.create_connection(("::1", exporter.port), PATIENCE_S).close()
+        finally:
+            exporter.close()
+    assert (game.name, game.address) == ("attic/1", "::1")

@@ -57,6 +57,12 @@ def test_systemd_has_nothing_to_object_to(unit, verify):
     assert "not executable" in verify(unit.name, text.replace("bin/soulsgraph", "bin/another"))
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_allows_as_many_open_files_as_a_large_fleet_has_games(unit):
+    (allowed,) = re.findall(r"^LimitNOFILE=(\d+)$", _code(unit), re.MULTILINE)
+    assert int(allowed) > 100_000
+
+
 def test_there_is_a_unit_for_the_head_and_one_for_a_pc():
     assert [unit.name for unit in UNITS] == ["soulsgraph-head.service", "soulsgraph-host.service"]
     for unit in UNITS:
