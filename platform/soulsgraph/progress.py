@@ -6,6 +6,7 @@ import logging
 import re
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,6 +153,10 @@ class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handle signals in a block; in another thread than the main one, which alone gets them, they stay as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
@@ -197,7 +202,8 @@ MEASURES = ("return", "length", "seconds", "win_rate", "loss", "q", "exploration
 class Board:
     """Write the events of one run; close it, or use it in a `with`.
 
-    A resumed stage writes the steps since its checkpoint again, with the same values.
+    Values are written with `flush`, after a checkpoint: what a killed stage logged since then is not on disk, and the
+    stage that goes on from there writes every step once.
 
     Raises:
         EncodingError: if the folder's path is no text.
@@ -210,6 +216,8 @@ class Board:
 
         self._folder = folder
         check_text(folder)
+        #: Values by tag, with their step and when they were logged, since the last `flush`.
+        self._pending: list[tuple[str, float, int, float]] = []
         with writing(folder):
             self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
             self._writer.add_custom_scalars(_layout(skills))
@@ -217,14 +225,16 @@ class Board:
     def __enter__(self) -> Board:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # What comes after the last checkpoint is done again.
+            self._pending.clear()
         self.close()
 
     def log(self, skill: str, step: int, values: Mapping[str, float]) -> None:
         """Log values of a skill by measure or `reward/<term>`, at a count of its own steps."""
-        with writing(self._folder):
-            for name, value in values.items():
-                self._writer.add_scalar(f"{skill}/{name}", value, step)
+        now_s = time.time()
+        self._pending += [(f"{skill}/{name}", value, step, now_s) for name, value in values.items()]
 
     def text(self, name: str, markdown: str) -> None:
         """Show Markdown, a table above all, on the text page."""
@@ -251,10 +261,14 @@ class Board:
     def flush(self) -> None:
         """Write everything logged so far to disk."""
         with writing(self._folder):
+            for tag, value, step, logged_s in self._pending:
+                self._writer.add_scalar(tag, value, step, logged_s)
+            self._pending.clear()
             self._writer.flush()
 
     def close(self) -> None:
         """Write everything to disk and close the file."""
+        self.flush()
         with writing(self._folder):
             self._writer.close()
 

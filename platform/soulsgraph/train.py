@@ -99,9 +99,12 @@ class StageRecords:
         return metrics.get("return")
 
     def flush(self) -> None:
-        """Write everything to disk, as at each checkpoint."""
+        """Write the tables to disk, as before each checkpoint: a resumed stage forgets what is behind it there."""
         self._training.flush()
         self._curve.flush()
+
+    def flush_board(self) -> None:
+        """Write the TensorBoard's events to disk, as after each checkpoint: there nothing can be forgotten."""
         self._board.flush()
 
     @property
@@ -115,6 +118,7 @@ class StageRecords:
         """Wait for the learning curve's last points, and write everything to disk."""
         self._draw(self._evaluator.finish())
         self.flush()
+        self.flush_board()
 
     def _points(self) -> list[Row]:
         return [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
@@ -218,6 +222,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
                     with saving.measured():
                         records.flush()
                         _save_checkpoint(place.run, stage, algorithm)
+                        records.flush_board()
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
                     raise Interrupted(f"stopped in stage {stage.name} {done}")

@@ -5,19 +5,35 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
+from pyarrow.fs import LocalFileSystem
 from ray._private import ray_constants
 from ray.rllib.algorithms.dqn.dqn import DQN
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
+    EPISODE_AGENT_RETURN_MEAN,
+    EPISODE_DURATION_SEC_MEAN,
+    EPISODE_LEN_MAX,
+    EPISODE_LEN_MEAN,
+    EPISODE_LEN_MIN,
+    EPISODE_MODULE_RETURN_MEAN,
+    EPISODE_RETURN_MAX,
+    EPISODE_RETURN_MEAN,
+    EPISODE_RETURN_MIN,
     LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED,
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES,
+    NUM_EPISODES_LIFETIME,
     NUM_MODULE_STEPS_SAMPLED_LIFETIME,
 )
 from ray.tune import Trainable
@@ -28,12 +44,73 @@ from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, Remot
 from soulsgraph_policies.hyperparameters import check_memory
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.module import RelativePaths, absolute
 from soulsgraph_policies.sampler import Chunk
-from soulsgraph_policies.stage_config import DECISIONS_PER_ITERATION, SkillDQNConfig
+from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
+from soulsgraph_policies.stage_config import SkillDQNConfig
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 
+_KEPT_OF_EPISODES = ("returns", "lengths", "seconds", "won")
+#: The share of fights that were won, beside RLlib's figures of episodes.
+WIN_RATE = "win_rate"
 
-class SkillDQN(DQN):
+
+class RecentEpisodes:
+    """The latest `kept` episodes of every skill, as RLlib's results show them."""
+
+    def __init__(self, kept: int) -> None:
+        self._by_skill: dict[str, dict[str, deque[float]]] = {}
+        self._kept = kept
+        #: Episodes that ended since this was set to 0; several skills' in one fight are one.
+        self.ended = 0
+
+    def add(self, skill: str, episodes: Episodes) -> None:
+        """Add a skill's episodes."""
+        kept = self._by_skill.setdefault(skill, {name: deque(maxlen=self._kept) for name in _KEPT_OF_EPISODES})
+        for name in _KEPT_OF_EPISODES:
+            kept[name].extend(getattr(episodes, name).tolist())
+
+    def metrics(self, skills: Mapping[str, str]) -> dict[tuple[str, ...], float]:
+        """Return RLlib's figures of episodes by their names; NaN where none ended yet.
+
+        `skills` maps skills to the modules that play them, in graph order: returns are summed over them, and the last
+        one's decisions, seconds and wins count.
+        """
+        none: dict[str, deque[float]] = {name: deque([math.nan], 1) for name in _KEPT_OF_EPISODES}
+        by_skill = {skill: self._by_skill.get(skill, none) for skill in skills}
+        last = by_skill[next(reversed(by_skill))]
+        returns = {skill: np.array(kept["returns"]) for skill, kept in by_skill.items()}
+        found: dict[tuple[str, ...], float] = {
+            (EPISODE_RETURN_MEAN,): sum(float(each.mean()) for each in returns.values()),
+            (EPISODE_RETURN_MIN,): sum(float(each.min()) for each in returns.values()),
+            (EPISODE_RETURN_MAX,): sum(float(each.max()) for each in returns.values()),
+            (EPISODE_LEN_MEAN,): float(np.mean(last["lengths"])),
+            (EPISODE_LEN_MIN,): float(min(last["lengths"])),
+            (EPISODE_LEN_MAX,): float(max(last["lengths"])),
+            (EPISODE_DURATION_SEC_MEAN,): float(np.mean(last["seconds"])),
+            (WIN_RATE,): float(np.mean(last["won"])),
+        }
+        for skill, each in returns.items():
+            found[EPISODE_AGENT_RETURN_MEAN, skill] = float(each.mean())
+            found[EPISODE_MODULE_RETURN_MEAN, skills[skill]] = float(each.mean())
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what the next figures depend on."""
+        return {
+            skill: {name: np.array(values, np.float64) for name, values in kept.items()}
+            for skill, kept in self._by_skill.items()
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `get_state`."""
+        self._by_skill = {
+            skill: {name: deque(values.tolist(), self._kept) for name, values in kept.items()}
+            for skill, kept in state.items()
+        }
+
+
+class SkillDQN(RelativePaths, DQN):
     """Train the modules of `policies_to_train`, each on a budget of its decisions.
 
     In one round a runner's chunk goes into the modules' replays, the updates owed are taken in one call of the
@@ -63,6 +140,10 @@ class SkillDQN(DQN):
         if self._storage:
             super()._setup_logdir()
 
+    def __repr__(self) -> str:
+        # Ray asks for it where the constructor raised, too.
+        return str(super().__repr__()) if isinstance(self.config, SkillDQNConfig) else type(self).__name__
+
     @classmethod
     def get_default_config(cls) -> SkillDQNConfig:
         """Return a configuration without a stage."""
@@ -78,13 +159,29 @@ class SkillDQN(DQN):
         #: Asked while remote runners sample, which may take long: whether to end the iteration there.
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
+        self._recent = RecentEpisodes(self.config.metrics_num_episodes_for_smoothing)
+        self._decisions_per_iteration = self.config.decisions_per_iteration
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
-        if config.num_env_runners and not self.makes_runners:
-            super().setup(config)
-        else:
-            self._setup_with_runners()
-        trained = config.trained_modules
+        self._remote: RemoteSampling | None = None
+        #: Remote runners that came back, of which RLlib was not told yet.
+        self._back: list[int] = []
+        self._own_runners = self.makes_runners or not config.num_env_runners
+        if self._own_runners:
+            # RLlib makes no runners where nothing is to be sampled.
+            self.config = self._online(False)
+        super().setup(self.config)
+
+    def _set_up_metrics(self) -> None:
+        # RLlib calls this last of all before its first callback, which finds the algorithm whole.
+        super()._set_up_metrics()
+        if self._own_runners:
+            self.config = self._online(True)
+            self.env_runner_group = self.make_runners(self.config)
+        self._set_up_training()
+
+    def _set_up_training(self) -> None:
+        config, trained = self.config, self.config.trained_modules
         sizes = {name: config.skills_of(name)[0].observation.size for name in trained}
         check_memory({name: config.hyperparameters_of(name).replay_bytes(size) for name, size in sizes.items()})
         for place, name in enumerate(trained):
@@ -93,11 +190,22 @@ class SkillDQN(DQN):
             entropy = None if config.stage_seed is None else [config.stage_seed, len(trained) - 1 - place]
             network, mirror = self.learner.q_module(name).q_network, config.mirror_of(name)
             self.training[name] = ModuleTraining(name, numbers, observation, mirror, entropy, network)
+        sampled = config.sampled_modules
+        #: The module that plays each skill whose decisions are collected.
+        self._sampled_skills = {
+            skill: module for skill, module in config.modules_of_skills().items() if module in sampled
+        }
         self._title = " + ".join(trained) or "nothing learns"
-        self._described = self.config.to_dict()
+        self._described = self.config.to_dict() | self._learned_by()
         self._remote = self._remote_sampling() if config.num_env_runners else None
         self._saving, self._rounds_wall_s, self._learning_s = Saving(self._title, self.live_runners), 0.0, 0.0
         self._changed(config.module_spaces())
+
+    def _learned_by(self) -> dict[str, Any]:
+        """Return the hyperparameters that are learned by, in the place of those that RLlib's calls changed."""
+        own = {name: one.hyperparameters for name, one in self.training.items()}
+        last = next(reversed(own.values()), self.config.hyperparameters)
+        return {"own_hyperparameters": own, "hyperparameters": last}
 
     def _remote_sampling(self) -> RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
@@ -107,13 +215,6 @@ class SkillDQN(DQN):
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
         """Return the env runners where RLlib does not make them."""
         return LocalRunnerGroup(config)
-
-    def _setup_with_runners(self) -> None:
-        """Set up with a group of runners of our own: RLlib makes none where nothing is to be sampled."""
-        self.config = self._online(False)
-        super().setup(self.config)
-        self.config = self._online(True)
-        self.env_runner_group = self.make_runners(self.config)
 
     def _online(self, online: bool) -> SkillDQNConfig:
         config: SkillDQNConfig = self.config.copy(copy_frozen=False)
@@ -148,7 +249,7 @@ class SkillDQN(DQN):
         return bool(self.training) and all(one.finished for one in self.training.values())
 
     def step(self) -> dict[str, Any]:
-        """Run training steps to the next thousand of decisions, or to the end of the budgets.
+        """Run training steps to the end of an iteration, by default the next thousand of decisions, or of the budgets.
 
         Raises:
             SoulsGraphError: if the budgets are spent.
@@ -156,8 +257,9 @@ class SkillDQN(DQN):
         budget = sum(one.hyperparameters.budget for one in self.training.values()) or math.inf
         if self.finished:
             raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
-        # Whole thousands whatever came before: checkpoints of a learning curve must not drift.
-        next_stop = (self.decisions // DECISIONS_PER_ITERATION + 1) * DECISIONS_PER_ITERATION
+        # Whole iterations whatever came before: checkpoints of a learning curve must not drift.
+        each = self._decisions_per_iteration
+        next_stop = (self.decisions // each + 1) * each
         self._iteration_end = int(min(next_stop, budget))
         self._set_iteration(self._iteration_end - self.decisions)
         results: dict[str, Any] = super().step()
@@ -185,12 +287,55 @@ class SkillDQN(DQN):
             received = 0
             while not received or received < left:
                 self._send_unsent()
-                received += self._round(self._runner.sample())
+                received += self._round(self._runner.collect())
         self._send_unsent()
-        self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
+        self._log_sampling(received)
         # Without remote runners an iteration is short, and where it ends shows in the records.
         if self._remote is not None and self.stop_requested():
             self._set_iteration(0)
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Play `evaluation_duration` greedy fights by what was learned so far; return their figures by RLlib's names.
+
+        They are the same fights with every call, on streams of their own: nothing that is trained depends on them.
+
+        Raises:
+            SoulsGraphError: if the env runners have no simulator.
+        """
+        self._before_evaluate()
+        found = {"algorithm": self, "metrics_logger": self.metrics}
+        make_callback("on_evaluate_start", self.callbacks, self.config.callbacks_on_evaluate_start, kwargs=found)
+        modules, count = self.config.modules_of_skills(), self.config.evaluation_duration
+        weights = {module: self.weights(module) for module in modules.values()}
+        episodes = self._runner.evaluate(weights, self.config.evaluation_env_config(), count)
+        skill, recent = self.config.skills[-1].name, RecentEpisodes(count)
+        recent.add(skill, episodes)
+        figures: dict[str, Any] = {NUM_EPISODES: count, NUM_ENV_STEPS_SAMPLED: int(episodes.lengths.sum())}
+        for (name, *inner), value in recent.metrics({skill: modules[skill]}).items():
+            figures[name] = {inner[0]: value} if inner else value
+        results = {ENV_RUNNER_RESULTS: figures}
+        found["evaluation_metrics"] = results
+        make_callback("on_evaluate_end", self.callbacks, self.config.callbacks_on_evaluate_end, kwargs=found)
+        return results
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
+        # What is evaluated is played by `evaluate` itself.
+        return False
+
+    def _log_sampling(self, received: int) -> None:
+        """Log what was sampled, by RLlib's names, and what the runners' callbacks logged."""
+        remote, back = ([], []) if self._remote is None else self._remote.news()
+        self._back += back
+        local = [self._runner.get_metrics()] if self._runner.samples else []
+        if logged := [one for one in (*remote, *local) if one]:
+            self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
+        for name, value in self._recent.metrics(self._sampled_skills).items():
+            self.metrics.log_value((ENV_RUNNER_RESULTS, *name), value, reduce="item")
+        for name, count in ((NUM_ENV_STEPS_SAMPLED, received), (NUM_EPISODES, self._recent.ended)):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count, reduce="sum")
+            self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), count, reduce="lifetime_sum")
+        self._recent.ended = 0
 
     def _remote_rounds(self, remote: RemoteSampling, left: int) -> int:
         """Run rounds with what remote runners sample, one a chunk, until `left` decisions or a wish to stop."""
@@ -231,6 +376,8 @@ class SkillDQN(DQN):
             for skill, episodes in chunk.episodes.items():
                 if len(episodes):
                     self._episodes.setdefault(skill, []).append(episodes)
+                    self._recent.add(skill, episodes)
+            self._recent.ended += max(map(len, chunk.episodes.values()), default=0)
         for one in self.training.values():
             self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
         self._watched += watched
@@ -343,9 +490,12 @@ class SkillDQN(DQN):
         return {}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Do nothing where remote runners sample: a lost one is given everything with its next call, without a wait."""
-        restored: list[int] = [] if self._remote is not None else super().restore_env_runners(env_runner_group)
-        return restored
+        """Return the remote runners that are back, for RLlib's callbacks; their calls brought them everything."""
+        if self._remote is None:
+            restored: list[int] = super().restore_env_runners(env_runner_group)
+            return restored
+        back, self._back = self._back, []
+        return back
 
     def cleanup(self) -> None:
         """Stop the runners and the learner; a runner that does not answer is killed."""
@@ -363,6 +513,9 @@ class SkillDQN(DQN):
             "learner": {name: one.get_training_state() for name, one in self.learner.learning.items()},
             "frozen": {module: self.weights(module) for module in frozen},
             "runner": self._runner.get_training_state() if sampling else {},
+            "recent": self._recent.get_state(),
+            "episodes": self._episodes_ended,
+            "iteration": self.iteration,
         }
 
     def set_training_state(self, state: dict[str, Any]) -> None:
@@ -381,16 +534,61 @@ class SkillDQN(DQN):
             self.learner.learning[name].set_training_state(state["learner"][name])
         for module, weights in state["frozen"].items():
             self.learner.q_module(module).load_weights(weights)
+        self._recent.set_state(state.get("recent", {}))
+        self._count_on(int(state.get("episodes", 0)))
+        self._iteration = int(state.get("iteration", self.iteration) or 0)
         self._changed(self.config.module_spaces())
         self._send_unsent()
         if state["runner"] and not self.config.num_env_runners:
             self._runner.set_training_state(state["runner"])
 
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write RLlib's checkpoint, and beside it the exact training state."""
-        state = self.get_training_state()
-        super().save_checkpoint(checkpoint_dir)
-        write_training_state(Path(checkpoint_dir), state)
+    def _count_on(self, episodes: int) -> None:
+        """Let RLlib's lifetime counts go on from a state's."""
+        for name, count in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions), (NUM_EPISODES_LIFETIME, episodes)):
+            before = self.metrics.peek((ENV_RUNNER_RESULTS, name), default=0)
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count - before, reduce="lifetime_sum")
+
+    @property
+    def _episodes_ended(self) -> int:
+        return int(self.metrics.peek((ENV_RUNNER_RESULTS, NUM_EPISODES_LIFETIME), default=0)) + self._recent.ended
+
+    def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
+        """Write RLlib's checkpoint, and beside it the exact training state; return the folder.
+
+        Raises:
+            SoulsGraphError: for a folder that is not this machine's.
+        """
+        _require_local(path, kwargs.get("filesystem"))
+        folder = super().save_to_path(path, **kwargs)
+        write_training_state(Path(folder), self.get_training_state())
+        return folder
+
+    def restore_from_path(self, path: str | Path, *, component: str | None = None, **kwargs: Any) -> None:
+        """Continue exactly where `save_to_path` was called, as `from_checkpoint` does; or restore one component only.
+
+        Raises:
+            SoulsGraphError: as `load_checkpoint`, and for a folder that is not this machine's.
+        """
+        if component is not None:
+            super().restore_from_path(path, component=component, **kwargs)
+            return
+        _require_local(path, kwargs.get("filesystem"))
+        # Not RLlib's own way, which puts the weights into a Ray: the state holds everything.
+        self._take_up(absolute(path))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what `from_checkpoint` makes the algorithm of: the configuration before an iteration was under way."""
+        state = self.config.get_state()
+        return (state | {"min_sample_timesteps_per_iteration": self._decisions_per_iteration},), {}
+
+    def save(self, checkpoint_dir: str | Path | None = None) -> Any:
+        """Write a checkpoint, as `save_checkpoint` does."""
+        return super().save(None if checkpoint_dir is None else str(absolute(checkpoint_dir)))
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Continue from a checkpoint, as `load_checkpoint` does."""
+        path = isinstance(checkpoint_path, str | Path)
+        super().restore(str(absolute(checkpoint_path)) if path else checkpoint_path)
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         """Continue exactly where `save_checkpoint` was called; nothing is unpickled.
@@ -398,11 +596,16 @@ class SkillDQN(DQN):
         Raises:
             SoulsGraphError: if the state is missing, damaged or of another stage.
         """
-        state = read_training_state(Path(checkpoint_dir))
+        self._take_up(checkpoint_dir)
+        called = {"algorithm": self}
+        make_callback("on_checkpoint_loaded", self.callbacks, self.config.callbacks_on_checkpoint_loaded, kwargs=called)
+
+    def _take_up(self, folder: Any) -> None:
+        state = read_training_state(Path(folder))
         found = " + ".join(map(str, state.get("training", ())))
         if list(state.get("training", ())) != list(self.training):
             raise SoulsGraphError(
-                f"{checkpoint_dir}: expected a checkpoint of {self._title}, found {found}; "
+                f"{folder}: expected a checkpoint of {self._title}, found {found}; "
                 "remove it, or resume the stage it was written by."
             )
         try:
@@ -410,6 +613,19 @@ class SkillDQN(DQN):
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             # Its digest holds: somebody else wrote it, or another version did.
             raise SoulsGraphError(
-                f"{checkpoint_dir}: expected a checkpoint of this version of soulsgraph, found one without "
+                f"{folder}: expected a checkpoint of this version of soulsgraph, found one without "
                 f"{shown(error)}; remove it to go on from the checkpoint before it."
             ) from error
+
+
+SkillDQNConfig.usual_algorithm = SkillDQN
+SkillDQNConfig.usual_runner, SkillDQNConfig.any_runner = SkillGraphEnvRunner, ChunkRunner
+
+
+def _require_local(path: Any, filesystem: Any) -> None:
+    remote = "://" in str(path) and not str(path).startswith("file://")
+    if remote or not (filesystem is None or isinstance(filesystem, LocalFileSystem)):
+        raise SoulsGraphError(
+            f"checkpoint: expected a folder of this machine, found {path}; copy checkpoints from and to other storage, "
+            "as Tune does."
+        )

@@ -9,22 +9,28 @@ import logging
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray.exceptions import RayError
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
-from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_envs.core.errors import UnavailableError
+from soulsgraph_envs.combat.episodes import Episodes, Floats
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.state import StateRows
 from soulsgraph_policies.inference import Weights
+from soulsgraph_policies.module import RelativePaths
+from soulsgraph_policies.rllib_fields import overridden
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import SkillDQNConfig, Spaces
 
@@ -42,7 +48,7 @@ _WAIT_S = 0.5
 _logger = logging.getLogger("soulsgraph")
 
 
-class ChunkRunner(EnvRunner, Checkpointable):
+class ChunkRunner(RelativePaths, EnvRunner):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
     `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
@@ -51,6 +57,10 @@ class ChunkRunner(EnvRunner, Checkpointable):
     """
 
     config: SkillDQNConfig
+    #: RLlib's callbacks that `collect` calls in the runner's process.
+    CALLBACKS: ClassVar[frozenset[str]] = frozenset(("on_environment_created", "on_sample_end", "on_episode_end"))
+    #: Whether the runner can `evaluate`.
+    evaluates: ClassVar[bool] = False
 
     def __init__(self, *, config: SkillDQNConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -59,15 +69,62 @@ class ChunkRunner(EnvRunner, Checkpointable):
         #: Decisions of each sampled module that the learner has received from all runners.
         self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
         self._without_weights = set(self.get_spaces())
-        spec = self.config.get_multi_rl_module_spec(inference_only=True)
-        # RLlib asks for the light modules only where it makes the specs of single modules itself.
-        spec.inference_only = True
-        self.module: MultiRLModule = spec.build()
+        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(inference_only=True).build()
         self._weights: dict[str, Weights] = {
             name: self.module[name].unwrapped().weights() for name in self.get_spaces()
         }
+        self._callbacks = [one() for one in force_list(self.config.callbacks_class)]
+        #: Whether there is any callback to call for what is sampled.
+        self._calls = any(
+            getattr(self.config, f"callbacks_{name}", None) or overridden(self._callbacks, name)
+            for name in ("on_sample_end", "on_episode_end")
+        )
         if self.samples:
             self.make_env()
+            self._call("on_environment_created", env=self.env, env_context=self._env_context())
+
+    def _env_context(self) -> EnvContext:
+        place = {"worker_index": self.worker_index or 0, "num_workers": self.num_workers}
+        return EnvContext(self.config.env_config, **place)
+
+    def _call(self, name: str, **arguments: Any) -> None:
+        if name in self.CALLBACKS:
+            functions = getattr(self.config, f"callbacks_{name}", None)
+            arguments = {"env_runner": self, "metrics_logger": self.metrics, **arguments}
+            make_callback(name, self._callbacks, functions, kwargs=arguments)
+
+    @classmethod
+    def checked_env_config(cls, config: SkillDQNConfig, env_config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an `env_config` as the runner reads it, with what it leaves out; raises SoulsGraphError."""
+        return dict(env_config)
+
+    def collect(self) -> list[Chunk]:
+        """Sample, and call RLlib's callbacks for the chunks and for every episode that ended in them."""
+        chunks = self.sample()
+        if self._calls:
+            for chunk in chunks:
+                for skill, episodes in chunk.episodes.items():
+                    for episode in finished_episodes(skill, episodes):
+                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": self.module}
+                        self._call("on_episode_end", episode=episode, env_index=episode.lane, **further)
+            self._call("on_sample_end", samples=chunks)
+        return chunks
+
+    def evaluate(self, weights: Mapping[str, Weights], env_config: Mapping[str, Any], episodes: int) -> Episodes:
+        """Play greedy episodes by the modules' weights, the same fights with every call.
+
+        Raises:
+            SoulsGraphError: if the runner has no simulator to do so.
+        """
+        raise SoulsGraphError(
+            f"evaluate(): expected env runners of the simulator, found {type(self).__name__}; save what was learned "
+            "and evaluate that."
+        )
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Return what callbacks logged since the last call, as RLlib merges it."""
+        logged: dict[str, Any] = self.metrics.reduce()
+        return logged
 
     @property
     def samples(self) -> bool:
@@ -164,6 +221,63 @@ class ChunkRunner(EnvRunner, Checkpointable):
         return [(COMPONENT_RL_MODULE, self.module)]
 
 
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """An episode as `on_episode_end` is told of it: of one skill, in one lane; its steps are the skill's decisions."""
+
+    skill: str
+    lane: int
+    length: int
+    seconds: float
+    won: bool
+    died: bool
+    #: The sum of each reward term, (terms,).
+    terms: Floats
+    #: The State at the end, (25,).
+    row: StateRows
+
+    def __len__(self) -> int:
+        return self.length
+
+    def env_steps(self) -> int:
+        """Return the number of decisions."""
+        return self.length
+
+    def get_return(self) -> float:
+        """Return the undiscounted sum of rewards."""
+        return float(self.terms.sum())
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the fight was won or lost."""
+        return self.won or self.died
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the horizon ended it."""
+        return not self.is_terminated
+
+    @property
+    def is_done(self) -> bool:
+        """Always: an episode is told of at its end."""
+        return True
+
+
+def finished_episodes(skill: str, episodes: Episodes) -> Iterator[FinishedEpisode]:
+    """Yield a skill's episodes one by one."""
+    for index in range(len(episodes)):
+        yield FinishedEpisode(
+            skill,
+            int(episodes.lanes[index]),
+            int(episodes.lengths[index]),
+            float(episodes.seconds[index]),
+            bool(episodes.won[index]),
+            bool(episodes.died[index]),
+            episodes.terms[index],
+            episodes.rows[index],
+        )
+
+
 class LocalRunnerGroup(EnvRunnerGroup):
     """One runner in the driver's process, and no Ray.
 
@@ -186,6 +300,8 @@ class Answer:
     chunks: list[Chunk]
     seconds: float
     host: str
+    #: What the runner's callbacks logged.
+    metrics: Mapping[str, Any]
 
 
 def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
@@ -195,8 +311,8 @@ def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
     """
     runner.set_state(state)
     began = time.perf_counter()
-    chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.sample()]
-    return Answer(chunks, time.perf_counter() - began, socket.gethostname())
+    chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
+    return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics())
 
 
 @dataclass
@@ -245,6 +361,15 @@ class RemoteSampling:
         #: Seconds that sampling what was returned so far took, summed over the runners.
         self.sampling_s = 0.0
         self._last_chunk_s = time.monotonic()
+        #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
+        self._metrics: list[Mapping[str, Any]] = []
+        self._back: list[int] = []
+
+    def news(self) -> tuple[list[Mapping[str, Any]], list[int]]:
+        """Return what runners' callbacks logged, and the runners that Ray restarted, since the last call."""
+        metrics, self._metrics = self._metrics, []
+        back, self._back = self._back, []
+        return metrics, back
 
     @property
     def playing(self) -> int:
@@ -320,6 +445,10 @@ class RemoteSampling:
             self._note(runner, "was lost", lost=True)
             return None
         runner.host = answer.host
+        if answer.metrics:
+            self._metrics.append(answer.metrics)
+        if runner.lost:
+            self._back.append(runner.index)
         self._note(runner, "is back")
         self.sampling_s += answer.seconds
         return answer

@@ -28,7 +28,7 @@ from soulsgraph_envs.skills import Mirror
 from soulsgraph_envs.skills.base import ObservationMap
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.module import QNetworkModule, RelativePaths, minibatch_loss
 from soulsgraph_policies.normalizer import RunningNormalizer
 from soulsgraph_policies.on_policy import RecentDecisions
 from soulsgraph_policies.replay import Batch, ReplayBuffer
@@ -71,7 +71,7 @@ class Adam(torch.optim.Adam):
     load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
 
 
-class SkillDQNLearner(DQNTorchLearner):
+class SkillDQNLearner(RelativePaths, DQNTorchLearner):
     """Train the modules of `policies_to_train`; no other module has an optimizer or ever changes."""
 
     def build(self) -> None:
@@ -389,6 +389,8 @@ class ModuleTraining:
             "generator": self._generator.bit_generator.state,
             "normalizer": self.normalizer.get_state(),
             "replay": self.replay.get_state(),
+            "sums": self._sums.copy(),
+            "summed": self._summed,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -397,3 +399,4 @@ class ModuleTraining:
         self._generator.bit_generator.state = state["generator"]
         self.normalizer.set_state(state["normalizer"])
         self.replay.set_state(state["replay"])
+        self._sums, self._summed = np.array(state.get("sums", np.zeros(3))), int(state.get("summed", 0))

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium
 import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn import DQNConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.policy.policy import PolicySpec
 
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.skills import Mirror, Skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
 from soulsgraph_policies.module import QNetworkModule
+from soulsgraph_policies.rllib_fields import (
+    ALGORITHM_CALLBACKS,
+    LEARNING,
+    changes,
+    check_callbacks,
+    check_unused,
+    fields_of,
+    learned_by,
+    overrides_of,
+    refused,
+)
 
 #: Observation and action space.
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 
 #: One `train()` call ends at the next multiple of this number of decisions.
 DECISIONS_PER_ITERATION = 1000
+#: Lanes of a runner that is told no number, as far as a round has so many decisions.
+LANES = 32
+#: Fields of a configuration that are not RLlib's.
+_OWN = frozenset(
+    (
+        *("skills", "hyperparameters", "own_hyperparameters", "decisions_per_round", "update_path", "mirrors", "clips"),
+        *("synchronous", "_own_seed", "_written", "_asked"),
+    )
+)
 
 
 def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
@@ -34,13 +57,22 @@ def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
 class SkillDQNConfig(DQNConfig):
     """Configure one stage: `stage` sets what is trained, all else is RLlib's own.
 
-    RLlib's `multi_agent` may follow it: `policy_mapping_fn` says which module plays each skill, and `policies_to_train`
-    which modules learn: those listed, none of them (an empty list), or all (None). Made by
+    What RLlib's calls set holds for every module, whether before or after `stage`: of `training` whatever the learner
+    can learn by, and for one module `algorithm_config_overrides_per_module`; of `multi_agent` which module plays each
+    skill (`policy_mapping_fn`), and which modules learn (`policies_to_train`): those listed, none of them (an empty
+    list), or all (None). Whatever nothing would go by is refused when the algorithm is built. Made by
     `SkillDQN.get_default_config()`.
     """
 
+    #: What a configuration is built into and sampled by unless another is named, and what any runner is. They are made
+    #: of configurations, so that the module of the algorithm fills them in.
+    usual_algorithm: ClassVar[type[Algorithm]]
+    usual_runner: ClassVar[type[Any]]
+    any_runner: ClassVar[type[Any]]
+
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
-        super().__init__(algo_class=algo_class)
+        super().__init__(algo_class=algo_class or self.usual_algorithm)
+        self.env_config: dict[str, Any] = {}
         self.skills: tuple[Skill, ...] = ()
         self.hyperparameters = DQNHyperparameters(budget=1, replay_capacity=1)
         self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
@@ -50,9 +82,17 @@ class SkillDQNConfig(DQNConfig):
         self.clips: dict[str, float] = {}
         self.synchronous = False
         self._own_seed: int | None = None
+        #: What `stage` wrote into RLlib's fields, and the fields that RLlib's calls named.
+        self._written: dict[str, Any] = {}
+        self._asked: tuple[str, ...] = ()
+        self._write(fields_of(self.hyperparameters) | {"seed": None, "num_envs_per_env_runner": 1})
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
         self._dont_auto_sync_env_runner_states = True
-        self.env_runners(merge_env_runner_states=False, broadcast_env_runner_states=False)
+        self.exploration_config: dict[str, Any] = {}
+        self.store_buffer_in_checkpoints = True
+        self.env_runners(
+            env_runner_cls=self.usual_runner, merge_env_runner_states=False, broadcast_env_runner_states=False
+        )
         self.learners(num_learners=0, learner_class=SkillDQNLearner)
         self.fault_tolerance(
             restart_failed_env_runners=True,
@@ -60,7 +100,7 @@ class SkillDQNConfig(DQNConfig):
             env_runner_restore_timeout_s=30.0,
             delay_between_env_runner_restarts_s=5.0,
         )
-        self.reporting(min_time_s_per_iteration=None)
+        self.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=DECISIONS_PER_ITERATION)
         # The thread that measures the machine sleeps for up to 0.7 s when a stage ends, and the stage waits for it.
         self.debugging(log_sys_usage=False)
 
@@ -80,7 +120,8 @@ class SkillDQNConfig(DQNConfig):
         At most `decisions_per_round` of a skill lie between updates. Without an update path the compiled one is taken
         wherever it can. `mirror` is the last skill's, or each one's by name, for mirrored transitions. A module of
         another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
-        `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator.
+        `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator; a
+        later one replaces it.
         Remote runners are learned from as they answer; if `synchronous` all together in their order, which repeats.
         `clips` are the observation clips of frozen modules, where they are not those of what learns.
 
@@ -101,24 +142,39 @@ class SkillDQNConfig(DQNConfig):
         trained = [name for name in names if name in own]
         if not trained:
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
+        asked = self._asked_fields()
+        lanes, usual_lanes = self.num_envs_per_env_runner, min(LANES, decisions_per_round)
+        if lanes != self._written["num_envs_per_env_runner"]:
+            asked["num_envs_per_env_runner"] = lanes
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
         self.synchronous, self.clips = synchronous, dict(clips or {})
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
-        numbers = self.hyperparameters
-        self.training(
-            lr=numbers.learning_rate,
-            gamma=numbers.discount,
-            grad_clip=numbers.max_gradient_norm,
-            grad_clip_by="global_norm",
-            train_batch_size_per_learner=numbers.batch_size,
-            target_network_update_freq=numbers.target_period,
-            num_steps_sampled_before_learning_starts=numbers.learning_starts,
-            double_q=numbers.double,
-            dueling=numbers.dueling,
-            n_step=numbers.n_step,
-        )
-        return self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
+        written = {"seed": self.seed, "num_envs_per_env_runner": usual_lanes}
+        self._write(fields_of(self.hyperparameters) | written)
+        for field, value in asked.items():
+            kept = {**self._written[field], **value} if isinstance(value, dict) and "type" not in value else value
+            setattr(self, field, kept)
+        usual = {"policies": set(names), "policy_mapping_fn": skill_of_agent, "policies_to_train": trained}
+        super().multi_agent(**{field: value for field, value in usual.items() if field not in self._asked})
+        self._check_modules()
+        return self
+
+    def _write(self, fields: Mapping[str, Any]) -> None:
+        """Set RLlib's fields, and remember their values: what differs from them later was set by RLlib's calls."""
+        self._written = copy.deepcopy(dict(fields))
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def training(self, **settings: Any) -> Self:
+        """Change how every module learns, as RLlib documents it; of what nothing goes by the algorithm is not built."""
+        super().training(**settings)
+        renamed = {"train_batch_size_per_learner": "_train_batch_size_per_learner", "num_sgd_iter": "num_epochs"}
+        # Of a replay the keys that were written say which were named.
+        named = (renamed.get(name, name) for name in settings)
+        kept = (name for name in named if name in LEARNING and name != "replay_buffer_config")
+        self._asked = tuple(dict.fromkeys((*self._asked, *kept)))
+        return self
 
     def multi_agent(self, **settings: Any) -> Self:
         """Change which module plays each skill, and which modules learn, as RLlib documents it.
@@ -129,18 +185,106 @@ class SkillDQNConfig(DQNConfig):
                 mirrored transitions lack a mirror.
         """
         super().multi_agent(**settings)
+        self._asked = tuple(dict.fromkeys((*self._asked, *settings)))
         if self.skills:
-            specs = {
-                module: RLModuleSpec(QNetworkModule, *spaces, model_config=self._network_config(module, index))
-                for module, (spaces, index) in self._described().items()
-            }
-            for module in self.trained_modules:
-                self.mirror_of(module)
-            for module in self.clips:
-                if module not in self.policies:
-                    raise UnknownNameError("module of an observation clip", module, sorted(self.policies))
-            self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+            self._check_modules()
         return self
+
+    def _check_modules(self) -> None:
+        self._described()
+        for module in self.trained_modules:
+            self.mirror_of(module)
+        for module in self.clips:
+            if module not in self.policies:
+                raise UnknownNameError("module of an observation clip", module, sorted(self.policies))
+
+    def _asked_fields(self) -> dict[str, Any]:
+        """Return the fields that hyperparameters are read from, as far as RLlib's calls set them."""
+        fields = {name: getattr(self, name) for name in LEARNING}
+        return changes(fields, self._written) | {name: fields[name] for name in self._asked if name in fields}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return every field; RLlib leaves out those of -1, its mark of what is deprecated, which a value may be."""
+        without = ("algo_class", "_is_frozen")
+        state: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in without}
+        state.update(super().get_state())
+        return state
+
+    def validate(self) -> None:
+        """Check everything that RLlib was told, and fill in what the env runners need.
+
+        Raises:
+            SoulsGraphError: if there is no stage; for a setting or a callback that nothing would go by, naming it.
+            ValueError: as RLlib raises it.
+        """
+        if not self.in_evaluation:
+            self._check()
+            self.env_config = self.env_runner_cls.checked_env_config(self, self.env_config)
+            self._check_evaluation()
+        super().validate()
+
+    def _check(self) -> None:
+        if not self.skills:
+            raise SoulsGraphError(
+                "SkillDQN: expected what to train, found no skill; call the configuration's `stage` before it is built."
+            )
+        usual = type(self)(algo_class=self.algo_class)
+        check_unused(vars(self), vars(usual), _OWN)
+        for field, base in (("env_runner_cls", self.any_runner), ("_learner_class", SkillDQNLearner)):
+            found = getattr(self, field)
+            if not (isinstance(found, type) and issubclass(found, base)):
+                raise refused(field, f"a subclass of {base.__name__}", found)
+        check_callbacks(vars(self), self.env_runner_cls.__name__, ALGORITHM_CALLBACKS | self.env_runner_cls.CALLBACKS)
+        for module, spec in self.policies.items():
+            # Tune makes a tuple of it.
+            parts = spec.get_state() if isinstance(spec, PolicySpec) else spec
+            if any(part is not None for part in parts):
+                raise refused(f"policies[{module!r}]", "a name alone", parts)
+        for module in self.algorithm_config_overrides_per_module:
+            if module not in self.policies:
+                raise UnknownNameError("module of algorithm_config_overrides_per_module", module, sorted(self.policies))
+        self._check_modules()
+        for module in self.policies:
+            self.hyperparameters_of(module)
+        for field, least in (("min_sample_timesteps_per_iteration", 1), ("metrics_num_episodes_for_smoothing", 1)):
+            found = getattr(self, field)
+            if isinstance(found, bool) or not isinstance(found, Integral) or found < least:
+                raise refused(field, f"a whole number of at least {least}", found)
+
+    def _check_evaluation(self) -> None:
+        """Check how `evaluate` plays, by greedy fights in the driver's process."""
+        found = self.evaluation_config or {}
+        if isinstance(found, AlgorithmConfig):
+            raise refused("evaluation_config", "a dictionary of explore = False and env_config", found)
+        for name in found:
+            if name not in ("explore", "env_config"):
+                raise UnknownNameError("key of evaluation_config", name, ("explore", "env_config"))
+        if found.get("explore"):
+            raise refused("evaluation_config", "explore = False: evaluate() plays greedily", found)
+        duration, interval = self.evaluation_duration, self.evaluation_interval
+        if isinstance(duration, bool) or not isinstance(duration, Integral) or duration < 1:
+            raise refused("evaluation_duration", "a whole number of episodes", duration)
+        if interval and not self.env_runner_cls.evaluates:
+            raise refused("evaluation_interval", f"None with {self.env_runner_cls.__name__}", interval)
+        self.evaluation_env_config()
+
+    def lanes_of(self, env_config: Mapping[str, Any]) -> Any:
+        """Return how many lanes an `env_config` asks for, or else RLlib's `num_envs_per_env_runner`.
+
+        Raises:
+            SoulsGraphError: if both were asked for, and differ.
+        """
+        named = self.num_envs_per_env_runner
+        lanes = env_config.get("lanes", named)
+        if lanes != named != self._written["num_envs_per_env_runner"]:
+            raise refused("num_envs_per_env_runner", f"{shown(lanes)}, the lanes of env_config", named)
+        return lanes
+
+    def evaluation_env_config(self) -> dict[str, Any]:
+        """Return the `env_config` that `evaluate` plays by."""
+        own = (self.evaluation_config or {}).get("env_config", {})
+        env_config: dict[str, Any] = self.env_runner_cls.checked_env_config(self, {**self.env_config, **own})
+        return env_config
 
     def _network_config(self, module: str, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters_of(module)
@@ -151,7 +295,13 @@ class SkillDQNConfig(DQNConfig):
     @property
     def stage_seed(self) -> int | None:
         """What generators of the stage start from; with None the replay draws entropy, the rest starts from 0."""
-        return self.seed if self._own_seed is None else self._own_seed
+        later = self.seed != self._written["seed"]
+        return self.seed if self._own_seed is None or later else self._own_seed
+
+    @property
+    def decisions_per_iteration(self) -> int:
+        """One `train()` call ends at the next multiple of this number of decisions."""
+        return int(self.min_sample_timesteps_per_iteration)
 
     def module_of(self, skill: str) -> str:
         """Ask `policy_mapping_fn` which module plays a skill.
@@ -205,17 +355,31 @@ class SkillDQNConfig(DQNConfig):
         return self.trained_modules or (self.module_of(self.skills[-1].name),)
 
     def hyperparameters_of(self, module: str) -> DQNHyperparameters:
-        """Return a module's own hyperparameters, or the last trained skill's."""
+        """Return a module's own hyperparameters, or the last trained skill's, with what RLlib's calls set in them.
+
+        Raises:
+            SoulsGraphError: for a value that the learner cannot learn by, naming RLlib's field.
+        """
+        numbers = self._staged(module)
+        if asked := self._asked_fields():
+            numbers = learned_by(numbers, asked)
+        if overrides := self.algorithm_config_overrides_per_module.get(module):
+            numbers = learned_by(numbers, overrides_of(module, overrides))
+        return numbers
+
+    def _staged(self, module: str) -> DQNHyperparameters:
+        """Return what `stage` was told of a module: what RLlib was told may still be one of Tune's grids."""
         return self.own_hyperparameters.get(module, self.hyperparameters)
 
     def clip_of(self, module: str) -> float:
         """Return the bound of what a module's networks see, plus and minus."""
         own = None if module in self.trained_modules else self.clips.get(module)
-        return self.hyperparameters_of(module).observation_clip if own is None else own
+        return self._staged(module).observation_clip if own is None else own
 
     def update_path_of(self, module: str) -> str:
         """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""
-        return self.update_path or (CPU_KERNEL if self.hyperparameters_of(module).compiles else AUTOGRAD)
+        compiles = self.hyperparameters_of(module).compiles and not self.num_gpus_per_learner
+        return self.update_path or (CPU_KERNEL if compiles else AUTOGRAD)
 
     def mirror_of(self, module: str) -> Mirror | None:
         """Return the mirror of a module whose hyperparameters ask for mirrored transitions.
@@ -223,7 +387,7 @@ class SkillDQNConfig(DQNConfig):
         Raises:
             SoulsGraphError: if one of its skills has none, or two of them have different ones.
         """
-        if not self.hyperparameters_of(module).mirrored:
+        if not self._staged(module).mirrored:
             return None
         names = [skill.name for skill in self.skills_of(module)]
         for name in names:
@@ -242,11 +406,19 @@ class SkillDQNConfig(DQNConfig):
         """Return the observation and action space of every module, in the order of the skills they play."""
         return {module: spaces for module, (spaces, _) in self._described().items()}
 
-    def get_multi_rl_module_spec(
-        self, *, spaces: Mapping[str, Spaces] | None = None, **kwargs: Any
-    ) -> MultiRLModuleSpec:
+    def get_default_rl_module_spec(self) -> MultiRLModuleSpec:
         """Return RLlib's specification of the modules, whose spaces are known without a runner to ask."""
-        return super().get_multi_rl_module_spec(spaces={**self.module_spaces(), **(spaces or {})}, **kwargs)
+        return self.get_multi_rl_module_spec()
+
+    def get_multi_rl_module_spec(self, *, inference_only: bool = False, **_: Any) -> MultiRLModuleSpec:
+        """Return RLlib's specification of the modules; with `inference_only` without target networks."""
+        specs = {
+            module: RLModuleSpec(
+                QNetworkModule, *spaces, inference_only=inference_only, model_config=self._network_config(module, index)
+            )
+            for module, (spaces, index) in self._described().items()
+        }
+        return MultiRLModuleSpec(rl_module_specs=specs, inference_only=inference_only)
 
     def _described(self) -> dict[str, tuple[Spaces, int]]:
         """Return each module's spaces, and the place of the first skill that it plays."""

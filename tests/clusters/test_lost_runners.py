@@ -31,8 +31,8 @@ def _session():
         yield
 
 
-def make_stage(budget, synchronous=False, runner=LinearRunner, **sampled):
-    config = SkillDQN.get_default_config().debugging(log_level="CRITICAL")
+def make_stage(budget, synchronous=False, runner=LinearRunner, callbacks=None, **sampled):
+    config = SkillDQN.get_default_config().debugging(log_level="CRITICAL").callbacks(**callbacks or {})
     skills = [make_skill("camera")]
     config = config.stage(skills, skill_hyperparameters(budget), ROUND, seed=1, synchronous=synchronous)
     config = config.environment(env_config={"lanes": 8, **sampled})
@@ -117,15 +117,26 @@ def test_a_stage_without_any_runner_gives_up(stage, caplog, monkeypatch):
 
 
 def test_a_runner_that_dies_is_restarted_with_everything_it_plays_by(caplog):
+    back = []
+
+    def on_env_runners_recreated(*, env_runner_indices, **_):
+        back.extend(env_runner_indices)
+
+    def on_episode_end(*, episode, metrics_logger, **_):
+        metrics_logger.log_value("own_return", episode.get_return(), window=100)
+
     # A budget that no machine uses up before Ray has restarted the runner.
-    stage = make_stage(2_000_000)
+    callbacks = {"on_env_runners_recreated": on_env_runners_recreated, "on_episode_end": on_episode_end}
+    stage = make_stage(2_000_000, callbacks=callbacks)
     stage.training_step()
     first = stage.weights("camera")
     ray.kill(stage.env_runner_group._worker_manager.actors()[1], no_restart=False)
     # Where it runs is known once it has answered: the other may have been the first.
     train_until(stage, r"env runner 1( on .*)? was lost, \d of 2 play", caplog)
     train_until(stage, r"env runner 1 on .* is back, \d of 2 play", caplog)
-    stage.training_step()
+    shown = stage.train()["env_runners"]
+    assert back == [1]
+    assert shown["own_return"] < 0.0 > shown["episode_return_mean"]
     assert stage.updates == (stage.decisions - 100) // 4
     for state in stage.env_runner_group.foreach_env_runner(lambda runner: runner.get_state(), local_env_runner=False):
         assert 0 < state["num_module_steps_sampled_lifetime"]["camera"] <= stage.decisions

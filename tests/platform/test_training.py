@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -185,3 +186,37 @@ def test_checkpoints_are_spaced_by_what_they_cost(monkeypatch):
         # The first is written before anybody knows what one takes.
         assert (spent_s - took_s) / (now_s - begun_s) <= 0.02
         assert written == pytest.approx(expected, rel=0.15)
+
+
+class Killed(Exception):  # noqa: N818 - what a test raises
+    """The process ends here."""
+
+
+class Killing:
+    """A supervisor under which a process is killed at the end of its first iteration."""
+
+    def follow(self, name: str, total: int) -> "Killing":
+        return self
+
+    def update(self, steps: int, mean_return: float | None) -> None:
+        raise Killed
+
+    def stop_requested(self) -> bool:
+        return False
+
+
+def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_the_board(run, session):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with pytest.raises(Killed), Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        train_stage(Workplace(run, session, board, "silent", Killing()), run.plan.stage("lock_on"))
+    left = Board(run.tensorboard, run.plan.skill_graph.order)  # of a process that gets no chance to close it
+    left.log("lock_on", 1_000, {"return": -1.0})
+    with ThreadPoolExecutor(1) as threads:  # Signals are the main thread's alone.
+        card = threads.submit(_train, run, "lock_on", session).result()
+    assert card.training.steps == 1_200
+    events = EventAccumulator(str(run.tensorboard), purge_orphaned_data=False).Reload()
+    for tag in events.Tags()["scalars"]:
+        steps = [event.step for event in events.Scalars(tag)]
+        assert len(steps) == len({*steps}), tag
+    assert max(event.step for event in events.Scalars("lock_on/exploration")) == 1_200

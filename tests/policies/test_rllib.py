@@ -1,20 +1,26 @@
 """What users of RLlib write: its own configurations on `SkillGraphEnv`, and its own scheme of who plays and learns."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.schedulers import ASHAScheduler
 
 from soulsgraph_clusters.session import connect
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.algorithm import SkillDQN
+from soulsgraph_policies.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.module import QNetworkModule
+from soulsgraph_policies.testing import LinearRunner
 
 TRAINED = ["dodge", "heal_attack"]
 
@@ -77,3 +83,34 @@ def test_one_iteration_changes_the_listed_skills_weights_and_no_others(make) -> 
             assert all(np.array_equal(played[key], learned[key]) for key in played)
     finally:
         algorithm.stop()
+
+
+@pytest.mark.slow
+def test_a_grid_of_tunes_trains_by_each_learning_rate_and_its_scheduler_goes_by_the_return(tmp_path: Path) -> None:
+    rates = [1e-5, 1e-2]
+    config = SkillDQN.get_default_config().training(lr=tune.grid_search(rates))
+    config.stage([make_skill("dodge")], DQNHyperparameters(budget=10_000, replay_capacity=1_000), 128, seed=0)
+    config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
+    config.debugging(log_level="ERROR")
+    tuner = tune.Tuner(
+        SkillDQN,
+        param_space=config,
+        tune_config=tune.TuneConfig(
+            metric="env_runners/episode_return_mean", mode="max", scheduler=ASHAScheduler(max_t=3, grace_period=1)
+        ),
+        run_config=tune.RunConfig(
+            storage_path=str(tmp_path), checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True), verbose=0
+        ),
+    )
+    results = tuner.fit()
+    assert not results.errors
+    by_rate = {result.config["lr"]: result for result in results}
+    assert sorted(by_rate) == rates
+    for rate, result in by_rate.items():
+        assert result.config["own_hyperparameters"]["dodge"].learning_rate == rate
+        resumed = SkillDQN.from_checkpoint(result.checkpoint.to_directory())
+        assert resumed.decisions == result.metrics["num_env_steps_sampled_lifetime"] >= 1_000
+        assert resumed.learner.learning["dodge"].optimizer.param_groups[0]["lr"] == rate
+    losses = {result.metrics["learners"]["dodge"]["qf_loss"] for result in results}
+    assert len(losses) == 2
+    assert results.get_best_result().config["lr"] in rates

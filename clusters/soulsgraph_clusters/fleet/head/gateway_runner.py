@@ -101,6 +101,9 @@ class GatewayRunner(ChunkRunner):
     With the `gateway` of the stage before, its games are connected already.
     """
 
+    #: Nothing is sampled here: what comes is fetched from the journal.
+    CALLBACKS = frozenset(("on_environment_created",))
+
     def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
         self._before = gateway
         super().__init__(config=config, **kwargs)

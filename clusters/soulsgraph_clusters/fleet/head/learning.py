@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_clusters.fleet.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.head.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
@@ -99,7 +98,7 @@ class FleetDQN(SkillDQN):
         if self.finished and self._journaled and self._is_replay:
             self._log_account()
         self._wait_for_games(received + fetched > 0)
-        self.metrics.log_value((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), received, reduce="lifetime_sum")
+        self._log_sampling(received)
         if self.stop_requested() or self.checkpoint_due:
             self._set_iteration(0)
 
@@ -308,6 +307,8 @@ class FleetDQN(SkillDQN):
 
 class JournalRunner(ChunkRunner):
     """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
+
+    CALLBACKS = frozenset(("on_environment_created",))
 
     def make_env(self) -> None:
         """Open the journal for reading."""
