@@ -139,6 +139,12 @@ def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
     return [card for card in domains.cards if domains.of(card) == fight]
 
 
+def scenarios_of(run: RunFolder) -> dict[tuple[str, int], str]:
+    """Return the scenario that each version was trained in, by skill and version."""
+    domains = _Domains(run)
+    return {(card.skill, card.version): domains.name(domains.of(card)) for card in domains.cards}
+
+
 def expect_unchanged(run: RunFolder, scenario: str) -> None:
     """Refuse a scenario by whose name versions were trained in another fight than its files say now, and none in this.
 

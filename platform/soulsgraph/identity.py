@@ -91,6 +91,15 @@ def in_words(names: tuple[str, ...]) -> str:
     return ", ".join(name.replace("_", " ") for name in names)
 
 
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """Return a plan as values of a key, each option by itself: one that comes later is then missing in older keys."""
+    table = to_table(plan)
+    for name, value in table.pop("options").items():
+        parts = value if isinstance(value, Mapping) else {"": value}
+        table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
+    return {f"{name} of the plan": "none" if value is None else value for name, value in table.items()}
+
+
 def how_it_learns(plan: Plan, stage: Stage) -> str:
     """Return a digest of all that a skill learns by but its budget: hyperparameters, rewards, observations, lanes."""
     method, numbers = plan.method, asdict(plan.hyperparameters(stage))

@@ -16,7 +16,7 @@ from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.domains import finished_versions, own_stage, own_stages, predecessors, upstream_versions
+from soulsgraph.domains import finished_versions, own_stage, own_stages, predecessors, scenarios_of, upstream_versions
 from soulsgraph.files import write_json
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.plan import Plan, check_learns, check_range, lasting_name
@@ -228,18 +228,19 @@ def skills(folder: Annotated[Positional[Path], "RUN"], output: RunOptions = DEFA
     Args:
         folder: Run folder, or the name of an agent of the zoo.
     """
-    cards = evaluating.check_library(open_run(folder))
-    output.show([card.to_dict() for card in cards], *map(_describe, cards))
+    run = open_run(folder)
+    cards, scenarios = evaluating.check_library(run), scenarios_of(run)
+    lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
+    output.show([card.to_dict() for card in cards], *lines)
 
 
-def _describe(card: SkillCard) -> str:
+def _describe(card: SkillCard, scenario: str) -> str:
     parent = "" if card.parent is None else f", continues v{card.parent}"
     upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
     training = card.training
     learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
     return (
-        f"{card.skill} v{card.version}: {training.scenario}, {learned}, "
-        f"trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
+        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
     )
 
 
@@ -277,6 +278,9 @@ def reproduce(
 
 
 def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
+    stages = own_stages(run)
+    # Before the run is begun, and anything starts.
+    check_learns(run.plan, [stage for stage in stages if not run.begun or not finished_versions(run, stage)])
     for note in notes:
         session.console.print(note, soft_wrap=True)
     # Imported here: the other commands need none of it.
@@ -284,9 +288,6 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     from soulsgraph.precompile import load_playing
     from soulsgraph.worker_process import WorkerProcess
 
-    stages = own_stages(run)
-    # Before the run is begun, and anything starts.
-    check_learns(run.plan, [stage for stage in stages if not run.begun or not finished_versions(run, stage)])
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):
             worker.start(load_playing)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from soulsgraph.domains import cards_of, own_stages
+from soulsgraph.domains import cards_of, own_stages, scenarios_of
 from soulsgraph.evaluate import EVALUATION_SEED, table_key
 from soulsgraph.files import write_text
 from soulsgraph.identity import Key
@@ -220,7 +220,12 @@ def _graphs(runs: Sequence[ReportedRun]) -> Html:
 
 def _lineage(runs: Sequence[ReportedRun]) -> Html:
     headings = ("version", "scenario", "decisions", "seed", "trained on", "continues", "begun (UTC)", "digest")
-    pairs = [(one, table(headings, [_line(card) for card in one.cards])) for one in runs]
+    named = [scenarios_of(one.run) for one in runs]
+    lines = [
+        [_line(card, scenarios[card.skill, card.version]) for card in one.cards]
+        for one, scenarios in zip(runs, named, strict=True)
+    ]
+    pairs = [(one, table(headings, rows)) for one, rows in zip(runs, lines, strict=True)]
     # One below the other: the tables are wide.
     several = len(runs) > 1
     return section("Lineage", *([tag("h3", one.name), part] if several else part for one, part in pairs))
@@ -231,13 +236,13 @@ def _learned(card: SkillCard) -> str:
     return f"cloned from {training.cloned:,}" if training.cloned else f"{training.steps:,}"
 
 
-def _line(card: SkillCard) -> tuple[str, ...]:
+def _line(card: SkillCard, scenario: str) -> tuple[str, ...]:
     training = card.training
     upstream = ", ".join(f"{one.skill} v{one.version}" for one in card.upstream) or "-"
     parent = "-" if card.parent is None else f"v{card.parent}"
     decisions, digest = _learned(card), card.digest[:12]
     name, begun = f"{card.skill} v{card.version}", training.created[:16].replace("T", " ")
-    return (name, training.scenario, decisions, str(training.seed), upstream, parent, begun, digest)
+    return (name, scenario, decisions, str(training.seed), upstream, parent, begun, digest)
 
 
 def _settings(runs: Sequence[ReportedRun]) -> Html:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from soulsgraph.evaluate import EVALUATION_SEED
 from soulsgraph.files import api_call, describe_origin, write_json
-from soulsgraph.identity import KEY, Key, how_it_learns, in_words, read_key, write_key
+from soulsgraph.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
 from soulsgraph.plan import RENAMED_PRESETS, Plan, check_learns, scenario_digest
 from soulsgraph.run_folder import PlannedFolder, RunFolder, RunFolderError
@@ -280,7 +280,7 @@ class ReproductionFolder(PlannedFolder[Study]):
         plan = self.plan.plan(unit)
         stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(unit))]
         learning = {f"{stage.skill} in {stage.scenario}": how_it_learns(plan, stage) for stage in stages}
-        return Key({"fights": _fights(), "plan": to_table(plan), "learner": self.plan.learner, "learning": learning})
+        return Key({"fights": _fights(), **plan_values(plan), "learner": self.plan.learner, "learning": learning})
 
     def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the unit's records, unless it exists; raises as `is_recorded`."""

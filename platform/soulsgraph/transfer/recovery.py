@@ -16,7 +16,7 @@ from rich.table import Table
 from soulsgraph.domains import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.files import slug, write_json
-from soulsgraph.identity import Key, expect_fight, fight_label, short
+from soulsgraph.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.plan import Plan, Stage, check_range, scenario_digest
 from soulsgraph.progress import Board
@@ -27,7 +27,6 @@ from soulsgraph.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.atomic import writing
@@ -219,12 +218,12 @@ class _Begun:
         """What the arm begins with: its plan, its fight, and the versions that it continues."""
         fight = self.run.fight if self.arm.skills else scenario_digest(self.plan.scenario)
         versions = _branched(self.run, self.after) if self.arm.skills else {}
-        return Key({"plan": to_table(self.plan), "fight": fight, "versions": versions})
+        return Key({**plan_values(self.plan), "fight": fight, "versions": versions})
 
     def found_key(self, folder: RunFolder) -> Key:
         """Return what an arm that is there began with; what it trained in the target's fight came later."""
         begun = _versions(cards_of(folder), cards_trained_on(folder, self.scenario)) if self.arm.skills else {}
-        return Key({"plan": to_table(folder.plan), "fight": folder.fight, "versions": begun})
+        return Key({**plan_values(folder.plan), "fight": folder.fight, "versions": begun})
 
     @property
     def usual(self) -> Path:
