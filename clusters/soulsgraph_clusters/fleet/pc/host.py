@@ -186,7 +186,8 @@ def _refusal(head: Head, error: Any) -> str:
         remedy = "put the token that the head issued into the token's file"
     where, unreached = f"{head.address}{by_proxy(head.address)}", error.code() == grpc.StatusCode.UNAVAILABLE
     # gRPC says the same of a wrong CA, a wrong name and an old certificate.
-    if unreached and (why := step_that_fails(head.address, head.ca)) != NOBODY:
+    why = step_that_fails(head.address, head.ca) if unreached else ""
+    if why not in ("", NOBODY):
         return f"{where}: expected a head that takes this PC, found: {why.removesuffix(CHECK)}."
     return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 

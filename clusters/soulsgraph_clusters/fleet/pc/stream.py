@@ -80,7 +80,6 @@ class Head:
 
 #: How long one step of the way to a head may take while somebody looks why it does not answer.
 _STEP_WITHIN_S = 5.0
-#: What is wrong where nothing listens.
 NOBODY = "nobody"
 #: How a line ends to which an examination of this PC adds something.
 CHECK = "; `check` examines the way"
@@ -91,12 +90,16 @@ def why_silent(head: Head) -> str:
     found = {address: step_that_fails(address, head.ca) for address in head.addresses}
     silent = [address for address, why in found.items() if why == NOBODY]
     lines = [f"no head answers at {' or '.join(silent)}; it listens while a stage is trained"] if silent else []
-    lines += [f"no head answers at {address}: {why}" for address, why in found.items() if why != NOBODY]
+    others = {address: why or f"it answers, and takes no stream{CHECK}" for address, why in found.items()}
+    lines += [f"no head answers at {address}: {why}" for address, why in others.items() if why != NOBODY]
     return "; ".join(lines)
 
 
 def step_that_fails(address: str, ca: Path | None) -> str:
-    """Return what is wrong on the way to an address: a proxy, its name, the network or its certificate."""
+    """Return what is wrong on the way to an address: a proxy, its name, the network or its certificate; empty if none.
+
+    It is `NOBODY` where nothing listens.
+    """
     host, port = split_address(address)
     if proxy := by_proxy(address):
         return f"it is asked{proxy}, which does not lead there; correct the proxy, or unset {USE_PROXY}{CHECK}"
@@ -107,7 +110,7 @@ def step_that_fails(address: str, ca: Path | None) -> str:
         return f"its name is not known on this PC ({found}); correct `head`, or the name server{CHECK}"
     try:
         with socket.create_connection((host, port), _STEP_WITHIN_S) as connection:
-            return _certificate_problem(connection, host, ca) or f"it answers, and takes no stream{CHECK}"
+            return _certificate_problem(connection, host, ca)
     except ConnectionRefusedError:
         return NOBODY
     except OSError as error:
