@@ -299,7 +299,7 @@ def evaluate(
         played, reports = play_in_games(agent, seeds, place, on_finished)
         origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
         return Evaluation(origin, terms, origins, played, reports)
-    found = _play_in_fleet(run, setting, agent, episodes, place, on_finished)
+    found = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
     origin |= {"seed": None, "played_in": ", ".join(game.title for game in found.games)}
     origin |= {"asked": episodes, "lost": found.lost}
     by_game = {"game": found.names, "lane": found.episodes.lanes.tolist()}
@@ -307,7 +307,13 @@ def evaluate(
 
 
 def _play_in_fleet(
-    run: RunFolder, setting: Setting, agent: Agent, episodes: int, fleet: Fleet, on_finished: OnFinished | None
+    run: RunFolder,
+    setting: Setting,
+    agent: Agent,
+    episodes: int,
+    seed: int,
+    fleet: Fleet,
+    on_finished: OnFinished | None,
 ) -> FleetFights:
     # Imported here: nothing else of this needs a fleet's libraries.
     from soulsgraph_clusters.fleet.head.evaluation import play_in_fleet
@@ -323,7 +329,7 @@ def _play_in_fleet(
     task = StageTask(setting.scenario, plays, {}, 1.0, run.plan.options, start, drawn, projects, clips)
     weights = {name: artifact.playing for name, artifact in artifacts.items()}
     with sole_head(fleet):
-        return play_in_fleet(fleet, task, weights, episodes, on_finished)
+        return play_in_fleet(fleet, task, weights, episodes, on_finished, seed)
 
 
 def allowed_rows(run: RunFolder) -> tuple[Row, ...]:

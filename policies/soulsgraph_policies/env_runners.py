@@ -154,6 +154,14 @@ class ChunkRunner(RelativePaths, EnvRunner):
         The first call names every module: a runner that Ray has restarted plays by nothing but what it was given.
         """
 
+    def begin_streams(self, incarnation: int) -> None:
+        """Draw from random streams of this number: what was lost with another runner of this index is not drawn again.
+
+        Called once, before the first `weights_changed`, with the decisions that the learner had received by then: a
+        counter that a runner in place of a lost one finds advanced, and 0 for the first ones of a stage. A state that
+        is set afterwards has streams of its own.
+        """
+
     def get_training_state(self) -> dict[str, Any]:
         """Return what the next chunk depends on, except networks and `decisions`, as nested arrays and plain values."""
         raise NotImplementedError
@@ -210,6 +218,8 @@ class ChunkRunner(RelativePaths, EnvRunner):
         incomplete = bool(self._without_weights)
         self._without_weights -= given.keys()
         if self.samples and not self._without_weights:
+            if incomplete:
+                self.begin_streams(max(sum(self.decisions.values()), state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
             self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

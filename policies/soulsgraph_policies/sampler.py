@@ -12,11 +12,15 @@ import numpy as np
 
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import Rollout, SkillLog
+from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout, SkillLog, unplayable
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.streams import Seeds, episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
+
+#: A sampler that takes the place of a lost one numbers its lanes' episodes from here on, times its own number: more
+#: than a lane ever plays.
+_MOST_EPISODES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,8 @@ class _Collecting:
     def __init__(self, sampled: Sampled, logs: Sequence[SkillLog], entropy: Sequence[int], first_lane: int) -> None:
         self.sampled, self.logs, self._first_lane = sampled, logs, first_lane
         self.decisions, self.finished = 0, False
-        self.random = np.random.default_rng(entropy)
+        self._entropy = entropy
+        self.begin_streams(0)
         combat = logs[0].combat
         self._played = [(combat.position(log.skill.name), log.due, len(log.skill.actions)) for log in logs]
         #: Decisions logged since `reserve` that are not returned yet.
@@ -149,6 +154,10 @@ class _Collecting:
         self._observe = [log.skill.observation.bind(combat.scenario) for log in logs]
         #: Transitions made since `reserve`.
         self.parts: list[Transitions] = []
+
+    def begin_streams(self, incarnation: int) -> None:
+        """Draw from the first number of an incarnation's stream on; numpy pads with zeros, so 0 is the plain one."""
+        self.random = np.random.default_rng([*self._entropy, incarnation])
 
     def receive(self, decisions: int) -> None:
         """Set the count of what the learner received; at its budget the module plays greedily."""
@@ -227,6 +236,16 @@ class Sampler:
         self._began = False
         self._failure: GameError | None = None
 
+    def begin_streams(self, incarnation: int) -> None:
+        """Draw, before anything is played, from an incarnation's streams, and number its episodes, and fights, on.
+
+        What samples in place of a sampler that was lost has another number, greater than those before; 0 is the first.
+        """
+        assert not self._began, "streams are chosen before the first tick"
+        self._episodes[:] = incarnation * _MOST_EPISODES
+        for one in self._collecting:
+            one.begin_streams(incarnation)
+
     @property
     def decisions(self) -> dict[str, int]:
         """Finished decisions of every module so far."""
@@ -283,7 +302,8 @@ class Sampler:
         """Step until another tick could bring a module more than `max_transitions`.
 
         Raises:
-            GameError: if a real-time game could not be reset, or lost its episode; call `abandon_episodes` then.
+            GameError: if a real-time game could not be reset, or lost its episode; call `abandon_episodes` then. If
+                fight after fight ends before anything that is collected decides.
         """
         if self._failure is not None:
             raise self._failure
@@ -297,6 +317,7 @@ class Sampler:
             self._began = True
         logged = not collecting
         full = logged or any(one.most_a_tick > max_transitions for one in collecting)
+        without = 0
         while True:
             rollout.tick()
             for one in collecting:
@@ -306,6 +327,9 @@ class Sampler:
             ended = self._combat.ended.nonzero()[0]
             if ended.size:
                 self._close(ended, collecting)
+                without += 0 if logged else len(ended)
+                if without >= MOST_STARTS * lanes:
+                    raise unplayable(self._combat, ", ".join(self._logs), without)
                 try:
                     self._begin(ended)
                 except GameError as failure:

@@ -98,6 +98,10 @@ class SkillGraphEnvRunner(ChunkRunner):
             return Sampled(module, skills, numbers.exploration_rate, numbers.budget)
         return Sampled(module, skills, lambda _: 0.0)
 
+    def begin_streams(self, incarnation: int) -> None:
+        """Fight other fights than a runner that was lost, and explore otherwise."""
+        self._sampler.begin_streams(incarnation)
+
     def weights_changed(self, modules: Collection[str]) -> None:
         """Play the skills of `modules` by their weights from now on."""
         self._sampler.receive(self.decisions)

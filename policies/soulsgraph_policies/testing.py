@@ -76,6 +76,11 @@ class LinearRunner(ChunkRunner):
                     collected[lanes.module] += lanes.count
         return [Chunk.join(parts)]
 
+    def begin_streams(self, incarnation: int) -> None:
+        """Draw from streams of this number."""
+        for lanes in self._lanes.values():
+            lanes.begin_streams(incarnation)
+
     def get_training_state(self) -> dict[str, Any]:
         """Return lanes and random state."""
         return {"rounds": self._rounds, "lanes": {module: lanes.get_state() for module, lanes in self._lanes.items()}}
@@ -100,12 +105,17 @@ class _Lanes:
         self._push = fixed.standard_normal((choices, size)).astype(np.float32)
         self._scale = np.geomspace(1.0, _SPREAD, size).astype(np.float32)
         self._index = runner.worker_index or 0
-        self._random = np.random.default_rng([config.stage_seed or 0, self._index])
+        self._seed = config.stage_seed or 0
         self.count = int(config.env_config["lanes"])
-        self._states = self._draw(self.count)
         self._lengths = np.zeros(self.count, np.int64)
         self._returns = np.zeros(self.count, np.float32)
-        self._begun = np.zeros(self.count, np.int64)
+        self.begin_streams(0)
+
+    def begin_streams(self, incarnation: int) -> None:
+        """Begin with first states that are drawn from streams of this number."""
+        self._random = np.random.default_rng([self._seed, self._index, incarnation])
+        self._states = self._draw(self.count)
+        self._begun = np.full(self.count, incarnation << 24)
 
     def _draw(self, lanes: int) -> Floats:
         return self._random.standard_normal((lanes, self._drift.shape[0])).astype(np.float32)

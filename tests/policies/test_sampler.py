@@ -9,6 +9,8 @@ import pytest
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import episode_seeds
 from soulsgraph_envs.drivers.opening import make_game
@@ -254,3 +256,14 @@ def test_two_skills_of_one_module_have_lanes_of_their_own():
             np.array_equal(transitions.next_observations[a], transitions.observations[b]) for a, b in pairwise(rows)
         ]
         assert all(joins)
+
+
+def test_a_sampler_says_so_when_no_fight_lasts_to_a_decision(monkeypatch):
+    skills, scenario, combat = fight("heal_attack", 2)
+    # Half of the fights begin with the skill due, as its clock is drawn; here no decision of it ever ends.
+    monkeypatch.setattr(Rollout, "log", lambda self: 0)
+    monkeypatch.setattr(Combat, "ended", np.ones(2, np.bool_))
+    sampler = Sampler(combat, 5, [Sampled("heal_attack", ("heal_attack",), lambda _: 0.3)])
+    sampler.set_networks(networks(skills, scenario))
+    with pytest.raises(GameError, match=r"expected fights in which heal_attack decides, found 400 in a row"):
+        sampler.sample(64)

@@ -127,3 +127,44 @@ def test_the_runner_asks_the_mapping_which_module_plays():
     for module, skill in swapped.items():
         for name, values in runner.played_weights(skill).items():
             np.testing.assert_array_equal(values, runner.weights(module)[name])
+
+
+def fights(runner, samples=20):
+    """Return what a runner samples: lanes, episodes, observations and actions of its decisions."""
+    found = [runner.sample()[0].transitions["lock_on"] for _ in range(samples)]
+    return tuple(np.concatenate([getattr(one, name) for one in found]) for name in _COLUMNS)
+
+
+_COLUMNS = ("lanes", "episodes", "observations", "actions")
+
+
+def test_a_runner_in_place_of_a_lost_one_fights_other_fights_and_numbers_its_episodes_on(state):
+    played = []
+    # As Ray restarts an actor: its constructor runs again, and the driver sends weights and counts.
+    for received in (0, 500, 501, 0):
+        runner = make_runner(1)
+        runner.set_state(state | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": received}})
+        played.append(fights(runner))
+    first, second, third, again = played
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    keys = [set(zip(one[0].tolist(), one[1].tolist(), strict=True)) for one in (first, second, third)]
+    assert not keys[0] & keys[1] | keys[1] & keys[2]
+    assert first[1].max() < second[1].min() <= second[1].max() < third[1].min()
+    rows = [set(map(bytes, one[2])) for one in (first, second, third)]
+    # Of some thousand observations a few are those of no lock, which are all alike.
+    assert all(len(one & other) < 0.5 * len(one) for one, other in ((rows[0], rows[1]), (rows[1], rows[2])))
+    assert all((one[3][:64] != other[3][:64]).any() for one, other in ((first, second), (second, third)))
+
+
+def test_a_restored_runner_goes_on_in_the_streams_that_were_saved_and_a_restart_in_none_of_them(state):
+    whole, restored = make_runner(1), make_runner(1)
+    whole.set_state(state | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 0}})
+    fights(whole, 3)
+    saved = whole.get_training_state()
+    # As a resume does: the counts of the checkpoint come first, and the runner's own state after them.
+    restored.set_state(state)
+    restored.set_training_state(saved)
+    whole.set_state({NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}})
+    for one, other in zip(fights(whole, 10), fights(restored, 10), strict=True):
+        np.testing.assert_array_equal(one, other)

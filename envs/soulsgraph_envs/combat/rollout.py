@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from soulsgraph_envs.skills.base import Decisions
 
 #: An episode that a real-time game loses is played again, but not more often than this.
 MOST_REPLAYS = 5
+#: Fights of one lane that may end, one after another, before a skill decides in any.
+MOST_STARTS = 200
 
 _RETRY_STREAM = 2
 _MOST_LOGGED = 1_024
@@ -81,12 +84,24 @@ class SkillLog:
         self.skill = combat.skills[self._index]
         #: Sums of the reward terms of the open episodes, (lanes, terms).
         self.sums: Floats = np.zeros((combat.lanes, len(self.skill.reward.terms)), np.float32)
-        self._fight = (combat.completed, combat.latest, combat.starts(self._index), combat.rows)
-        self._ends = (combat.died, combat.won, combat.terminated, combat.truncated)
+        self._look()
         self._closed: list[Episodes] = []
         #: Decisions that ended since the last `collect`.
         self.logged = 0
         self._allocate(max(_MOST_LOGGED, combat.lanes))
+
+    def _look(self) -> None:
+        combat = self.combat
+        self._fight = (combat.completed, combat.latest, combat.starts(self._index), combat.rows)
+        self._ends = (combat.died, combat.won, combat.terminated, combat.truncated)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; copied views would be of other memory than the copied combat's."""
+        return {name: value for name, value in vars(self).items() if name not in ("_fight", "_ends")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._look()
 
     def _allocate(self, capacity: int) -> None:
         self._capacity = capacity
@@ -203,8 +218,13 @@ class Rollout(SkillLog):
         return self.log()
 
     def begin_deciding(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin episodes in `lanes` (n,) and run each to the skill's first decision."""
+        """Begin episodes in `lanes` (n,), ascending, and run each to the skill's first decision.
+
+        Raises:
+            GameError: if `MOST_STARTS` fights of a lane in a row end before it.
+        """
         self.begin(lanes, seeds)
+        retries = np.zeros(len(lanes), np.int64)
         while True:
             waiting = np.zeros(self.combat.lanes, np.bool_)
             waiting[lanes] = ~self.due[lanes]
@@ -214,18 +234,23 @@ class Rollout(SkillLog):
             # An episode lost before the skill ever decided teaches it nothing: begin another.
             lost = np.flatnonzero(self.combat.ended & waiting)
             if lost.size:
-                self.begin(lost, derive_seeds(seeds[np.searchsorted(lanes, lost)], _RETRY_STREAM))
+                places = np.searchsorted(lanes, lost)
+                retries[places] += 1
+                if retries.max() >= MOST_STARTS:
+                    raise unplayable(self.combat, self.skill.name, int(retries.max()))
+                self.begin(lost, _retry_seeds(seeds[places], retries[places]))
 
-    def decide(self, actions: Integers) -> Finished:
-        """Carry out one decision of the skill in every lane, `actions` (lanes,), and return them lane by lane.
+    def decide(self, actions: Integers, chosen: Flags | None = None) -> Finished:
+        """Carry out one decision of the skill in the `chosen` lanes (lanes,), by default in all; return them in order.
 
-        A lane that is done stands still until all are: with more than one lane the game must be able to pause.
+        `actions` are (lanes,). A lane that is done stands still until all are: with more than one lane the game must be
+        able to pause.
 
         Raises:
             ActionError: for an action that the skill does not have.
         """
         self.actions[:, self._index] = actions
-        waiting = np.ones(self.combat.lanes, np.bool_)
+        waiting = np.ones(self.combat.lanes, np.bool_) if chosen is None else chosen.copy()
         while waiting.any():
             self.advance(waiting)
             waiting &= ~self.combat.completed[:, self._index]
@@ -292,6 +317,20 @@ class Rollout(SkillLog):
         rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()
         ticks, drawn = self.skill.ticks(finished.decisions), np.zeros(len(actions), np.bool_)
         return DecisionColumns(playing[finished.lanes], rows, actions, rewards, ticks, drawn)
+
+
+def _retry_seeds(seeds: Seeds, retries: Integers) -> Seeds:
+    """Return the seeds (n,) of fights that are begun in place of lost ones, the first, second... time."""
+    first = derive_seeds(seeds, _RETRY_STREAM)
+    return np.where(retries == 1, first, derive_seeds(first, retries))
+
+
+def unplayable(combat: Combat, skill: str, fights: int) -> GameError:
+    """Return the error of fights that ended, one after another, before a skill decided."""
+    return GameError(
+        f"{combat.scenario.name}: expected fights in which {skill} decides, found {fights:,} in a row that ended "
+        "before it did; let fights begin farther from the boss, or make the boss slower or weaker, in their files."
+    )
 
 
 class _Assignment:

@@ -128,15 +128,21 @@ class EpisodeSeeds:
             raise SeedError(f"seed: expected one, or a list of {len(self._streams)}, found a list of {len(each)}.")
         return each
 
-    def restart(self, seed: int | Sequence[int | None] | None, random: np.random.Generator) -> None:
-        """Begin the lanes' sequences again.
+    def restart(
+        self,
+        seed: int | Sequence[int | None] | None,
+        random: np.random.Generator,
+        lanes: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Begin the sequences of `lanes` (n,) again, by default of all.
 
         From one seed each lane gets a stream of its own, by its number; in a list each seed means what it
         means to a single lane. A lane without a seed continues; `random` draws its first.
         """
         alone = isinstance(seed, Sequence)
         each = seed if isinstance(seed, Sequence) else [seed] * len(self._streams)
-        for lane, given in enumerate(each):
+        for lane in range(len(each)) if lanes is None else lanes.tolist():
+            given = each[lane]
             if given is not None or self._episodes[lane] < 0:
                 drawn = int(random.integers(2**63)) if given is None else given
                 self._streams[lane] = derive_seeds(drawn, 0 if alone else lane)[0]

@@ -1,4 +1,7 @@
-"""Counter-based random streams."""
+"""Counter-based random streams, and what every random stream of the four packages is drawn from."""
+
+import ast
+from pathlib import Path
 
 import numpy as np
 
@@ -43,3 +46,81 @@ def test_episode_seeds_depend_on_seed_lane_and_episode_only():
 
 def test_episode_seeds_are_the_streams_derived_along_lane_and_episode():
     assert episode_seeds(9, 3, 2) == derive_seeds(9, 3, 2)
+
+
+ROOT = Path(__file__).parents[3]
+#: What makes a random stream.
+_MAKING = {"default_rng", "SeedSequence", "PCG64", "RandomState", "Random", "manual_seed", "derive_seeds"}
+_MAKING |= {"episode_seeds", "EpisodeSeeds"}
+#: Every place where a stream begins, by what its owner's incarnation is: what a process in its place would draw from.
+#: A counter goes into what is drawn anew by an owner that lost its state; 0 stands for the first, as ever.
+_COUNTED = {
+    "sampler.py _Collecting.begin_streams": "the decisions that the learner had received, as the runner says",
+    "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
+    "intake.py Intake.task_for": "the number of a game's boot, which the head counts beside the journal",
+    "game_client.py GameClient._start": "the plays of this boot",
+    "rollout.py _retry_seeds": "the retries of a lane's start",
+    "world.py StandInWorld._reset": "the loads of this process, whose seed is an option of its command",
+}
+#: Its owner is saved with its streams, or begins as a whole from what names it: there is nothing that a second one
+#: would repeat.
+_WHOLE = {
+    "learner.py ModuleTraining.__init__": "in every checkpoint; a stage without one begins anew",
+    "module.py QNetworkModule.setup": "a network's first weights, which a stage begins with",
+    "stage_config.py SkillDQNConfig._network_config": "the same",
+    "cloning.py clone": "a cloning begins as a whole",
+    "plan.py Plan.stage": "a stage's seed",
+    "env_runner.py SkillGraphEnvRunner.make_env": "a runner's seed, of whose streams the sampler counts the number",
+    "rllib.py SkillGraphEnv.__init__": "an environment's, from the caller's seed",
+    "rllib.py SkillGraphEnv._own": "the same",
+    "skill_env.py SkillEnv.__init__": "the same",
+    "skill_env.py SkillVectorEnv.__init__": "the same",
+    "open_world.py SimulatedWorld.begin": "the same",
+    "worlds.py SimulatedWorld.begin": "the same",
+    "worlds.py LiveWorld.begin": "the same",
+}
+#: A fight, batch or figure is asked for by its seed: played or computed again it has to be the same one.
+_NAMED = {
+    "evaluate.py evaluation_seeds": "held-out fights",
+    "evaluation.py play_in_fleet": "the evaluation's seed",
+    "loop.py Combat.begin": "within one fight",
+    "scripted.py Uniform.begin": "within one fight",
+    "recording.py Exploring.begin": "within one fight",
+    "measures.py Exploration.begin": "within one fight",
+    "checking.py _Ground._play": "fights by which a project is checked",
+    "examination.py _examine_simulator": "one fight of the doctor",
+    "statistics.py interquartile_mean_interval": "resamples of a figure",
+    "exchange.py drawn_rows": "rows that an exported network is checked by",
+    "precompile.py _learn": "nothing is kept",
+    "image.py _code": "bytes of a fake program",
+}
+#: Benchmarks, fakes and contract checks; and the streams themselves.
+_NO_PRODUCT = {"bench", "testing", "testing.py", "streams.py"}
+
+
+class _Making(ast.NodeVisitor):
+    """Collect where streams are made, by module and function."""
+
+    def __init__(self, file):
+        self._file, self._inside, self.found = file, [], set()
+        self.visit(ast.parse(file.read_text(encoding="utf-8")))
+
+    def visit_ClassDef(self, node):
+        self._inside.append(node.name)
+        self.generic_visit(node)
+        self._inside.pop()
+
+    visit_FunctionDef = visit_ClassDef  # noqa: N815 - ast's own name
+
+    def visit_Call(self, node):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _MAKING:
+            self.found.add(f"{self._file.name} {'.'.join(self._inside)}")
+        self.generic_visit(node)
+
+
+def test_every_random_stream_is_counted_saved_or_named_by_its_seed():
+    """A new one needs a line above that says what keeps a restart from drawing it a second time."""
+    roots = ("platform/soulsgraph", "clusters", "policies", "envs")
+    files = [file for root in roots for file in sorted((ROOT / root).rglob("*.py")) if not _NO_PRODUCT & {*file.parts}]
+    assert {place for file in files for place in _Making(file).found} == {*_COUNTED, *_WHOLE, *_NAMED}

@@ -27,6 +27,7 @@ from soulsgraph_clusters.fleet.settings import LAST_FIGHT, PLAYING, PUT_ASIDE, F
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_policies.inference import Weights
 
 #: The stage's name, as games see it.
@@ -198,10 +199,12 @@ def play_in_fleet(
     weights: Mapping[str, Weights],
     wanted: int,
     on_finished: Callable[[int], None] | None = None,
+    seed: int = 0,
 ) -> FleetFights:
     """Let the games of a fleet play a task by these weights until `wanted` fights have ended, and those under way then.
 
-    Shares do not apply: nobody learns. However it ends, every game gets a stop.
+    Games that draw their fights draw them from `seed`. Shares do not apply: nobody learns. However it ends, every game
+    gets a stop.
 
     Raises:
         FleetError: if the head cannot listen, or its tokens or certificate cannot be used.
@@ -212,7 +215,7 @@ def play_in_fleet(
     with TemporaryDirectory(prefix="soulsgraph-") as folder, ExitStack() as open_things:
         journal = Journal(Path(folder) / STAGE, STAGE)
         open_things.callback(journal.close)
-        intake = Intake(journal, task, 0, fleet.settings)
+        intake = Intake(journal, task, int(derive_seeds(seed)[0]), fleet.settings)
         intake.freeze(weights)
         gateway = Gateway(fleet, intake)
         open_things.callback(gateway.stop, "the evaluation is over")

@@ -115,6 +115,12 @@ class Takes(Protocol):
         """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
 
 
+_TOO_MANY_BOOTS = (
+    "{pc}: expected at most {most:,} processes of its games and gaps in their chunks in a stage, found more; look why "
+    "they are started so often, and issue a token of another name for this PC."
+)
+
+
 class Intake(Offers):
     """Take chunks of one stage into its journal; `seed` is the stage's. Its methods may be called in any thread."""
 
@@ -123,6 +129,7 @@ class Intake(Offers):
         self.journal, self._seed, self._settings = journal, seed, settings
         self._description = task.to_json()
         self._lanes = _LaneTable(journal.folder / "lanes.json")
+        self._boots = _BootTable(journal.folder / "boots.json")
         #: When each PC's latest chunk came.
         self._heard_s: dict[str, float] = {}
         self._writing, self._closed = threading.Lock(), False
@@ -142,16 +149,17 @@ class Intake(Offers):
         return tuple(self._settings.pcs)
 
     def admit(self, session: Session, gateway: int = 0) -> None:
-        """Number a game's lanes; `gateway` is the relay that it dialled, 0 for the gateway beside the journal.
+        """Number a game's lanes and boots; `gateway` is the relay that it dialled, 0 for the one beside the journal.
 
         Raises:
             FleetError: if its PC has had too many games or processes, or another process plays as it elsewhere, or
                 another machine as its PC.
-            WriteError: if the lanes cannot be written down.
+            WriteError: if they cannot be written down.
         """
         self._require_room(session, session.hello.boot, 1)
         self.elsewhere.claim(session.hello, gateway)
         self._lanes.first(session.name, session.hello.lanes)
+        self._boots.number(session.name, session.hello.boot)
         if not gateway:
             # Writing takes a moment, in which another gateway may have let its like in.
             self.elsewhere.claim(session.hello, gateway)
@@ -167,21 +175,21 @@ class Intake(Offers):
         pc = session.hello.pc
         # Nothing that was seen is forgotten instead: it would be taken a second time.
         if not self.journal.seen.has_room(pc, session.hello.game, boot, sequence):
-            raise FleetError(
-                f"{pc}: expected at most {MOST_RANGES:,} processes of its games and gaps in their chunks in a stage, "
-                "found more; look why they are started so often, and issue a token of another name for this PC."
-            )
+            raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
 
     def task_for(self, session: Session) -> wire.Task:
         """Return what a game that was admitted is to play."""
         first = self._lanes.first(session.name, session.hello.lanes)
+        # A game that was started again has other fights than before.
+        boot = self._boots.number(session.name, session.hello.boot)
+        seed = derive_seeds(np.uint64(self._seed), first, *((boot,) if boot else ()))
         allowed = self._settings.pcs.get(session.hello.pc, PC())
         return wire.Task(
             stage=self.journal.stage,
             attempt=self.journal.attempt,
             description=self._description,
             first_lane=first,
-            seed=int(derive_seeds(np.uint64(self._seed), first)[0]) >> 1,
+            seed=int(seed[0]) >> 1,
             speed=allowed.most_speed,
         )
 
@@ -324,6 +332,37 @@ class _LaneTable:
         return first
 
     def _write(self, blocks: Mapping[str, tuple[int, int]]) -> None:
-        rows = ",\n".join(f"  {json.dumps(key)}: [{first}, {count}]" for key, (first, count) in blocks.items())
-        with whole_file(self._path) as temporary:
-            temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
+        _write_rows(self._path, blocks)
+
+
+class _BootTable:
+    """Numbers the boots of every game in the order in which they joined the stage; kept beside the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._access, where = path, threading.Lock(), Where(path)
+        kept = read_value(Mapping[str, tuple[str, ...]], read_file(where), where) if path.exists() else {}
+        self._boots: dict[str, tuple[str, ...]] = dict(kept)
+
+    def number(self, name: str, boot: str) -> int:
+        """Return the number of a game's boot, 0 for the first one.
+
+        Raises:
+            FleetError: if it is new, and its PC has had too many.
+            WriteError: if it is new, and cannot be written down.
+        """
+        with self._access:
+            known = self._boots.get(name, ())
+            if boot not in known:
+                pc = name.partition("/")[0]
+                if sum(len(own) for one, own in self._boots.items() if one.partition("/")[0] == pc) >= MOST_RANGES:
+                    raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
+                # First in the file: a boot that is not there would have the next one's number after a restart.
+                _write_rows(self._path, {**self._boots, name: (*known, boot)})
+                self._boots[name] = known = (*known, boot)
+            return known.index(boot)
+
+
+def _write_rows(path: Path, table: Mapping[str, Sequence[int | str]]) -> None:
+    rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(list(row))}" for key, row in table.items())
+    with whole_file(path) as temporary:
+        temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

@@ -219,9 +219,8 @@ class GameClient:
         task, settings = StageTask.from_json(order.description), self._settings
         self._speed = min(settings.speed, order.speed or settings.speed)
         settings = replace(settings, speed=self._speed)
-        # A game that starts again, and each further play, has other fights.
-        own = int(self._spool.boot[:8], 16) + self._plays
-        seed = int(derive_seeds(np.uint64(order.seed), own)[0]) >> 1
+        # Each further play has other fights; the head's seed is another one for each boot.
+        seed = int(derive_seeds(np.uint64(order.seed), self._plays)[0]) >> 1
 
         def sampler(stop: threading.Event) -> Sampler:
             game = self.open_game(settings, stoppable(stop))

@@ -18,6 +18,7 @@ from soulsgraph_clusters.fleet.pc.stream import Stream
 from soulsgraph_clusters.fleet.security import write_token_file
 from soulsgraph_clusters.fleet.settings import PC, PROTOCOL, FleetSettings, digests
 from soulsgraph_clusters.testing.fleet_here import random_weights
+from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.sampler import Chunk
 
@@ -252,6 +253,27 @@ def test_lanes_of_games_do_not_overlap_whatever_their_names_and_outlive_the_gate
     again = open_door()
     assert {name: again.joined(game=name).wait("task").first_lane for name in names} == first
     assert again.joined(game="new").wait("task").first_lane == 23
+
+
+def test_a_game_that_was_started_again_has_fights_of_its_own_whichever_gateway_numbers_its_boots(door, open_door):
+    boots = [f"{number:016x}" for number in range(3)]
+    seeds = {}
+    for boot in boots:
+        client = door.joined(boot=boot)
+        seeds[boot] = client.wait("task").seed
+        client.close()
+    assert len(set(seeds.values())) == len(boots)
+    # The first boot plays as every first boot did: by the stage's seed and its lanes alone.
+    assert seeds[boots[0]] == int(derive_seeds(np.uint64(0), 0)[0]) >> 1
+    other = door.joined(game="2", boot=boots[1]).wait("task")
+    assert other.seed == int(derive_seeds(np.uint64(0), other.first_lane)[0]) >> 1
+    door.close()
+    again = open_door()
+    for boot in reversed(boots):
+        client = again.joined(boot=boot)
+        assert client.wait("task").seed == seeds[boot]
+        client.close()
+    assert again.joined(boot="f" * 16).wait("task").seed not in seeds.values()
 
 
 # Sessions.
