@@ -150,6 +150,7 @@ def make_envs(skill, policies, lanes):
         vectorization_mode="vector_entry_point",
         skill=skill,
         controller=Upstream(upstream),
+        autoreset_mode="SameStep",
     )
 
 

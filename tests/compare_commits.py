@@ -38,10 +38,11 @@ _SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
 
 #: Run in either tree: prints one digest for each scenario and environment.
 _FIGHTS = """
-import hashlib, json, sys, warnings
+import hashlib, inspect, json, sys, warnings
 from pathlib import Path
 import gymnasium, numpy as np
 import soulsgraph_envs
+from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 warnings.simplefilter("ignore")
 scenarios = sorted(path.stem for path in Path(soulsgraph_envs.__file__).parent.glob("data/scenarios/*.toml"))
 skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
@@ -69,10 +70,12 @@ for id, keywords in cases:
             observation, _ = env.reset()
     env.close()
     print(json.dumps([" ".join([id, *map(str, keywords.values())]), digest.hexdigest()]), flush=True)
+# Earlier commits have no other mode than this one.
+same = {"autoreset_mode": "SameStep"} if "autoreset_mode" in inspect.signature(SkillVectorEnv).parameters else {}
 for name in scenarios:
     for skill in skills:
         envs = gymnasium.make_vec("soulsgraph/Skill-v0", 8, vectorization_mode="vector_entry_point",
-                                  skill=skill, scenario=name)
+                                  skill=skill, scenario=name, **same)
         digest = hashlib.sha256()
         envs.action_space.seed(7)
         digest.update(values(envs.reset(seed=7)[0]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from soulsgraph_envs.core.user import stand_in_for_home
 
@@ -14,14 +17,47 @@ _SOULSGYM = {
 }
 
 
+class _Keywords(dict[str, Any]):
+    """Keywords of a spec, which note whether `make_vec` is to wrap single environments or to set up its vectorizer."""
+
+    single = False
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Return a keyword, or what the caller of `make_vec` passed."""
+        self.single = self.single or (name in ("wrappers", "vector_kwargs") and bool(default and default[0]))
+        return super().pop(name, *default)
+
+
+class LanesSpec(EnvSpec):
+    """A spec by which `make_vec` makes lanes of one simulator; environments one by one where each is to be wrapped.
+
+    Gymnasium refuses `wrappers` and `vector_kwargs` wherever a spec has a vector entry point and no mode is named.
+    """
+
+    def __post_init__(self) -> None:
+        """Watch what is asked of the keywords."""
+        super().__post_init__()  # type: ignore[no-untyped-call]
+        self.kwargs = self._keywords = _Keywords(self.kwargs)
+
+    @property
+    def vector_entry_point(self) -> Any:
+        """Where the lanes are, None where single environments are asked for."""
+        return None if self._keywords.single else self._lanes
+
+    @vector_entry_point.setter
+    def vector_entry_point(self, lanes: Any) -> None:
+        self._lanes = lanes
+
+
 def register_environments() -> None:
     """Register the faces under the namespace `soulsgraph`."""
-    gymnasium.register(
-        "soulsgraph/Skill-v0",
-        entry_point="soulsgraph_envs.gym.skill_env:SkillEnv",
-        vector_entry_point="soulsgraph_envs.gym.skill_env:SkillVectorEnv",
-    )
-    gymnasium.register("soulsgraph/EndToEnd-v0", entry_point="soulsgraph_envs.gym.skill_env:EndToEndEnv")
+    for id, entry_point, lanes in (
+        ("Skill-v0", "SkillEnv", "SkillVectorEnv"),
+        ("EndToEnd-v0", "EndToEndEnv", "EndToEndVectorEnv"),
+    ):
+        module, name = "soulsgraph_envs.gym.skill_env", f"soulsgraph/{id}"
+        spec = LanesSpec(name, f"{module}:{entry_point}", vector_entry_point=f"{module}:{lanes}")
+        gymnasium.registry[name] = spec
     _register_under_both("EldenGym-v0", "soulsgraph_envs.eldengym.env:EldenGymEnv")
     for id, name in _SOULSGYM.items():
         _register_under_both(id, f"soulsgraph_envs.soulsgym:{name}", max_episode_steps=3000)

@@ -1,9 +1,8 @@
 """The Gymnasium faces: one skill as the agent, frozen or scripted upstream skills inside.
 
 One `step` is one decision of the skill; the world moves on by as many control ticks as the action
-takes. Lanes of the vector face begin their next episode within the step in which one ended, and
-return the true last observation as `final_obs`. A seed is a non-negative integer of any size; without one
-the episodes go on, from entropy at first. docs/gymnasium.md says what the pictures show.
+takes. A seed is a non-negative integer of any size; without one the episodes go on, from entropy at first.
+docs/gymnasium.md says how lanes of the vector face begin their next episodes, and what the pictures show.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import Finished, Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
-from soulsgraph_envs.core.errors import ResetNeededError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import RenderableGame
 from soulsgraph_envs.core.pictures import Picture, PictureWindow
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -110,6 +109,8 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         options: SkillOptions | None = None,
         render_mode: str | None = None,
     ) -> None:
+        # Gymnasium's vectorizers write theirs into what may be the class's own.
+        self.metadata = dict(self.metadata)
         self.render_mode = _checked_mode(render_mode, self.metadata)
         self.rollout = make_rollout(skill, scenario, 1, controller, options)
         self.observation_space = observation_space(self.rollout.skill)
@@ -121,6 +122,19 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         if render_mode == "human":
             self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, _PICTURES_PER_S)
             self.rollout.after_tick = self._show
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of, which goes on as this one does.
+
+        Raises:
+            GameError: if it shows a window.
+        """
+        if self._window is not None:
+            raise GameError(
+                'environment to copy: expected render_mode "rgb_array" or None, found "human", whose window is this '
+                "process's own; make the copy's with gymnasium.make."
+            )
+        return dict(vars(self))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time.
@@ -193,10 +207,18 @@ class EndToEndEnv(SkillEnv):
 
 
 class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
-    """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does."""
+    """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does.
+
+    `autoreset_mode` is Gymnasium's: a lane whose episode ended begins its next one with the next step, which ignores
+    its action and pays it nothing (the default); within the same step, which returns the last observation as
+    `final_obs`; or, disabled, when `reset` is called with a `reset_mask`.
+
+    Raises:
+        UnknownNameError: for an unknown mode, too.
+    """
 
     metadata = {  # noqa: RUF012 - Gymnasium's own attribute
-        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
         "render_modes": ["rgb_array"],
         "render_fps": _PICTURES_PER_S,
     }
@@ -209,10 +231,13 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         controller: Controller | None = None,
         options: SkillOptions | None = None,
         render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> None:
         # The base class closes what is not closed when it is deleted, even if it was never made.
         self.closed = True
         self.render_mode = _checked_mode(render_mode, self.metadata)
+        self.autoreset_mode = _checked_autoreset(autoreset_mode)
+        self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
         self.rollout = make_rollout(skill, scenario, num_envs, controller, options)
         self.closed = False
@@ -220,52 +245,106 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self.single_action_space = action_space(self.rollout.skill)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._lanes = np.arange(num_envs)
         self._seeds = EpisodeSeeds(num_envs)
         self._under_way = False
+        #: Lanes whose episode ended and whose next one has not begun, (num_envs,).
+        self._ended = np.zeros(num_envs, np.bool_)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Floats, dict[str, Any]]:
-        """Begin an episode in every lane.
+        """Begin an episode in every lane, or in those of `options["reset_mask"]`, (num_envs,) of bools.
 
         One seed serves them all, each lane having its own stream. In a list of one seed a lane, each
         begins the episodes that `SkillEnv` has after it.
 
         Raises:
             SeedError: for anything else but None; the episodes go on.
+            ResetNeededError: for a mask without every lane before all have begun.
+            SoulsGraphError: for a mask of another kind.
         """
-        checked = self._seeds.checked(seed)
+        checked, lanes = self._seeds.checked(seed), np.flatnonzero(self._mask(options))
         super().reset(seed=checked if isinstance(checked, int) else None)
-        self._seeds.restart(checked, self.np_random)
-        self.rollout.begin_deciding(self._lanes, self._seeds.next(self._lanes))
+        self._seeds.restart(checked, self.np_random, lanes)
+        self._begin(lanes)
         self._under_way = True
         return self.rollout.observations, {}
+
+    def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        found = np.asarray(mask)
+        if found.shape != (self.num_envs,) or found.dtype != np.bool_ or not found.any():
+            raise SoulsGraphError(
+                f"reset_mask: expected {self.num_envs} bools, one of them true, found {shown(mask)}; name the lanes "
+                "that begin anew, or leave it out for all."
+            )
+        if not self._under_way and not found.all():
+            raise ResetNeededError
+        return found
+
+    def _begin(self, lanes: npt.NDArray[np.int64]) -> None:
+        self.rollout.begin_deciding(lanes, self._seeds.next(lanes))
+        self._ended[lanes] = False
 
     def step(
         self, actions: npt.NDArray[np.int64]
     ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        """Carry out one decision in every lane, `actions` (num_envs,); raises as `SkillEnv.step` does."""
-        if not self._under_way:
+        """Carry out one decision in every lane under way, `actions` (num_envs,).
+
+        `info` holds every reward term, as `reward/NAME` and together as `terms` (num_envs, terms), and where an episode
+        ended `won`, `died` and `seconds` of game time; masks named `_KEY` say of which lanes.
+
+        Raises:
+            ActionError: as `SkillEnv.step`.
+            ResetNeededError: before the first reset; without autoreset also if a lane's episode ended.
+        """
+        if not self._under_way or (self.autoreset_mode == AutoresetMode.DISABLED and self._ended.any()):
             raise ResetNeededError
-        finished = self.rollout.decide(self.rollout.skill.checked(actions, self.num_envs))
-        ended = np.flatnonzero(finished.terminated | finished.truncated)
-        info: dict[str, Any] = {"terms": finished.terms}
-        observations = self.rollout.observations
-        if ended.size:
-            info["final_obs"] = np.full(self.num_envs, None, dtype=object)
-            info["_final_obs"] = np.zeros(self.num_envs, np.bool_)
-            info["_final_obs"][ended] = True
-            for lane in ended:
-                info["final_obs"][lane] = observations[lane]
-            info["won"], info["died"] = finished.decisions.won, finished.decisions.died
-            info["seconds"] = self.rollout.combat.seconds
-            self.rollout.begin_deciding(ended, self._seeds.next(ended))
+        checked, playing = self.rollout.skill.checked(actions, self.num_envs), ~self._ended
+        finished = self.rollout.decide(checked, playing)
+        self._begin(np.flatnonzero(~playing))
+        rewards = self._in_lanes(finished.rewards, playing)
+        terminated, truncated = (self._in_lanes(one, playing) for one in (finished.terminated, finished.truncated))
+        self._ended = terminated | truncated
+        observations, info = self.rollout.observations, self._info(finished, playing)
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
+            info |= self._final(observations, info)
+            self._begin(np.flatnonzero(self._ended))
             observations = self.rollout.observations
-        return observations, finished.rewards, finished.terminated, finished.truncated, info
+        return observations, rewards, terminated, truncated, info
+
+    def _in_lanes(self, values: npt.NDArray[Any], playing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        """Return values of the lanes that played, (n, ...), in their places, (num_envs, ...); 0 in the others."""
+        placed = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
+        placed[playing] = values
+        return placed
+
+    def _info(self, finished: Finished, playing: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        if not playing.any():
+            return {}
+        terms = self._in_lanes(finished.terms, playing)
+        info: dict[str, Any] = {"terms": terms, "_terms": playing}
+        for name, column in zip(self.rollout.skill.reward.names, terms.T.astype(np.float64), strict=True):
+            info[f"reward/{name}"], info[f"_reward/{name}"] = column, playing
+        if self._ended.any():
+            ended = self._ended.copy()
+            decisions, seconds = finished.decisions, self.rollout.combat.seconds[playing]
+            for name, value in (("won", decisions.won), ("died", decisions.died), ("seconds", seconds)):
+                info[name], info[f"_{name}"] = np.where(ended, self._in_lanes(value, playing), False), ended
+        return info
+
+    def _final(self, observations: Floats, info: dict[str, Any]) -> dict[str, Any]:
+        """Return what Gymnasium calls the last observations and infos of the lanes whose episodes ended."""
+        ended, last = self._ended.copy(), np.full(self.num_envs, None, dtype=object)
+        for lane in np.flatnonzero(ended):
+            last[lane] = observations[lane]
+        of_ended = {name: ended if name.startswith("_") else value for name, value in info.items()}
+        return {"final_obs": last, "_final_obs": ended, "final_info": of_ended, "_final_info": ended}
 
     def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
-        """Return a picture (180, 320, 3) of every lane; where an episode ended, the first one of the next.
+        """Return a picture (180, 320, 3) of every lane; with same-step autoreset, of the next episode where one ended.
 
         Raises:
             ResetNeededError: before the first reset.
@@ -278,6 +357,27 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         """Close the game."""
         self._under_way = False
         self.rollout.combat.game.close()
+
+
+class EndToEndVectorEnv(SkillVectorEnv):
+    """Many lanes of the atomic baseline."""
+
+    def __init__(
+        self,
+        num_envs: int = 32,
+        scenario: str | Scenario = "iudex-phase1",
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        super().__init__(num_envs, END_TO_END, scenario, None, options, render_mode, autoreset_mode)
+
+
+def _checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
+    known = [one.value for one in AutoresetMode]
+    if not isinstance(mode, AutoresetMode) and mode not in known:
+        raise UnknownNameError("autoreset mode", mode, known)
+    return AutoresetMode(mode)
 
 
 def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -160,11 +161,30 @@ class RewardTerm:
     value: Callable[[Decisions], Floats | Booleans]
 
 
+class Weighted(Protocol):
+    """The weights of a reward: a frozen dataclass whose `terms` are made of its fields."""
+
+    def terms(self) -> tuple[RewardTerm, ...]:
+        """Make the terms."""
+
+
 @dataclass(frozen=True)
 class Reward:
-    """A sum of named terms, evaluated once per decision."""
+    """A sum of named terms, evaluated once per decision.
+
+    Terms are functions without names: a copy in another process is made of the `weights` that they were made of.
+    """
 
     terms: tuple[RewardTerm, ...]
+    weights: Weighted | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, weights: Weighted) -> Reward:
+        """Return the reward of some weights."""
+        return cls(weights.terms(), weights)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Reward, (self.terms,)) if self.weights is None else (Reward.of, (self.weights,))
 
     @property
     def names(self) -> tuple[str, ...]:

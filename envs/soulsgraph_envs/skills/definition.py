@@ -5,26 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from soulsgraph_envs.core.config import Between, Where, check_fields
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.skills.base import Action, Practice, RewardTerm
+from soulsgraph_envs.skills.base import Action, Practice, Weighted
 
 #: How many ids the one-hot animation columns hold: those of Iudex, Vordt and the Knight.
 ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
 #: What a skill or a project is named by is also a folder, a module of RLlib and a row of tables.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-
-
-class Rewards(Protocol):
-    """The weights of a reward: a frozen dataclass whose `terms` are made of its fields."""
-
-    def terms(self) -> tuple[RewardTerm, ...]:
-        """Make the terms."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class SkillDefinition:
 
     name: str
     task: Task
-    rewards: Rewards
+    rewards: Weighted
     options: str = ""
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from soulsgraph_envs.core.config import Between, Where, check_fields, load, read
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills.base import ObservationMap, Reward, RewardTerm, Skill
-from soulsgraph_envs.skills.definition import Rewards, SkillDefinition, Task, definition_of, register
+from soulsgraph_envs.skills.definition import SkillDefinition, Task, definition_of, register
 
 #: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
 Animations = Literal["scalar", "one_hot"]
@@ -194,8 +194,7 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
         counts = {Column.BOSS_ANIMATION: task.boss_animations, Column.PLAYER_ANIMATION: task.player_animations}
         one_hot = counts if chosen.animations == "one_hot" else {}
     observation = ObservationMap(columns, chosen.hp_window, one_hot)
-    rewards: Rewards = getattr(chosen, definition.options) if definition.options else definition.rewards
-    reward = Reward(rewards.terms())
+    reward = Reward.of(getattr(chosen, definition.options) if definition.options else definition.rewards)
     return Skill(name, task.symbol, observation, task.actions, reward, task.horizon, task.practice, task.wins_over)
 
 

@@ -204,7 +204,9 @@ def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters,
         for name in upstream_of(skill)
     ]
     plays = [*range(len(chain)), -1]
-    env = SkillVectorEnv(lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)))
+    env = SkillVectorEnv(
+        lanes, skill, _SCENARIO, NetworkController(FusedNetworks(chain, plays)), autoreset_mode="SameStep"
+    )
     model = make_dqn(env, numbers, seed=0, gradient_steps=lanes)
     model.learn(_WARM_UP, log_interval=None)
 

@@ -32,7 +32,7 @@ from soulsgraph_policies.normalizer import RunningNormalizer
 
 
 class SkillVecEnv(VecEnv):
-    """The vector environment in stable-baselines3's own protocol."""
+    """The vector environment, with same-step autoreset, in stable-baselines3's own protocol."""
 
     def __init__(self, env: SkillVectorEnv) -> None:
         # The base class asks for attributes of the lanes at once.
@@ -146,7 +146,7 @@ def build_model(setup: StageSetup) -> DQN:
     skill, chain = setup.skills[-1], setup.skills[:-1]
     networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
     controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
-    env = SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options)
+    env = SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options, autoreset_mode="SameStep")
     model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:
         _continue_from(model, setup.parent)

@@ -10,8 +10,9 @@ from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
-from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.streams import derive_seeds, episode_seeds
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -83,7 +84,7 @@ def test_same_seed_gives_the_same_sequence_of_episodes():
 
 def test_vector_lanes_are_the_single_env_side_by_side_and_tell_the_last_observation():
     lanes, script = 3, np.random.default_rng(0).integers(0, 3, (400, 3))
-    vector = SkillVectorEnv(lanes, "heal_attack")
+    vector = SkillVectorEnv(lanes, "heal_attack", autoreset_mode="SameStep")
     singles = [SkillEnv("heal_attack") for _ in range(lanes)]
     seeds = [8, 10**30, 9]
     observations, _ = vector.reset(seed=seeds)
@@ -140,3 +141,56 @@ def test_skills_act_only_on_ticks_at_which_they_are_due():
         if terminated["__all__"] or truncated["__all__"]:
             break
     assert last_dodge is not None
+
+
+#: A boss that is upon the player before the skill's first decision, in most of its fights.
+_HASTY = """
+based_on = "iudex-phase1"
+name = "hasty"
+boss = "hasty-boss.toml"
+death_hp_ratio = 0.9
+[starts.mid]
+distance_m = [1.4, 2.5]
+facing = true
+"""
+_HASTY_BOSS = """
+based_on = "iudex-phase1"
+name = "hasty"
+time_factor = 0.1
+damage_factor = 10.0
+[aggression]
+wait_s = [0.0, 0.0]
+near_wait_s = [0.0, 0.0]
+"""
+
+
+def _hasty(folder):
+    (folder / "hasty-boss.toml").write_text(_HASTY_BOSS, encoding="utf-8")
+    (file := folder / "hasty.toml").write_text(_HASTY, encoding="utf-8")
+    return str(file)
+
+
+def test_a_reset_draws_ever_new_fights_until_one_lasts_to_the_first_decision(tmp_path, monkeypatch):
+    begun = []
+    begin = Rollout.begin
+    monkeypatch.setattr(Rollout, "begin", lambda self, lanes, seeds: (begun.extend(seeds), begin(self, lanes, seeds)))
+    env, tries = SkillEnv("heal_attack", _hasty(tmp_path)), []
+    for seed in range(100):
+        begun.clear()
+        env.reset(seed=seed)
+        tries.append(list(begun))
+        assert len(set(begun)) == len(begun)
+    # Those of the first two are fixed: recordings and results are drawn from them.
+    again = [one for one in tries if len(one) > 1]
+    assert all(one[1] == derive_seeds(one[0], 2)[0] for one in again)
+    assert any(len(one) > 2 for one in tries)
+    vector, (first, _) = SkillVectorEnv(8, "heal_attack", _hasty(tmp_path)), env.reset(seed=5)
+    np.testing.assert_array_equal(vector.reset(seed=[5, *range(7)])[0][0], first)
+
+
+def test_a_scenario_in_which_no_fight_lasts_to_the_first_decision_is_named_with_a_remedy(tmp_path, monkeypatch):
+    env = SkillVectorEnv(2, "heal_attack", _hasty(tmp_path))
+    # Half of the fights begin with the skill due, as its clock is drawn; here it never is.
+    monkeypatch.setattr(Rollout, "due", np.zeros(2, np.bool_))
+    with pytest.raises(GameError, match=rf"hasty: expected fights in which heal_attack decides, found {MOST_STARTS} "):
+        env.reset(seed=0)

@@ -43,7 +43,7 @@ def test_exported_network_plays_as_the_model_does(tmp_path, graph):
     model = build_model(setup)
     model.learn(1_000)
     network = export(setup, model).network(setup.skills[-1], setup.scenario)
-    env = SkillVectorEnv(64, setup.stage.skill, setup.scenario)
+    env = SkillVectorEnv(64, setup.stage.skill, setup.scenario, autoreset_mode="SameStep")
     observations, _ = env.reset(seed=1)
     random = np.random.default_rng(1)
     played = FusedNetworks([network], [0])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, Never
 
 import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.controls import Control, Controls
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import NO_COPY, EpisodeLostError, GameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
 from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.core.scenario import Scenario, load_boss
@@ -133,6 +133,14 @@ class LiveGame:
         self._closed = False
 
     @timed_phase("other")
+    def __getstate__(self) -> Never:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            GameError: always.
+        """
+        raise GameError(NO_COPY)
+
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin a new episode from a seed (1,), recovering the game first if needed; return raw (1, 25).
 

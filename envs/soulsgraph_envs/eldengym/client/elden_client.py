@@ -11,12 +11,12 @@ from math import dist
 from numbers import Integral
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 from soulsgraph_envs.core.data_files import find
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.pictures import Picture, scaled
 from soulsgraph_envs.drivers.realtime.link import GameSettings, LinkError
 from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, Operations
@@ -36,6 +36,10 @@ class EldenClient(SiphonClient, GameNames):
         GameError: by its own names, for a call that the server reports as failed; pysiphon's own calls return
             "success" as False there.
     """
+
+    def __getstate__(self) -> Never:
+        """Refuse to be copied or pickled; raises GameError."""
+        raise GameError(NO_COPY)
 
     @cached_property
     def scenarios(self) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,114 @@
+"""Copies of environments, in this process and in others: they go on as what they were copied from."""
+
+import copy
+import pickle
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.gym.rllib import SkillGraphEnv
+from soulsgraph_envs.gym.skill_env import EndToEndVectorEnv, SkillEnv, SkillVectorEnv
+from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions
+from soulsgraph_envs.testing.realtime import FakeTable
+
+REGISTERED = sorted(spec.id for spec in gymnasium.registry.values() if spec.id.startswith("soulsgraph/"))
+MADE = {
+    **{id: lambda id=id: gymnasium.make(id) for id in REGISTERED},
+    **{skill: lambda skill=skill: SkillEnv(skill, render_mode="rgb_array") for skill in SKILL_NAMES},
+    "options": lambda: SkillEnv("dodge", options=SkillOptions(animations="one_hot", observations="extended")),
+    "lanes": lambda: SkillVectorEnv(3, "heal_attack"),
+    "lanes of the same step": lambda: SkillVectorEnv(2, "lock_on", autoreset_mode="SameStep"),
+    "lanes of the baseline": lambda: EndToEndVectorEnv(2),
+    "graph": SkillGraphEnv,
+}
+COPIES = {"pickled": lambda env: pickle.loads(pickle.dumps(env)), "deep": copy.deepcopy}
+
+
+def play(env, steps, seed):
+    """Return what an environment answers to drawn actions, and begin anew where an episode ends."""
+    random, found = np.random.default_rng(seed), []
+    for _ in range(steps):
+        if isinstance(env, SkillGraphEnv):
+            actions = {name: int(random.integers(2)) for name in env.skills}
+        else:
+            high = getattr(env, "single_action_space", env.action_space).n
+            actions = random.integers(high, size=getattr(env.unwrapped, "num_envs", ()))
+        *answer, _ = env.step(actions if isinstance(actions, dict) else actions[()])
+        found.append(answer)
+        ended = answer[2]["__all__"] or answer[3]["__all__"] if isinstance(actions, dict) else answer[2:4]
+        if not hasattr(env.unwrapped, "num_envs") and np.any(ended):
+            found.append(env.reset())
+    return found
+
+
+def _make(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # EldenGym's announces that its fight is simulated.
+        return MADE[name]()
+
+
+SkillGraphEnv.unwrapped = property(lambda self: self)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_copy_goes_on_as_its_original_and_neither_moves_the_other(name):
+    original = _make(name)
+    original.reset(seed=3)
+    play(original, 20, 0)
+    copies = [make(original) for make in COPIES.values()]
+    # Each by itself: what one does must not show in the others.
+    expected = play(original, 60, 1)
+    for one in copies:
+        np.testing.assert_equal(play(one, 60, 1), expected)
+    again = [COPIES["pickled"](original), COPIES["deep"](copies[0])]
+    expected = play(original, 20, 2)
+    for one in again:
+        np.testing.assert_equal(play(one, 20, 2), expected)
+        if getattr(original, "render_mode", None) == "rgb_array" and not isinstance(original, gymnasium.Wrapper):
+            np.testing.assert_equal(one.render(), original.render())
+    for one in (original, *copies, *again):
+        one.close()
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_an_environment_without_a_first_reset_is_copied_too(copied):
+    original = SkillVectorEnv(2, "dodge")
+    one = COPIES[copied](original)
+    np.testing.assert_equal(one.reset(seed=4), original.reset(seed=4))
+
+
+def test_a_window_is_not_copied_and_the_error_says_so_in_one_line(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = SkillEnv(render_mode="human")
+    for make in COPIES.values():
+        with pytest.raises(SoulsGraphError, match='expected render_mode "rgb_array" or None, found "human"') as refused:
+            make(env)
+        assert "\n" not in str(refused.value)
+    env.close()
+
+
+def test_a_running_game_is_not_copied_and_the_error_says_so_in_one_line():
+    game = FakeTable().game
+    for make in COPIES.values():
+        with pytest.raises(GameError, match="expected a simulated fight, found a running game") as refused:
+            make(game)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["iudex-phase1", load_scenario("iudex-phase2")], ids=["named", "made"])
+def test_processes_of_their_own_play_what_this_one_plays(scenario):
+    many = {
+        mode: gymnasium.make_vec("soulsgraph/Skill-v0", 2, mode, vector_kwargs=options, scenario=scenario)
+        for mode, options in (("sync", {}), ("async", {"context": "spawn"}))
+    }
+    firsts = [env.reset(seed=[1, 2])[0] for env in many.values()]
+    np.testing.assert_equal(*firsts)
+    for _ in range(30):
+        np.testing.assert_equal(*(env.step(np.array([1, 0])) for env in many.values()))
+    for env in many.values():
+        env.close()
